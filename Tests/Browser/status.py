@@ -229,8 +229,13 @@ def play_session(binary, directory, url, chromium):
                           capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
     require(said.returncode == 0 and "orders has been down" in said.stdout, "`cistern status` says the same sentence")
     chromium.look()
+    # A browser that does not know AbortSignal.timeout.
+    script = chromium.ask("Page.addScriptToEvaluateOnNewDocument", source="delete AbortSignal.timeout")["identifier"]
     chromium.go(said.stdout.split()[-1])
-    require(chromium.until("location.pathname == '/-/status' && !!document.getElementById('last')"), "the code opens the page with a session")
+    require(chromium.until("location.pathname.startsWith('/-/status/') && !!document.getElementById('last')"), "the code opens the page with a session")
+    require(chromium.until("document.getElementById('live').textContent == 'live'"), "the page goes on in browsers of some years ago")
+    chromium.ask("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+    url = url[:-len("/-/status")] + chromium.evaluate("location.pathname")
     require(not chromium.evaluate("document.cookie"), "scripts do not see the cookie")
     shown = chromium.evaluate("document.documentElement.outerHTML")
     require("REDACTED" in shown and "s3cr3t" not in shown, "targets are shown, with secrets masked")
@@ -247,6 +252,49 @@ def play_session(binary, directory, url, chromium):
     require(chromium.evaluate("location.search.startsWith('?prefix')"), "nothing is purged without a word")
     chromium.evaluate("document.querySelector('.purge input[name=sure]').click(); document.querySelector('.purge button').click()")
     require(chromium.until("location.search.startsWith('?purged=') && document.body.innerText.includes('purged.')"), "a form of the page purges")
+    return url
+
+
+def play_theft(url, chromium):
+    """A server on another port of the host has browsers come to paths like ours."""
+    cookies = []
+
+    class Handler(Quiet):
+        def do_GET(self):
+            cookies.append(self.headers.get("Cookie") or "")
+            self.reply(200, b"<p>here", [("Content-Type", "text/html"), ("Set-Cookie", "cistern-session=junk; Path=/")])
+
+    server = Server((HOST, 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for path in ["/", "/-/status", "/-/status/", "/-/status/x", "/-/status/" + "0" * 32, "/-/status/enter"]:
+        chromium.go(f"http://{HOST}:{server.server_address[1]}{path}")
+    require(len(cookies) >= 6 and not any("cistern-session=" in one.replace("cistern-session=junk", "") for one in cookies),
+            "a server on another port of the host gets no session")
+    server.shutdown()
+    server.server_close()
+    chromium.go(url)
+    require(chromium.evaluate("!!document.getElementById('last')"), "and what it sets hides none")
+
+
+def play_end(url, chromium):
+    """The session ends while its page is open; a form that was sent too late is answered by a page, and no form is left."""
+    chromium.go(url + "?prefix=/users/&tag=")
+    end = "fetch(location.pathname + '/end', {method: 'POST', body: new URLSearchParams({token: document.querySelector('input[name=token]').value})})"
+    chromium.evaluate(end + ".then(response => response.status)")
+    require(chromium.until("!document.querySelector('[data-session]') && document.getElementById('live').textContent.includes('session has ended')"),
+            "a page whose session has ended says so, and shows nothing of it")
+    chromium.evaluate("const form = document.createElement('form'); form.method = 'post'; form.action = location.pathname + '/purge'; document.body.append(form); form.submit()")
+    require(chromium.until("document.body.innerText.includes('it has ended') && !!document.querySelector('a[href=\"/-/status\"]')"),
+            "what comes too late is answered by a page")
+
+
+def play_button(binary, directory, chromium):
+    said = subprocess.run([binary, "status", "--open", "--cache-dir", f"{directory}/cache", "--admin", f"unix:{directory}/cache/admin.sock"],
+                          capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    chromium.go(said.stdout.split()[-1])
+    require(chromium.until("!!document.getElementById('h-end')"), "there can be another session")
+    chromium.evaluate("document.querySelector('form[action$=\"/end\"] button').click()")
+    require(chromium.until("location.pathname == '/-/status' && !document.querySelector('[data-session]')"), "its button ends a session")
 
 
 def play_frame(url, chromium):
@@ -308,8 +356,15 @@ def play(binary, chromium, seconds):
             require("Setting cache.content_types" in shown and "Setting cache.role" in shown, "it says what is not stored, and which setting changes it")
             for secret in ["s3cr3t", "/users/", "xxxx", "alert(1)", HOST]:
                 require(secret not in shown, f"{secret} is not shown to those without a session")
-            play_session(binary, directory, url, chromium)
+            session = play_session(binary, directory, url, chromium)
             play_frame(url, chromium)
+            play_theft(session, chromium)
+            before = len(chromium.complaints)
+            play_end(session, chromium)
+            # The browser names what was refused.
+            require(all("403" in one for one in chromium.complaints[before:]), "nothing else is wrong")
+            del chromium.complaints[before:]
+            play_button(binary, directory, chromium)
             load.ended = True
             require(not chromium.complaints, f"the browser has nothing to say {chromium.complaints}")
             foreign = [one for one in chromium.requests if not one.startswith((f"http://{HOST}:", "about:", "data:", "chrome-error:"))]

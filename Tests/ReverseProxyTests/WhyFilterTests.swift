@@ -122,4 +122,32 @@ struct WhyFilterTests {
         while ring.lookFurther(&newest) {}
         #expect(newest.records.map(\.trace.number) == [15] && newest.next == 15)
     }
+
+    @Test("a turn of the loop takes a hundred records at most, however many are wanted, and looks at a thousand", arguments: [true, false])
+    func pieces(isAhead: Bool) {
+        let ring = WhyRing(shard: 0, capacity: 5_000)
+        for number in 1...4_500 {
+            var trace = ExchangeTrace()
+            trace.number = ring.nextNumber()
+            trace.status = number <= 2_000 ? 200 : 503
+            ring.append(trace, target: Array("/\(number)".utf8)[...])
+        }
+        func turns(_ limit: Int, _ change: (inout WhyFilter) -> Void = { _ in }) -> (turns: Int, found: [Int]) {
+            var filter = WhyFilter()
+            change(&filter)
+            var search = WhyRing.Search(limit: limit, filter: filter, after: isAhead ? [0] : nil)
+            var turns = 1
+            while ring.lookFurther(&search) { turns += 1 }
+            #expect(search.records.map(\.trace.number) == search.pieces.flatMap { $0.map(\.trace.number) })
+            return (turns, search.pieces.map(\.count))
+        }
+        let all = turns(10_000)
+        #expect(all.turns >= 45 && all.found.max() ?? 0 <= 100 && all.found.reduce(0, +) == 4_500)
+        #expect(turns(250).found.reduce(0, +) == 250)
+        let none = turns(10) { $0.statuses = 404...404 }
+        #expect(none.turns == 5 && none.found.isEmpty)
+        // To find out why takes longer.
+        let reasons = turns(10) { $0.reason = "client_left" }
+        #expect(reasons.turns == 45 && reasons.found.isEmpty)
+    }
 }
