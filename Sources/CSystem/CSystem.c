@@ -235,3 +235,19 @@ int csystem_peer_user(int socket, uid_t *user) {
 }
 
 int csystem_memory_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
+
+// Written once, before there is a handler.
+static struct termios kept_terminal;
+
+static void put_terminal_back(int signal) {
+    tcsetattr(STDIN_FILENO, TCSANOW, &kept_terminal);
+    // With SA_RESETHAND it is nobody's by now, and comes again once this returns.
+    raise(signal);
+}
+
+void csystem_keep_terminal(const struct termios *settings) {
+    kept_terminal = *settings;
+    struct sigaction action = {.sa_handler = put_terminal_back, .sa_flags = SA_RESETHAND};
+    const int ending[] = {SIGTERM, SIGHUP, SIGINT};
+    for (size_t index = 0; index < sizeof ending / sizeof *ending; index++) sigaction(ending[index], &action, NULL);
+}

@@ -168,6 +168,17 @@ struct TopTests {
         #expect(try screen(play, "q", "--interval 3600", environment: "TERM=xterm NO_COLOR=").text.contains("\u{1b}[1;32mAll 2"))
     }
 
+    @Test("a signal that ends it leaves the terminal as it was", arguments: ["TERM", "HUP", "INT"])
+    func ended(signal: String) throws {
+        let play = try played()
+        let top = "TERM=xterm \(CommandLineTool.path) top --interval 3600 --admin unix:\(play.adminSocket)"
+        let shows = { (word: String) in "stty -a </dev/tty | grep -q -- ' \(word) '" }
+        let script =
+            "\(top) </dev/tty >/dev/tty & until \(shows("-echo")); do :; done; kill -\(signal) $!; wait $!; \(shows("echo")) && echo well"
+        let outcome = try CommandLineTool.run(program: "script -qec \"\(script.replacing("$", with: "\\$"))\" /dev/null </dev/null")
+        #expect(outcome.text.contains("well"))
+    }
+
     @Test("where the terminal can do nothing, lines are written")
     func dumb() throws {
         let play = try played()

@@ -46,7 +46,7 @@ struct AccessLogLineTests {
         let head = Self.head(
             "/users/1?q=a&api_key=s3cret",
             [
-                ("User-Agent", "curl/8 \"x\""), ("Referer", "https://a.test/b?token=s3cret#c"),
+                ("User-Agent", "curl/8 \"x\""), ("Referer", "https://u:s3cret@a.test/b?token=s3cret#c"),
                 ("traceparent", "00-\(trace)-00f067aa0ba902b7-00"),
             ])
         let cause = MetricNames.rescueCauses[0]

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <termios.h>
 #include <unistd.h>
 
 // epoll_data is a union: the watched descriptor's number is what we keep in it.
@@ -70,6 +71,9 @@ void csystem_bring_in(const void *start, size_t count);
 // the process (SIGBUS); until it is forgotten, which must be before it is unmapped.
 void csystem_guard_mapping(const void *start, size_t size);
 void csystem_forget_mapping(const void *start);
+
+// From now on the settings of the terminal at standard input are put back when SIGTERM, SIGHUP or SIGINT ends the process.
+void csystem_keep_terminal(const struct termios *settings);
 
 // The cores on which this process may run (sched_getaffinity); at least 1.
 int csystem_allowed_cores(void);

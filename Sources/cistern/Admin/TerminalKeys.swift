@@ -1,5 +1,6 @@
 // The keys of a terminal, one by one and not shown, for as long as somebody holds this; then the terminal is as it was.
 
+import CSystem
 import Glibc
 
 final class TerminalKeys {
@@ -13,6 +14,8 @@ final class TerminalKeys {
         before = settings
         // Ctrl-C comes as a key too, so that the terminal is put right first.
         settings.c_lflag &= ~tcflag_t(ICANON | ECHO | ISIG)
+        var former = before
+        csystem_keep_terminal(&former)
         guard tcsetattr(STDIN_FILENO, TCSANOW, &settings) == 0 else { return nil }
     }
 
