@@ -21,9 +21,8 @@ public struct CountedTarget: Sendable, Equatable {
 /// Counts of as many targets as it has room for. One that comes when there is none takes the place of the one with the fewest, and its count with
 /// it: so whatever makes up more than one in `capacity` of all is among them.
 public struct FrequentTargets: Sendable {
+    /// What is read only where counts are told.
     private struct Slot {
-        var hash: UInt64
-        var count: UInt64
         /// Of the count, what may be others'.
         var others: UInt64
         var api: UInt16
@@ -31,10 +30,24 @@ public struct FrequentTargets: Sendable {
         var length: Int
     }
 
+    /// A count, and in its lowest bit whether all of it is certain: of those with the fewest, one that is not goes first.
+    private struct Rank {
+        var value: UInt64
+
+        init(_ count: UInt64, isCertain: Bool) { value = count << 1 | (isCertain ? 1 : 0) }
+
+        var count: UInt64 { value >> 1 }
+
+        mutating func increase() { value += 2 }
+    }
+
     public static let targetBytes = WhyRing.targetBytes
 
     private let capacity: Int
     private var slots: [Slot] = []
+    /// Of each slot; by themselves, since all are gone through for each that is counted.
+    private var hashes: [UInt64] = []
+    private var ranks: [Rank] = []
     /// Of each slot, `targetBytes`.
     private var targets: [UInt8] = []
 
@@ -44,26 +57,33 @@ public struct FrequentTargets: Sendable {
     public mutating func count(_ target: ArraySlice<UInt8>, ofAPI api: UInt16) {
         if slots.isEmpty {
             slots.reserveCapacity(capacity)
+            hashes.reserveCapacity(capacity)
+            ranks.reserveCapacity(capacity)
             targets = Array(repeating: 0, count: capacity * Self.targetBytes)
         }
         let hash = Self.hash(target, api)
-        var (least, place) = (UInt64.max, 0)
-        for index in slots.indices {
-            if slots[index].hash == hash {
-                slots[index].count += 1
-                return
-            }
-            // Of those with the fewest the one of which least is certain.
-            let (count, others) = (slots[index].count, slots[index].others)
-            if count < least || count == least && others > slots[place].others { (least, place) = (count, index) }
-        }
-        if slots.count < capacity {
+        if let place = hashes.withUnsafeBufferPointer({ $0.firstIndex(of: hash) }) {
+            ranks[place].increase()
+        } else if slots.count < capacity {
             keep(target, at: slots.count)
-            slots.append(Slot(hash: hash, count: 1, others: 0, api: api, length: target.count))
+            slots.append(Slot(others: 0, api: api, length: target.count))
+            hashes.append(hash)
+            ranks.append(Rank(1, isCertain: true))
         } else {
+            let place = ranks.withUnsafeBufferPointer { Self.least(of: $0) }
             keep(target, at: place)
-            slots[place] = Slot(hash: hash, count: least + 1, others: least, api: api, length: target.count)
+            let others = ranks[place].count
+            slots[place] = Slot(others: others, api: api, length: target.count)
+            hashes[place] = hash
+            ranks[place] = Rank(others + 1, isCertain: false)
         }
+    }
+
+    /// The place of the smallest, the first of several.
+    private static func least(of ranks: UnsafeBufferPointer<Rank>) -> Int {
+        var place = 0
+        for index in ranks.indices where ranks[index].value < ranks[place].value { place = index }
+        return place
     }
 
     private mutating func keep(_ target: ArraySlice<UInt8>, at place: Int) {
@@ -88,8 +108,8 @@ public struct FrequentTargets: Sendable {
         slots.enumerated().map { place, slot in
             let kept = min(slot.length, Self.targetBytes)
             return CountedTarget(
-                api: slot.api, hash: slot.hash, target: Array(targets[place * Self.targetBytes..<place * Self.targetBytes + kept]),
-                isCut: slot.length > kept, count: slot.count - slot.others, isAtLeast: slot.others > 0)
+                api: slot.api, hash: hashes[place], target: Array(targets[place * Self.targetBytes..<place * Self.targetBytes + kept]),
+                isCut: slot.length > kept, count: ranks[place].count - slot.others, isAtLeast: slot.others > 0)
         }
     }
 }
