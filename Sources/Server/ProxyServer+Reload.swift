@@ -120,6 +120,7 @@ extension ProxyServer {
         }
         let apis = try makeAPIs(new, of: process, after: former)
         new.warnings += Self.warnings(apis, after: former)
+        new.changed += certificates?.renewed(since: former.certificates) ?? []
         let serving = Serving(
             process: process, apis: apis, listeners: listeners,
             interface: AdminInterface(server: self, apis: apis, settings: new.settings.admin), pages: former.pages,

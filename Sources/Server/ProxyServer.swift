@@ -284,6 +284,8 @@ public final class ProxyServer: @unchecked Sendable {
     }
 
     private func logStart(_ serving: Serving) {
+        let former = predecessor == nil ? "" : ", and takes over from the one before it"
+        logger.info("cistern \(serving.settings.version) begins as process \(getpid())\(former)")
         logServing(serving)
         guard let cache = anyCache else {
             return process.recorder == nil

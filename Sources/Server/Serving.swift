@@ -2,6 +2,7 @@
 
 import Administration
 import Downstream
+import HTTPCore
 import Logging
 import ReverseProxy
 import Telemetry
@@ -43,6 +44,15 @@ struct ServedCertificates: Sendable {
             throw CertificateError(mistakes: reading.mistakes)
         }
         (self.tickets, self.certificates, warnings) = (tickets, certificates, reading.warnings)
+    }
+
+    /// Files whose certificates are others than before, with their end.
+    func renewed(since former: ServedCertificates?) -> [String] {
+        let known = Set(former?.certificates.entries.map(\.facts.fingerprint) ?? [])
+        guard !known.isEmpty else { return [] }
+        return certificates.entries.filter { !known.contains($0.facts.fingerprint) }.map { entry in
+            "\(entry.settings.file) (until \(String(decoding: HTTPDate.format(entry.facts.notAfter), as: UTF8.self)))"
+        }
     }
 
     /// For each shard.

@@ -237,8 +237,11 @@ private final class Listening: @unchecked Sendable {
 
     func waitForRequest() { receiver.waits.wait() }
 
-    /// Moves the clock, and returns when all that was due has been done.
+    /// Moves the clock once the loop has done what it has begun, and returns when all that was due has been done.
     func pass(_ duration: Duration) {
+        let begun = DispatchSemaphore(value: 0)
+        loop.execute { begun.signal() }
+        begun.wait()
         time.advance(by: duration)
         let done = DispatchSemaphore(value: 0)
         // Timers fire after the work of a round.

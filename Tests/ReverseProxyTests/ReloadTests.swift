@@ -3,6 +3,7 @@
 import Addresses
 import Administration
 import CachePolicy
+import CacheStore
 import Downstream
 import Forwarding
 import HTTPCore
@@ -209,6 +210,26 @@ struct ReloadTests {
         let secured = try TestClient(address)
         try secured.secure()
         #expect(secured.get("/a")?.status == 200)
+    }
+
+    @Test("a certificate that was renewed is named, and how long it lasts")
+    func renewed() throws {
+        let (certificates, folder) = (try TestCertificates(), TestTools.temporaryDirectory())
+        let (file, key) = (folder.path + "/served.pem", folder.path + "/served.key")
+        func serve(_ name: String) throws {
+            let pair = try certificates.make(name)
+            try TestTools.write(TestTools.read(pair.certificate), to: file)
+            try TestTools.write(TestTools.read(pair.key), to: key)
+        }
+        try serve("first")
+        let play = try ProxyPlay(Self.origin(), door: .tls) {
+            $0.listening.tls.certificates = [ServerTLSSettings.Certificate(file: file, keyFile: key)]
+        }
+        func changed() -> [String] { if case .applied(let applied) = play.reload({ $0.changed = [] }) { applied.changed } else { ["?"] } }
+        #expect(changed() == [])
+        try serve("second")
+        let named = changed()
+        #expect(named.count == 1 && named[0].hasPrefix("\(file) (until ") && named[0].hasSuffix(" GMT)"), "\(named)")
     }
 
     // MARK: What is refused

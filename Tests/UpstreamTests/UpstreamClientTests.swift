@@ -116,7 +116,8 @@ struct UpstreamClientTests {
         "an upstream that ends each connection after one response without saying so costs no response, however many wait",
         arguments: Way.allCases)
     func unannouncedEnds(way: Way) {
-        let origin = way.origin { [.json("\"\($0.target)\""), .close] }
+        // A head is all of it: over HTTP/2 another's end would come between that and the content, which then is lost indeed.
+        let origin = way.origin { [.send("HTTP/1.1 200 OK\r\nTarget: \($0.target)\r\nContent-Length: 0\r\n\r\n"), .close] }
         let asking = asking(origin, way) {
             $0.maximumConnections = 1
             $0.queueLimit = 500
@@ -126,7 +127,7 @@ struct UpstreamClientTests {
         let recorders = targets.map { asking.ask("GET", $0) }
         for (target, recorder) in zip(targets, recorders) {
             #expect(recorder.end() == .success(true))
-            #expect(recorder.now.content.elementsEqual("\"\(target)\"".utf8))
+            #expect(recorder.now.fields.contains { $0.lowercased() == "target: \(target)" })
         }
     }
 
