@@ -88,6 +88,7 @@ extension StatusFigures {
         sentence.outages.sort { $0.seconds > $1.seconds }
         sentence.troubles.sort { $0.seconds > $1.seconds }
         sentence.since = history.counts(of: sample, since: troubled)
+        sentence.failedLately = down.reduce(0) { $0 + history.lately($1, at: sample).failed }
         sentence.lately = history.lately(at: sample, besides: troubled)
         let failed = apis.map { ($0.name, troubled.contains($0.name) ? 0 : history.lately($0.name, at: sample).failed) }
         sentence.failing = apis.count == 1 ? [] : failed.filter { $0.1 > 0 }.sorted { $0.1 > $1.1 }.map(\.0)

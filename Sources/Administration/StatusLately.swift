@@ -37,7 +37,9 @@ final class StatusLatelyGathering: Sendable {
         guard isFirst else { return }
         task.server.searchRecords(WhyRing.Search(limit: StatusPages.recordLimit)) { [self] found in
             task.server.collectTargets { [self] tallies in
-                task.interface.later { [self] in tell(StatusPages.lately(task, found.records, tallies), at: now) }
+                EarlierReasons.gather(found.records, task) { [self] earlier in
+                    task.interface.later { [self] in tell(StatusPages.lately(task, found.records, tallies, earlier), at: now) }
+                }
             }
         }
     }

@@ -17,11 +17,14 @@ extension StatusPages {
     private static let (exchangeLimit, entryLimit) = (25, 50)
 
     /// On the interface's queue.
-    static func lately(_ task: AdminInterface.Task, _ records: [WhyRecord], _ tallies: [TargetTally]) -> StatusLately {
+    static func lately(
+        _ task: AdminInterface.Task, _ records: [WhyRecord], _ tallies: [TargetTally], _ earlier: EarlierReasons
+    ) -> StatusLately {
         // Records are long: their places are sorted in their stead.
         let places = records.indices.map { (wall: records[$0].trace.wall, number: records[$0].trace.number, place: $0) }
         let newest = places.sorted { ($0.wall, $0.number) > ($1.wall, $1.number) }.prefix(exchangeLimit)
-        return StatusLately(tops: StatusTops(task).tables(records, tallies), exchanges: newest.map { exchange(records[$0.place], task) })
+        return StatusLately(
+            tops: StatusTops(task).tables(records, tallies), exchanges: newest.map { exchange(records[$0.place], task, earlier) })
     }
 
     /// On the interface's queue.
@@ -43,8 +46,8 @@ extension StatusPages {
 
     // MARK: Exchanges
 
-    private static func exchange(_ record: WhyRecord, _ task: AdminInterface.Task) -> StatusView.Exchange {
-        let why = WhyPages.explanation(record, task).json
+    private static func exchange(_ record: WhyRecord, _ task: AdminInterface.Task, _ earlier: EarlierReasons) -> StatusView.Exchange {
+        let why = WhyPages.explanation(record, task, earlier).json
         let text = { (name: String) in why[name]?.string ?? "" }
         let seconds = why["duration_seconds"]?.double ?? 0
         let advice = why["advice"]?.array?.map { "Setting \($0["setting"]?.string ?? "") – \($0["effect"]?.string ?? "")." } ?? []

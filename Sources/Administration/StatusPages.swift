@@ -1,6 +1,7 @@
 // GET /-/status: how things are, for people. Whoever reaches the address sees numbers, states and the names of APIs and routes, and nothing that
 // clients asked for.
 
+import CachePolicy
 import Explanation
 import HTTPCore
 import StatusPage
@@ -12,7 +13,7 @@ enum StatusPages {
         guard task.item.isEmpty || task.request.place != nil else { throw .notFound("No session is called so.") }
         let viewer = task.interface.viewer(of: task.request)
         task.interface.gathering.gather(task.interface, task.server) { figures in
-            let view = StatusView(figures, task.interface.apis)
+            let view = StatusView(figures, task.interface.apis, namesPaths: viewer.maySee)
             guard viewer.maySee else { return task.reply(page(view)) }
             task.interface.lately.gather(task) { lately in
                 task.interface.later {
@@ -48,14 +49,15 @@ enum AdminSecret {
 }
 
 extension StatusView {
-    init(_ figures: StatusFigures, _ apis: [any AdministeredAPI]) {
+    /// - Parameter namesPaths: for those that may see what clients asked for.
+    init(_ figures: StatusFigures, _ apis: [any AdministeredAPI], namesPaths: Bool) {
         self.init()
         sentence = figures.sentence.text
         level = Level(rawValue: figures.sentence.level.rawValue) ?? .strained
         version = figures.snapshot.version
         time = Self.time(figures.wall)
         tiles = Self.tiles(figures)
-        tables = [Self.upstreams(figures, apis), Self.routes(figures)]
+        tables = [Self.upstreams(figures, apis, namesPaths), Self.routes(figures)]
         facts = Self.facts(figures, apis)
     }
 
@@ -88,10 +90,10 @@ extension StatusView {
                 note: "of all requests, in five minutes", points: history.points(share), lineWords: words(history.points(share), " %")),
             Tile(
                 title: "Rescued", value: ShownFigures.count(rescued), note: "requests, in five minutes", points: perSecond(\.rescued),
-                lineWords: words(perSecond(\.rescued), "/s"), isAlarming: rescued > 0),
+                lineWords: words(perSecond(\.rescued), "/s"), level: rescued > 0 ? .strained : nil),
             Tile(
                 title: "Errors", value: ShownFigures.count(errors), note: "responses 5xx, in five minutes", points: perSecond(\.errors),
-                lineWords: words(perSecond(\.errors), "/s"), isAlarming: errors > 0),
+                lineWords: words(perSecond(\.errors), "/s"), level: errors > 0 ? .down : nil),
         ]
         return tiles + [latency(figures, "Half within", 0.5), latency(figures, "99 % within", 0.99)]
     }
@@ -121,9 +123,9 @@ extension StatusView {
 
     // MARK: Upstreams
 
-    private static func upstreams(_ figures: StatusFigures, _ apis: [any AdministeredAPI]) -> Table {
+    private static func upstreams(_ figures: StatusFigures, _ apis: [any AdministeredAPI], _ namesPaths: Bool) -> Table {
         let rows = apis.indices.flatMap { place in
-            self.rows(apis[place], figures.failures[place], figures.states[place], figures)
+            self.rows(apis[place], figures.failures[place], figures.states[place], figures, namesPaths)
         }
         return Table(
             id: "upstreams", title: "Upstreams",
@@ -135,7 +137,7 @@ extension StatusView {
     }
 
     private static func rows(
-        _ api: any AdministeredAPI, _ open: [OpenFailure], _ state: UpstreamState, _ figures: StatusFigures
+        _ api: any AdministeredAPI, _ open: [OpenFailure], _ state: UpstreamState, _ figures: StatusFigures, _ namesPaths: Bool
     ) -> [[Cell]] {
         let (name, now) = (api.name.isEmpty ? "The upstream" : api.name, figures.now)
         let narrow = open.filter { !$0.isOfAll }
@@ -143,39 +145,57 @@ extension StatusView {
         if !api.isUp, let first = open.filter(\.isOfAll).min(by: { $0.since < $1.since }) {
             rows.append(failing(Cell(name), Cell("Down", level: .down), first, now: now))
         } else {
-            let failsInPart = narrow.contains { $0.user == nil } && !state.isAlarming
-            rows.append(whole(api, name, state, failsInPart: failsInPart, figures))
+            let shared = narrow.filter { $0.user == nil }.min { $0.since < $1.since }
+            rows.append(whole(api, name, state, failing: state.isAlarming ? nil : shared, figures))
         }
         rows += addresses(api.addresses, name, now: now)
         for one in narrow where one.route != nil {
             rows.append(failing(Cell("\(name): route \(one.route ?? "")"), Cell("Fails", level: .strained), one, now: now))
         }
-        for (kind, title) in [("family", "groups of paths"), ("target", "paths")] {
-            let same = narrow.filter { $0.kind == kind && $0.route == nil }
-            guard let first = same.min(by: { $0.since < $1.since }) else { continue }
-            rows.append(
-                failing(Cell("\(name): \(ShownFigures.count(same.count)) \(title)"), Cell("Fails", level: .strained), first, now: now))
+        func add(_ same: [OpenFailure], _ one: String, _ many: String, _ state: Cell) {
+            guard let first = same.min(by: { $0.since < $1.since }) else { return }
+            let title = "\(name): \(ShownFigures.count(UInt64(same.count), one, many))"
+            rows.append(failing(Cell(title, note: namesPaths ? paths(same) : ""), state, first, now: now))
         }
-        for (isForOne, title) in [(false, "pauses that it asked for"), (true, "pauses that it asked single users for")] {
-            let same = narrow.filter { $0.kind == "pause" && ($0.user != nil) == isForOne }
-            guard let first = same.min(by: { $0.since < $1.since }) else { continue }
-            let state = isForOne ? Cell("Paused") : Cell("Paused", level: .strained)
-            rows.append(failing(Cell("\(name): \(ShownFigures.count(same.count)) \(title)"), state, first, now: now))
-        }
+        add(narrow.filter { $0.kind == "family" && $0.route == nil }, "group of paths", "groups of paths", Cell("Fails", level: .strained))
+        add(narrow.filter { $0.kind == "target" }, "path", "paths", Cell("Fails", level: .strained))
+        let pauses = narrow.filter { $0.kind == "pause" }
+        add(pauses.filter { $0.user == nil }, "pause that it asked for", "pauses that it asked for", Cell("Paused", level: .strained))
+        add(
+            pauses.filter { $0.user != nil }, "pause that it asked a single user for", "pauses that it asked single users for",
+            Cell("Paused"))
         return rows
     }
 
+    private static let namedPaths = 3
+
+    /// Those that have been failing for longest.
+    private static func paths(_ same: [OpenFailure]) -> String {
+        let all = Set(same.map(\.name)).count
+        var named: [String] = []
+        for one in same.sorted(by: { ($0.since, $0.name) < ($1.since, $1.name) }) {
+            let path = SecretNames.redacted(one.name.drop { $0 != ":" }.dropFirst().utf8)
+            if !named.contains(path) { named.append(path) }
+            if named.count == namedPaths { break }
+        }
+        return named.joined(separator: ", ") + (all > named.count ? " and \(ShownFigures.count(all - named.count)) more" : "")
+    }
+
     /// Of an upstream that is not known to be down.
+    /// - Parameter failing: what of it has been failing for longest; nil where nothing is known to.
     private static func whole(
-        _ api: any AdministeredAPI, _ name: String, _ state: UpstreamState, failsInPart: Bool, _ figures: StatusFigures
+        _ api: any AdministeredAPI, _ name: String, _ state: UpstreamState, failing: OpenFailure?, _ figures: StatusFigures
     ) -> [Cell] {
         let contact = figures.snapshot.counts(ofAPI: Int(api.place)).contact
         let labels = figures.snapshot.shards.labels.upstreamErrors
         let cause = contact.failure.flatMap { labels.indices.contains($0.error) ? StateSentence.words(ofCause: labels[$0.error]) : nil }
         let meaning = api.remembersFailures ? "requests are sent as ever" : "failures are not remembered here (failure.memory)"
+        let state = badge(api, state, contact, failsInPart: failing != nil, figures)
+        guard let failing else { return [Cell(name), state, Cell("–"), Cell(cause ?? "–"), Cell("–"), Cell(meaning)] }
         return [
-            Cell(name), badge(api, state, contact, failsInPart: failsInPart, figures), Cell("–"), Cell(cause ?? "–"), Cell("–"),
-            Cell(meaning),
+            Cell(name), state, Cell(ShownFigures.span((figures.now - failing.since) / 1_000)),
+            Cell(cause ?? StateSentence.words(ofCause: failing.cause)), Cell("as below"),
+            Cell("requests are sent as ever, but for what is told below"),
         ]
     }
 
@@ -255,9 +275,18 @@ extension StatusView {
         ]
     }
 
-    private static func notStored(_ most: (reason: String, count: UInt64)?) -> Cell {
-        guard let most, let words = WhyAdvice.words(ofNotStored: most.reason) else { return Cell("–") }
-        let advice = words.advice.map { "Setting \($0.setting) – \($0.effect)." } ?? "No setting changes that."
-        return Cell("\(ShownFigures.count(most.count)) ×: \(words.sentence).", note: advice)
+    /// The most frequent reason; where no setting changes that, also the most frequent that one does, if there is not much less of it.
+    private static func notStored(_ reasons: [(reason: String, count: UInt64)]) -> Cell {
+        let known = reasons.compactMap { one in WhyAdvice.words(ofNotStored: one.reason).map { (one.count, $0.sentence, $0.advice) } }
+        guard let (most, sentence, advice) = known.first else { return Cell("–") }
+        let text = { (count: UInt64, sentence: String) in "\(ShownFigures.count(count)) ×: \(sentence)." }
+        let setting = { (advice: WhyAdvice) in "Setting \(advice.setting) – \(advice.effect)." }
+        if let advice { return Cell(text(most, sentence), note: setting(advice)) }
+        let next = known.first { $0.2 != nil && $0.0 * Self.mentioned >= most }
+        let more = next.flatMap { next in next.2.map { " \(text(next.0, next.1)) \(setting($0))" } } ?? ""
+        return Cell(text(most, sentence), note: "No setting changes that.\(more)")
     }
+
+    /// What there is this many times less of is not mentioned.
+    private static let mentioned: UInt64 = 10
 }

@@ -17,10 +17,9 @@ struct StatusTops {
         let seconds = (now - max(RecentTargets.since(now: now), task.server.status.began)) / 1_000
         let span = "in the last \(ShownFigures.span(max(1, seconds)))"
         func counted(_ id: String, _ title: String, _ empty: String, _ part: (TargetTally) -> RecentTargets) -> StatusView.Table {
-            let most = RecentTargets.most(tallies.flatMap { part($0).counted(now: now) }, limit: Self.limit)
-            let rows = most.map { one in
-                row(one.target, one.isCut ? "cut" : "", one.api, (one.isAtLeast ? "at least " : "") + ShownFigures.count(one.count))
-            }
+            let counted = RecentTargets.most(tallies.flatMap { part($0).counted(now: now) }, limit: .max)
+            let rows = Self.most(counted.map { ($0.target, $0.isCut ? "cut" : "", $0.api, $0.count, $0.isAtLeast) })
+                .map { row($0, ($0.isAtLeast ? "at least " : "") + ShownFigures.count($0.count)) }
             return table(id, title, span, "Requests", rows, empty: "\(empty) \(span).")
         }
         return [
@@ -28,6 +27,35 @@ struct StatusTops {
             counted("rescued", "Rescued", "None was rescued", \.rescued),
             counted("misses", "From the upstream", "None", \.forwarded),
         ] + lately(records)
+    }
+
+    /// A target as it is shown: there may be several.
+    private struct Shown: Hashable {
+        let api: UInt16
+        let text: String
+        /// What is to be said of one that is not shown whole; empty of others.
+        let cut: String
+    }
+
+    private struct Count {
+        let shown: Shown
+        var targets = 0
+        var count: UInt64 = 0
+        var isAtLeast = false
+    }
+
+    /// Targets that are shown alike count as one: which is which nobody sees.
+    private static func most(_ counted: [(target: [UInt8], cut: String, api: UInt16, count: UInt64, isAtLeast: Bool)]) -> [Count] {
+        var sums: [Shown: Count] = [:]
+        for one in counted where one.count > 0 {
+            let shown = Shown(api: one.api, text: SecretNames.redacted(one.target) + (one.cut.isEmpty ? "" : "…"), cut: one.cut)
+            var sum = sums[shown] ?? Count(shown: shown)
+            sum.targets += 1
+            sum.count += one.count
+            sum.isAtLeast = sum.isAtLeast || one.isAtLeast
+            sums[shown] = sum
+        }
+        return Array(sums.values.sorted { ($1.count, $0.shown.text) < ($0.count, $1.shown.text) }.prefix(limit))
     }
 
     private struct Place: Hashable {
@@ -52,11 +80,8 @@ struct StatusTops {
         let span = "among the last \(ShownFigures.count(UInt64(clients.count), "request", "requests"))"
         func top(_ id: String, _ title: String, _ column: String, _ counts: [Place: UInt64], _ text: (UInt64) -> String) -> StatusView.Table
         {
-            let most = counts.filter { $0.value > 0 }
-                .sorted { $0.value == $1.value ? $0.key.target.lexicographicallyPrecedes($1.key.target) : $0.value > $1.value }
-            let rows = most.prefix(Self.limit).map {
-                row($0.key.target, $0.key.isCut ? "all that begin so" : "", $0.key.api, text($0.value))
-            }
+            let rows = Self.most(counts.map { ($0.key.target, $0.key.isCut ? "all that begin so" : "", $0.key.api, $0.value, false) })
+                .map { row($0, text($0.count)) }
             return table(id, title, span, column, rows, empty: "None \(span).")
         }
         return [
@@ -73,10 +98,9 @@ struct StatusTops {
             empty: empty)
     }
 
-    /// - Parameter cut: what is to be said of a target that is not shown whole; empty of others.
-    private func row(_ target: [UInt8], _ cut: String, _ api: UInt16, _ count: String) -> [StatusView.Cell] {
-        let notes = [StatusPages.name(api, task), cut].filter { !$0.isEmpty }
-        let text = SecretNames.redacted(target) + (cut.isEmpty ? "" : "…")
-        return [StatusView.Cell(text, note: notes.joined(separator: ", ")), StatusView.Cell(count)]
+    private func row(_ one: Count, _ count: String) -> [StatusView.Cell] {
+        let alike = one.targets > 1 ? "\(ShownFigures.count(one.targets)) targets that differ in what is not shown" : ""
+        let notes = [StatusPages.name(one.shown.api, task), one.shown.cut, alike].filter { !$0.isEmpty }
+        return [StatusView.Cell(one.shown.text, note: notes.joined(separator: ", ")), StatusView.Cell(count)]
     }
 }

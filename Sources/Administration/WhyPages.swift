@@ -14,11 +14,11 @@ enum WhyPages {
         try task.request.allow(["last", "path", "result", "reason", "slower", "status", "after"])
         let last = try task.request.count("last", default: 20, in: 1...limit)
         let after = try task.request["after"].map(place)
-        collect(task, WhyRing.Search(limit: last, filter: try WhyFilter(task.request), after: after)) { found in
+        collect(task, WhyRing.Search(limit: last, filter: try WhyFilter(task.request), after: after)) { found, earlier in
             var records = found.records.sorted { ($0.trace.wall, $0.trace.number) > ($1.trace.wall, $1.trace.number) }
             if after == nil { records = Array(records.prefix(last)) } else { records.reverse() }
             return AdminResponse([
-                "exchanges": .array(records.map { explanation($0, task).json }), "next": .string(text(found.next)),
+                "exchanges": .array(records.map { explanation($0, task, earlier).json }), "next": .string(text(found.next)),
                 "missed": .integer(found.missed),
             ])
         }
@@ -43,28 +43,32 @@ enum WhyPages {
         guard parts.count == 2, let shard = Int(parts[0]), let number = UInt64(parts[1]) else {
             throw .badRequest("An exchange's id is two numbers, such as 0-42.")
         }
-        collect(task, WhyRing.Search(limit: 1, number: number)) { found in
+        collect(task, WhyRing.Search(limit: 1, number: number)) { found, earlier in
             guard let record = found.records.first(where: { $0.shard == shard }) else {
                 return AdminResponse(AdminProblem.notFound("This exchange is not remembered, or no more; admin.records says how many are."))
             }
-            return AdminResponse(explanation(record, task).json)
+            return AdminResponse(explanation(record, task, earlier).json)
         }
     }
 
-    static func explanation(_ record: WhyRecord, _ task: AdminInterface.Task) -> WhyExplanation {
+    static func explanation(_ record: WhyRecord, _ task: AdminInterface.Task, _ earlier: EarlierReasons) -> WhyExplanation {
         // Some are for none of several, or for one that is served no more.
         guard let api = task.interface.apis.first(where: { $0.place == record.trace.api }) else {
             return WhyExplanation(record, route: ExplainedRoute.none)
         }
-        return WhyExplanation(record, route: api.explainedRoute(of: record.target), api: api.name)
+        let route = api.explainedRoute(of: record.target)
+        return WhyExplanation(record, route: route, api: api.name, before: earlier.before(record, api: api.name, route: route.name))
     }
 
     /// Makes the response of what all loops remember, on the interface's queue.
     private static func collect(
-        _ task: AdminInterface.Task, _ search: WhyRing.Search, response: @escaping @Sendable (WhyRing.Found) -> AdminResponse
+        _ task: AdminInterface.Task, _ search: WhyRing.Search,
+        response: @escaping @Sendable (WhyRing.Found, EarlierReasons) -> AdminResponse
     ) {
         task.server.searchRecords(search) { found in
-            task.interface.later { task.reply(response(found)) }
+            EarlierReasons.gather(found.records, task) { earlier in
+                task.interface.later { task.reply(response(found, earlier)) }
+            }
         }
     }
 }

@@ -66,6 +66,8 @@ public struct StateSentence: Sendable {
     public var troubles: [Trouble] = []
     /// For APIs of which something is down or fails: since the first of that began.
     public var since = Counts()
+    /// Of those that are down: requests that failed within the last five minutes.
+    public var failedLately: UInt64 = 0
     /// For all others: within the last five minutes.
     public var lately = Counts()
     /// Of several APIs those of whose requests some failed within the last five minutes, and nothing is known to fail: the most first.
@@ -86,7 +88,8 @@ public struct StateSentence: Sendable {
     private var apis: Int { upstreams.count + outages.count }
 
     public var level: Level {
-        if !outages.isEmpty { return upstreams.isEmpty || since.rescued == 0 ? .down : .strained }
+        // A rescue is a success: an outage that clients do not see is no alarm.
+        if !outages.isEmpty { return upstreams.isEmpty || since.rescued == 0 || failedLately > 0 ? .down : .strained }
         let isQuiet = troubles.isEmpty && lately == Counts() && upstreams.allSatisfy { !$0.state.isAlarming }
         let isPlain = faults == 0 && modes.isEmpty && isStoreWritable != false && !isStopping
         return isQuiet && isPlain ? .well : .strained

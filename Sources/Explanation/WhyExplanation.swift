@@ -11,7 +11,8 @@ import Upstream
 
 /// What an explanation has to know of the route.
 public struct ExplainedRoute: Sendable {
-    let name: String
+    /// Empty for paths that no route is for.
+    public let name: String
     let arguments: ArgumentRules
 
     /// Of what no API is for.
@@ -29,10 +30,14 @@ public struct WhyExplanation {
     private let route: ExplainedRoute
     /// Empty for the only one.
     private let api: String
+    private let before: NotStoredBefore?
 
-    /// - Parameter route: of the record's target. Not remembered: a hit does not need to know it.
-    public init(_ record: WhyRecord, route: ExplainedRoute, api: String = "") {
+    /// - Parameters:
+    ///   - route: of the record's target. Not remembered: a hit does not need to know it.
+    ///   - before: why what came earlier was not kept; nil where nobody knows, or need know.
+    public init(_ record: WhyRecord, route: ExplainedRoute, api: String = "", before: NotStoredBefore? = nil) {
         self.api = api
+        self.before = record.lacksCopy ? before : nil
         self.record = record
         trace = record.trace
         self.route = route
@@ -126,6 +131,7 @@ public struct WhyExplanation {
     /// Sentences for people.
     private var explanation: [String] {
         var sentences = [trace.background?.cause.sentence ?? lookUpSentence]
+        if let before { sentences.append(before.sentence) }
         if trace.found.kind == .stored { sentences += freshnessSentences }
         if trace.reasons.isClientIgnored {
             sentences.append("The request wanted the upstream to be asked, which the setting client_directives ignores.")
@@ -229,13 +235,23 @@ public struct WhyExplanation {
         if trace.reasons.validation == .noFreshness, trace.result != .rescued, trace.background == nil {
             advice.append(WhyAdvice("cache.heuristics", "takes a share of a response's age since its last change for its freshness"))
         }
-        if let one = failure?.advice { advice.append(one) }
+        if let one = before?.reason.advice { advice.append(one) }
+        if let one = failureAdvice { advice.append(one) }
         if trace.found.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy goes out all the same")) }
         if let one = trace.content.outcome?.advice { advice.append(one) }
         if case .request(.access(let refusal)) = trace.reasons.refusal { advice.append(refusal.advice) }
         if let one = trace.identity?.advice { advice.append(one) }
         if trace.result == .error, let one = trace.reasons.notRescued?.advice ?? trace.reasons.notStoodIn?.advice { advice.append(one) }
         return advice
+    }
+
+    /// Where nothing is stored, no response comes of asking a failing upstream more often.
+    private var failureAdvice: WhyAdvice? {
+        guard case .stopped(let stop) = failure, record.lacksCopy else { return failure?.advice }
+        switch stop.setting {
+        case .threshold, .window, .rescueAfter: return nil
+        case .retryAfterLimit: return stop.advice
+        }
     }
 
     // MARK: Showing

@@ -18,6 +18,8 @@ public struct WhyFilter: Sendable {
     public var statuses: ClosedRange<UInt16>?
     /// Why it went so, why it was not stored, or how the upstream failed: one of `reasons`.
     public var reason: String?
+    /// Responses that were no errors and were not kept.
+    public var isNotStored = false
 
     /// - Parameter prefix: what the targets, as received, begin with.
     public init(prefix: [UInt8] = []) {
@@ -30,6 +32,7 @@ public struct WhyFilter: Sendable {
         guard duration > slowerThan, statuses?.contains(status) ?? true, begins(target),
             results.isEmpty || results.contains(result)
         else { return false }
+        if isNotStored, !trace.isGoodAndNotStored { return false }
         guard let reason else { return true }
         let (notStored, failure) = (trace.reasons.notStored, trace.upstream.failure)
         if notStored?.rawValue == reason || failure?.label == reason { return true }

@@ -72,7 +72,9 @@ public enum StatusPage {
         page.markup(
             "<section aria-labelledby=\"h-tiles\"><h2 id=\"h-tiles\">The last five minutes</h2><ul class=\"tiles\" id=\"tiles\" data-live>")
         for tile in tiles {
-            page.markup(tile.isAlarming ? "<li class=\"tile alarming\">" : "<li class=\"tile\">")
+            page.markup("<li class=\"tile ")
+            page.text(tile.level?.rawValue ?? "")
+            page.markup("\">")
             page.element("h3", "h3", tile.title)
             page.element("p class=\"value\"", "p", tile.value)
             page.element("p class=\"quiet\"", "p", tile.note)

@@ -45,7 +45,8 @@ enum StatusStyle {
         }
         .tile { padding: .8rem .9rem .5rem; }
         .tile p { margin: 0; }
-        .tile.alarming .value { color: var(--down); }
+        .tile.strained .value { color: var(--strained); }
+        .tile.down .value { color: var(--down); }
         .value { font-size: 1.6rem; line-height: 1.25; font-weight: 650; font-variant-numeric: tabular-nums; }
         .tile svg { display: block; width: 100%; height: 3rem; margin-top: .4rem; }
         path { fill: none; vector-effect: non-scaling-stroke; }

@@ -24,11 +24,12 @@ public struct StatusView: Sendable {
         public let points: [Double?]
         /// What the line shows, for those who do not see it.
         public let lineWords: String
-        public let isAlarming: Bool
+        /// nil where the number is neither good nor bad.
+        public let level: Level?
 
-        public init(title: String, value: String, note: String, points: [Double?], lineWords: String, isAlarming: Bool = false) {
+        public init(title: String, value: String, note: String, points: [Double?], lineWords: String, level: Level? = nil) {
             (self.title, self.value, self.note, self.points) = (title, value, note, points)
-            (self.lineWords, self.isAlarming) = (lineWords, isAlarming)
+            (self.lineWords, self.level) = (lineWords, level)
         }
     }
 

@@ -101,8 +101,8 @@ public struct RouteSummary: Sendable {
     public let requests: [UInt64]
     public let serverErrors: UInt64
     public let duration: Histogram
-    /// Why most responses that were not kept were not, as metrics call it, and how many. Errors do not count: nobody wants to keep them.
-    public let notStored: (reason: String, count: UInt64)?
+    /// Why responses that were not kept were not, as metrics call it, and how many: most first. Errors do not count: nobody wants to keep them.
+    public let notStored: [(reason: String, count: UInt64)]
 }
 
 extension RouteCounts {
@@ -124,10 +124,10 @@ extension MetricsSnapshot {
     /// - Parameter errors: what of the counts is not meant; may be empty.
     static func mostFrequent(
         _ labels: [String], _ counts: [UInt64], without errors: [UInt64]
-    ) -> (reason: String, count: UInt64)? {
+    ) -> [(reason: String, count: UInt64)] {
         let counts = counts.enumerated().map { place, count in count - (place < errors.count ? min(count, errors[place]) : 0) }
-        guard let most = counts.max(), most > 0, let place = counts.firstIndex(of: most) else { return nil }
-        return (labels[place], most)
+        // Of equals the first in their order.
+        return counts.indices.filter { counts[$0] > 0 }.sorted { (counts[$1], $0) < (counts[$0], $1) }.map { (labels[$0], counts[$0]) }
     }
 
     /// All requests, but those for our own pages.

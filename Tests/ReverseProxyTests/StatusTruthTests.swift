@@ -166,7 +166,9 @@ struct StatusTruthTests {
         if hasCredentials {
             #expect(said.words == "The upstream responds, but 3 requests failed in the last 5 min.")
             #expect(page.contains("this user&#39;s copies go out at once"))
-            #expect(Self.row(page, "The upstream: 3 pauses that it asked single users for").dropFirst().first == "Paused")
+            #expect(
+                Self.row(page, "The upstream: 3 pauses that it asked single users for /new/0, /new/1, /new/2").dropFirst().first == "Paused"
+            )
         } else {
             #expect(
                 said.words == "The upstream responds, but it asked for a pause on 3 paths 30 s ago (status 503); nothing rescued, 3 failed."
@@ -195,6 +197,61 @@ struct StatusTruthTests {
         }
     }
 
+    @Test("targets that are shown alike are one, and leave room for others")
+    func alike() throws {
+        let play = try Self.play(Self.kept())
+        for number in 0..<12 { for _ in 0..<2 { _ = try play.get("/bad/settings?token=s3cr3t\(number)") } }
+        _ = try play.get("/bad/other")
+        let page = try Self.page(play)
+        let failed = String(page.split(separator: "Failed, without a copy, in").last ?? "")
+        let note = "12 targets that differ in what is not shown"
+        #expect(Self.row(failed, "/bad/settings?token=REDACTED " + note) == ["/bad/settings?token=REDACTED " + note, "24"])
+        #expect(Self.row(failed, "/bad/other") == ["/bad/other", "1"])
+    }
+
+    @Test("who may see paths is told which one fails, and since when the whole fails in part")
+    func namedPath() throws {
+        let play = try Self.play(Self.kept())
+        _ = try play.get("/good/1")
+        play.time.advance(by: .seconds(20))
+        for _ in 0..<6 { _ = try play.get("/bad/1?token=s3cr3t") }
+        play.time.advance(by: .seconds(2))
+        _ = try play.get("/good/2")
+        let page = try Self.page(play)
+        #expect(Self.row(page, "The upstream: 1 path /bad/1").dropFirst().first == "Fails")
+        let whole = Self.row(page, "The upstream")
+        #expect(whole.dropFirst(2).first?.hasPrefix("2 s") == true && whole.last == "requests are sent as ever, but for what is told below")
+        let anonymous = try #require(TestClient(port: play.adminPort).get("/-/status")).text
+        #expect(anonymous.contains("The upstream: 1 path") && !anonymous.contains("/bad/1"))
+    }
+
+    @Test("of near equals that are not stored those are told too that a setting changes")
+    func nearEqual() throws {
+        let play = try Self.play(
+            ScriptedOrigin { request in
+                [request.target.hasPrefix("/me") ? .json("1", ["Cache-Control: no-store"]) : .answer("<p>", type: "text/html")]
+            })
+        for number in 0..<9 { _ = try play.get("/me/\(number)") }
+        for number in 0..<8 { _ = try play.get("/feed/\(number)") }
+        let cell = try #require(Self.row(try Self.page(play), "All paths").last)
+        #expect(cell.hasPrefix("9 ×: the response said Cache-Control: no-store, which is absolute. No setting changes that. 8 ×: "))
+        #expect(cell.contains("Setting cache.content_types"))
+    }
+
+    @Test("a rescue is no alarm, an error is")
+    func levels() throws {
+        let play = try Self.play(Self.kept())
+        _ = try play.get("/a")
+        play.time.advance(by: .seconds(61))
+        play.origin.down()
+        _ = try play.get("/a")
+        var page = try Self.page(play)
+        #expect(page.contains("<li class=\"tile strained\"><h3>Rescued</h3>") && !page.contains("<li class=\"tile down\">"))
+        _ = try play.get("/b")
+        page = try Self.page(play)
+        #expect(page.contains("<li class=\"tile down\"><h3>Errors</h3>"))
+    }
+
     @Test("which targets failed is known for an hour, however many hits came since, and long targets are told apart")
     func tops() throws {
         let play = try Self.play(Self.kept()) { $0.records = 20 }
@@ -206,7 +263,7 @@ struct StatusTruthTests {
         let page = try Self.page(play)
         #expect(Self.row(page, "/bad/often?token=REDACTED") == ["/bad/often?token=REDACTED", "8"] && !page.contains("s3cr3t"))
         #expect(page.contains("Failed, without a copy, in the last 30 min") && page.contains("From the store, among the last 20 requests"))
-        #expect(page.split(separator: "<span class=\"note\">cut</span>").count == 4)
+        #expect(page.split(separator: "<span class=\"note\">cut, 3 targets that differ in what is not shown</span>").count == 2)
         #expect(Self.row(page, "/a") == ["/a", "1"], "it came from the upstream once")
         play.origin.down()
         for _ in 0..<2 { #expect(try play.get("/a").status == 200) }

@@ -160,6 +160,54 @@ struct WhyTests {
         #expect(try why(play)["explanation"] == ["Cistern refused the request itself."])
     }
 
+    @Test("an error without a copy says why there is none, and which setting changes that, and no other", arguments: [false, true])
+    func lacking(isForgotten: Bool) throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                [
+                    request.target.hasPrefix("/me")
+                        ? .json("{}", ["Cache-Control: no-store"])
+                        : request.target.hasPrefix("/feed") ? .answer("<p>", type: "text/html") : .json("{}", ["Cache-Control: max-age=9"])
+                ]
+            }
+        ) { settings in
+            settings.upstream.failure.threshold = 1
+            if isForgotten { settings.records = 1 }
+            settings.routes = ["me", "feed", "good"].map { name in
+                var route = Route()
+                (route.name, route.pattern) = (name, RoutePattern("/\(name)/**"))
+                return route
+            }
+        }
+        for target in ["/me/1", "/feed/1", "/good/1"] { _ = try play.get(target + "?a=1") }
+        play.origin.down()
+        func why(_ target: String) throws -> (sentences: [String], settings: [String]) {
+            _ = try play.get(target)
+            let why = try self.why(play)
+            let single = JSONValue(try play.admin("GET", "/-/why/" + (why["id"]?.string ?? "")).content)
+            #expect(single?["explanation"] == why["explanation"])
+            return (
+                why["explanation"]?.array?.compactMap(\.string) ?? [], why["advice"]?.array?.compactMap { $0["setting"]?.string } ?? []
+            )
+        }
+        _ = try play.get("/good/2")
+        let before =
+            isForgotten ? "Responses of this route were most often not stored for this" : "What came from this path before was not stored"
+        let feed = try why("/feed/1?a=2")
+        #expect(
+            feed.sentences.prefix(2) == [
+                "Nothing is stored under this key.", "\(before): the response's media type is not one that is kept.",
+            ])
+        #expect(feed.settings == ["cache.content_types"])
+        let me = try why("/me/1?a=2")
+        #expect(
+            me.sentences.dropFirst().first
+                == "\(before): the response said Cache-Control: no-store, which is absolute; no setting changes that.")
+        #expect(me.settings == [])
+        let good = try why("/good/3")
+        #expect(good.sentences.count == 2 && good.settings == [])
+    }
+
     @Test("hits are explained by the rules of their own route")
     func routeOfHit() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }) { settings in

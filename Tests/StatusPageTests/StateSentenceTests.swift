@@ -45,6 +45,11 @@ struct StateSentenceTests {
             $0.upstreams = upstreams(.responds, .responds)
             ($0.outages, $0.since, $0.oldestCopy) = ([down("users", 245)], counts(rescued: 1_204), 730)
         },
+        Row("users has been down for 4 min (connection refused); 1,204 requests rescued, oldest copy 12 min, 3 failed.", .down) {
+            $0.upstreams = upstreams(.responds, .responds)
+            ($0.outages, $0.since, $0.oldestCopy) = ([down("users", 245)], counts(rescued: 1_204, failed: 3), 730)
+            $0.failedLately = 2
+        },
         Row("The upstream has been down for 59 s (connection timeout); nothing rescued, 17 failed.", .down) {
             ($0.upstreams, $0.outages, $0.since) = ([], [down("", 59, "connection_timeout")], counts(failed: 17))
         },
