@@ -151,15 +151,21 @@ public struct OpenFailure: Sendable {
     public let since: Int64
     public let cause: String
     public let setting: String
+    /// With its unit; empty where it depends on the route.
+    public let settingValue: String
     public let effect: String
     /// Milliseconds.
     public let wait: Int64
+    /// When it was looked last, as `since`; nil where nobody looks.
+    public let lookedAt: Int64?
     /// A number for the one who was asked to wait; nil where it concerns all.
     public let user: UInt64?
 
     public init(
-        name: String, kind: String, since: Int64, cause: String, setting: String, effect: String, wait: Int64, user: UInt64?
+        name: String, kind: String, since: Int64, cause: String, setting: String, settingValue: String = "", effect: String, wait: Int64,
+        lookedAt: Int64? = nil, user: UInt64?
     ) {
+        (self.settingValue, self.lookedAt) = (settingValue, lookedAt)
         self.name = name
         self.kind = kind
         self.since = since

@@ -16,7 +16,7 @@ struct StatusFigures: Sendable {
     let sentence: StateSentence
     let store: CacheFigures
     /// Of each API, in their order.
-    let failures: [[OpenFailure]]
+    let failures: [[LastingFailure]]
     let states: [UpstreamState]
     /// Milliseconds: since 1970, and of the clock that is never set.
     let wall: Int64
@@ -64,7 +64,10 @@ extension StatusFigures {
     init(_ snapshot: MetricsSnapshot, _ apis: [any AdministeredAPI], _ server: any AdministeredServer) {
         let now = server.monotonicMilliseconds
         let sample = StatusSample(snapshot, at: now)
-        let failures = apis.map { $0.openFailures() }
+        let open = apis.map { $0.openFailures() }
+        let failures = server.status.failures.withLock { history in
+            zip(apis, open).map { history.note($1, of: $0.name, now: now) }
+        }
         var sentence = StateSentence()
         var troubled: Set<String> = []
         for (api, open) in zip(apis, failures) {
@@ -107,30 +110,29 @@ extension StatusFigures {
 
 extension StateSentence {
     /// - Returns: whether it is down.
-    fileprivate mutating func addOutage(_ api: any AdministeredAPI, _ open: [OpenFailure], now: Int64) -> Bool {
-        guard !api.isUp, let first = open.filter(\.isOfAll).min(by: { $0.since < $1.since }) else { return false }
-        outages.append(Outage(name: api.name, seconds: (now - first.since) / 1_000, cause: Self.words(ofCause: first.cause)))
+    fileprivate mutating func addOutage(_ api: any AdministeredAPI, _ failures: [LastingFailure], now: Int64) -> Bool {
+        guard !api.isUp, let first = failures.filter({ $0.isOfAll && $0.isOpen }).min(by: { $0.since < $1.since }) else { return false }
+        let seconds = (now - first.since) / 1_000
+        outages.append(Outage(name: api.name, seconds: seconds, cause: Self.words(ofCause: first.cause), isOnAndOff: first.isOnAndOff))
         return true
     }
 
     /// What is known to fail of one that is not down. Paths are counted and not named: whoever sees this may not see them. What fails for one
     /// user only is nobody else's matter.
-    fileprivate mutating func addTroubles(_ api: any AdministeredAPI, _ open: [OpenFailure], now: Int64) {
+    fileprivate mutating func addTroubles(_ api: any AdministeredAPI, _ open: [LastingFailure], now: Int64) {
         let place = api.name.isEmpty ? "" : " of \(api.name)"
-        for one in open where one.route != nil {
-            troubles.append(
-                Trouble(
-                    place: "the route \(one.route ?? "")\(place)", isMany: false, seconds: (now - one.since) / 1_000,
-                    cause: Self.words(ofCause: one.cause)))
-        }
-        func add(_ kind: Trouble.Kind, _ same: [OpenFailure], _ words: (String) -> String) {
+        func add(_ kind: Trouble.Kind, _ same: [LastingFailure], _ words: (String) -> String) {
             guard let first = same.min(by: { $0.since < $1.since }) else { return }
             let count = UInt64(same.count)
-            troubles.append(
-                Trouble(
-                    kind, place: words(ShownFigures.count(count, "path", "paths")), isMany: count > 1, seconds: (now - first.since) / 1_000,
-                    cause: Self.words(ofCause: first.cause)))
+            let last = same.contains(where: \.isOpen) ? nil : same.compactMap(\.endedAt).max()
+            var trouble = Trouble(
+                kind, place: words(ShownFigures.count(count, "path", "paths")), isMany: count > 1, seconds: (now - first.since) / 1_000,
+                cause: Self.words(ofCause: first.cause))
+            (trouble.isOnAndOff, trouble.ended) = (first.isOnAndOff, last.map { (now - $0) / 1_000 })
+            troubles.append(trouble)
         }
+        for one in open where one.route != nil { add(.failing, [one]) { _ in "the route \(one.route ?? "")\(place)" } }
+        add(.failing, open.filter { $0.isOfAll && !$0.isOpen }) { _ in api.name.isEmpty ? "all of it" : "all of \(api.name)" }
         let shared = open.filter { !$0.isOfAll && $0.route == nil && $0.user == nil }
         add(.failing, shared.filter { $0.kind != "pause" }) { $0 + place }
         add(.pause, shared.filter { $0.kind == "pause" }) { "\(api.name.isEmpty ? "it" : api.name) asked for a pause on \($0)" }

@@ -138,6 +138,7 @@ public final class StatusMemory: Sendable {
     /// When the process began, in milliseconds of the clock that is never set.
     let began: Int64
     let history: Mutex<StatusHistory>
+    let failures = Mutex(FailureHistory())
     /// Asked on the loops too, for the time that it takes to compare.
     let sessions = Mutex(StatusSessions())
 

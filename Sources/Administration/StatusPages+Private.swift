@@ -47,11 +47,13 @@ extension StatusPages {
     // MARK: Exchanges
 
     private static func exchange(_ record: WhyRecord, _ task: AdminInterface.Task, _ earlier: EarlierReasons) -> StatusView.Exchange {
-        let why = WhyPages.explanation(record, task, earlier).json
+        let explained = WhyPages.explanation(record, task, earlier)
+        let why = explained.json
         let text = { (name: String) in why[name]?.string ?? "" }
         let seconds = why["duration_seconds"]?.double ?? 0
         let advice = why["advice"]?.array?.map { "Setting \($0["setting"]?.string ?? "") – \($0["effect"]?.string ?? "")." } ?? []
         var sentences = why["explanation"]?.array?.compactMap(\.string) ?? []
+        if let sentence = explained.copySentence { sentences.append(sentence) }
         if let api = why["api"]?.string { sentences.append("API \(api)\(text("route").isEmpty ? "" : ", route \(text("route"))").") }
         if let partition = why["key"]?["partition"]?.string { sentences.append("Partition of credentials: \(partition).") }
         return StatusView.Exchange(

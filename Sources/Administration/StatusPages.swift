@@ -83,11 +83,13 @@ extension StatusView {
         }
         let (requests, rescued, errors) = (inAll(\.requests), inAll(\.rescued), inAll(\.errors))
         let rates = perSecond(\.requests)
+        let rescues = rescued == 0 ? "" : "; \(ShownFigures.share(rescued, of: requests) ?? "–") were rescues"
         let tiles = [
             tile("Requests", rates, "/s", "\(ShownFigures.count(requests)) in five minutes"),
             Tile(
                 title: "From the store", value: ShownFigures.share(inAll(\.fromStore), of: requests) ?? "–",
-                note: "of all requests, in five minutes", points: history.points(share), lineWords: words(history.points(share), " %")),
+                note: "of all requests, in five minutes\(rescues)", points: history.points(share),
+                lineWords: words(history.points(share), " %")),
             Tile(
                 title: "Rescued", value: ShownFigures.count(rescued), note: "requests, in five minutes", points: perSecond(\.rescued),
                 lineWords: words(perSecond(\.rescued), "/s"), level: rescued > 0 ? .strained : nil),
@@ -95,7 +97,7 @@ extension StatusView {
                 title: "Errors", value: ShownFigures.count(errors), note: "responses 5xx, in five minutes", points: perSecond(\.errors),
                 lineWords: words(perSecond(\.errors), "/s"), level: errors > 0 ? .down : nil),
         ]
-        return tiles + [latency(figures, "Half within", 0.5), latency(figures, "99 % within", 0.99)]
+        return tiles + [latency(figures, "Median", 0.5), latency(figures, "99 % within", 0.99)]
     }
 
     private static func tile(_ title: String, _ points: [Double?], _ unit: String, _ note: String) -> Tile {
@@ -129,7 +131,7 @@ extension StatusView {
         }
         return Table(
             id: "upstreams", title: "Upstreams",
-            caption: "Each upstream, and below it what of it fails: since when, why, and what that stops",
+            caption: "How each upstream is now, and below it what of it fails: since when, why, and what that stops",
             columns: [
                 Column("Upstream"), Column("State"), Column("Since"), Column("Last error"), Column("Next look"), Column("What that means"),
             ],
@@ -137,44 +139,44 @@ extension StatusView {
     }
 
     private static func rows(
-        _ api: any AdministeredAPI, _ open: [OpenFailure], _ state: UpstreamState, _ figures: StatusFigures, _ namesPaths: Bool
+        _ api: any AdministeredAPI, _ open: [LastingFailure], _ state: UpstreamState, _ figures: StatusFigures, _ namesPaths: Bool
     ) -> [[Cell]] {
-        let (name, now) = (api.name.isEmpty ? "The upstream" : api.name, figures.now)
+        let name = api.name.isEmpty ? "The upstream" : api.name
         let narrow = open.filter { !$0.isOfAll }
         var rows: [[Cell]] = []
-        if !api.isUp, let first = open.filter(\.isOfAll).min(by: { $0.since < $1.since }) {
-            rows.append(failing(Cell(name), Cell("Down", level: .down), first, now: now))
+        if !api.isUp, let first = open.filter({ $0.isOfAll && $0.isOpen }).min(by: { $0.since < $1.since }) {
+            rows.append(failing(Cell(name), "Down", .down, first, figures))
         } else {
             let shared = narrow.filter { $0.user == nil }.min { $0.since < $1.since }
             rows.append(whole(api, name, state, failing: state.isAlarming ? nil : shared, figures))
         }
-        rows += addresses(api.addresses, name, now: now)
+        rows += addresses(api.addresses, name, figures)
         for one in narrow where one.route != nil {
-            rows.append(failing(Cell("\(name): route \(one.route ?? "")"), Cell("Fails", level: .strained), one, now: now))
+            rows.append(failing(Cell("\(name): route \(one.route ?? "")"), "Fails", .strained, one, figures))
         }
-        func add(_ same: [OpenFailure], _ one: String, _ many: String, _ state: Cell) {
+        func add(_ same: [LastingFailure], _ one: String, _ many: String, _ state: String, _ level: Level? = .strained) {
             guard let first = same.min(by: { $0.since < $1.since }) else { return }
             let title = "\(name): \(ShownFigures.count(UInt64(same.count), one, many))"
-            rows.append(failing(Cell(title, note: namesPaths ? paths(same) : ""), state, first, now: now))
+            rows.append(failing(Cell(title, note: namesPaths ? paths(same) : ""), state, level, first, figures))
         }
-        add(narrow.filter { $0.kind == "family" && $0.route == nil }, "group of paths", "groups of paths", Cell("Fails", level: .strained))
-        add(narrow.filter { $0.kind == "target" }, "path", "paths", Cell("Fails", level: .strained))
+        add(narrow.filter { $0.kind == "family" && $0.route == nil }, "group of paths", "groups of paths", "Fails")
+        add(narrow.filter { $0.kind == "target" }, "path", "paths", "Fails")
         let pauses = narrow.filter { $0.kind == "pause" }
-        add(pauses.filter { $0.user == nil }, "pause that it asked for", "pauses that it asked for", Cell("Paused", level: .strained))
+        add(pauses.filter { $0.user == nil }, "pause that it asked for", "pauses that it asked for", "Paused")
         add(
             pauses.filter { $0.user != nil }, "pause that it asked a single user for", "pauses that it asked single users for",
-            Cell("Paused"))
+            "Paused", nil)
         return rows
     }
 
     private static let namedPaths = 3
 
     /// Those that have been failing for longest.
-    private static func paths(_ same: [OpenFailure]) -> String {
-        let all = Set(same.map(\.name)).count
+    private static func paths(_ same: [LastingFailure]) -> String {
+        let all = Set(same.map(\.failure.name)).count
         var named: [String] = []
-        for one in same.sorted(by: { ($0.since, $0.name) < ($1.since, $1.name) }) {
-            let path = SecretNames.redacted(one.name.drop { $0 != ":" }.dropFirst().utf8)
+        for one in same.sorted(by: { ($0.since, $0.failure.name) < ($1.since, $1.failure.name) }) {
+            let path = SecretNames.redacted(one.failure.name.drop { $0 != ":" }.dropFirst().utf8)
             if !named.contains(path) { named.append(path) }
             if named.count == namedPaths { break }
         }
@@ -184,7 +186,7 @@ extension StatusView {
     /// Of an upstream that is not known to be down.
     /// - Parameter failing: what of it has been failing for longest; nil where nothing is known to.
     private static func whole(
-        _ api: any AdministeredAPI, _ name: String, _ state: UpstreamState, failing: OpenFailure?, _ figures: StatusFigures
+        _ api: any AdministeredAPI, _ name: String, _ state: UpstreamState, failing: LastingFailure?, _ figures: StatusFigures
     ) -> [Cell] {
         let contact = figures.snapshot.counts(ofAPI: Int(api.place)).contact
         let labels = figures.snapshot.shards.labels.upstreamErrors
@@ -193,7 +195,7 @@ extension StatusView {
         let state = badge(api, state, contact, failsInPart: failing != nil, figures)
         guard let failing else { return [Cell(name), state, Cell("–"), Cell(cause ?? "–"), Cell("–"), Cell(meaning)] }
         return [
-            Cell(name), state, Cell(ShownFigures.span((figures.now - failing.since) / 1_000)),
+            Cell(name), state, since(failing.since, figures),
             Cell(cause ?? StateSentence.words(ofCause: failing.cause)), Cell("as below"),
             Cell("requests are sent as ever, but for what is told below"),
         ]
@@ -216,26 +218,43 @@ extension StatusView {
         }
     }
 
-    private static func addresses(_ addresses: [AddressState], _ name: String, now: Int64) -> [[Cell]] {
+    private static func addresses(_ addresses: [AddressState], _ name: String, _ figures: StatusFigures) -> [[Cell]] {
         guard addresses.count > 1 else { return [] }
         let meaning = addresses.contains { $0.down == nil } ? "the other addresses are asked" : "there is no other to ask"
         return addresses.enumerated().compactMap { place, address in
             address.down.map { down in
                 [
                     Cell("\(name): address \(place + 1) of \(addresses.count)"), Cell("Down", level: .strained),
-                    Cell(ShownFigures.span((now - down.since) / 1_000)), Cell(StateSentence.words(ofCause: down.error)), Cell("–"),
+                    since(down.since, figures), Cell(StateSentence.words(ofCause: down.error)), Cell("–"),
                     Cell(meaning),
                 ]
             }
         }
     }
 
-    private static func failing(_ place: Cell, _ state: Cell, _ open: OpenFailure, now: Int64) -> [Cell] {
-        [
-            place, state, Cell(ShownFigures.span((now - open.since) / 1_000)), Cell(StateSentence.words(ofCause: open.cause)),
-            Cell(open.wait > 0 ? "in \(ShownFigures.span((open.wait + 999) / 1_000))" : "with the next request"),
-            Cell(open.effect, note: "set by \(open.setting)"),
+    private static func failing(
+        _ place: Cell, _ state: String, _ level: Level?, _ one: LastingFailure, _ figures: StatusFigures
+    ) -> [Cell] {
+        let (open, now) = (one.failure, figures.now)
+        let cause = Cell(StateSentence.words(ofCause: open.cause))
+        if let ended = one.endedAt {
+            let state = Cell("On and off", note: "last \(ShownFigures.span((now - ended) / 1_000)) ago", level: level)
+            return [place, state, since(one.since, figures), cause, Cell("with the next request"), Cell("requests are sent as ever")]
+        }
+        let looked = open.lookedAt.map { "looked \(ShownFigures.span((now - $0) / 1_000)) ago" } ?? ""
+        let next = open.wait > 0 ? "in \(ShownFigures.span((open.wait + 999) / 1_000))" : "with the next request"
+        let value = open.settingValue.isEmpty ? "" : " (\(open.settingValue))"
+        return [
+            place, Cell(state, note: one.isOnAndOff ? "on and off" : "", level: level), since(one.since, figures), cause,
+            Cell(next, note: looked), Cell(open.effect, note: "set by \(open.setting)\(value)"),
         ]
+    }
+
+    /// For how long, and the clock's time then.
+    private static func since(_ start: Int64, _ figures: StatusFigures) -> Cell {
+        let span = figures.now - start
+        let time = time(figures.wall - span)
+        return Cell(ShownFigures.span(span / 1_000), note: span < 86_400_000 ? String(time.dropFirst(11)) : time)
     }
 
     // MARK: Routes
@@ -257,7 +276,10 @@ extension StatusView {
         return Table(
             id: "routes", title: title,
             caption:
-                "Requests since the start, and what was most often not stored, errors aside, with the setting that would change it\(more)",
+                """
+                Since the start: requests (rescues count as from the store too), and why most responses were not stored, without those of 5xx, with \
+                the setting that would change it\(more)
+                """,
             columns: [
                 Column("Route"), Column("Requests", isNumber: true), Column("From the store", isNumber: true),
                 Column("Rescued", isNumber: true),
@@ -268,10 +290,13 @@ extension StatusView {
     private static let routeLimit = 200
 
     private static func row(_ route: RouteSummary, _ name: String) -> [Cell] {
-        [
+        let time =
+            route.duration.quantile(0.99).map { Cell(ShownFigures.duration(microseconds: $0)) }
+            ?? Cell("–", note: route.total > 0 ? "measured where there are routes" : "")
+        return [
             Cell(name), Cell(ShownFigures.count(route.total)), Cell(ShownFigures.share(route.fromStore, of: route.total) ?? "–"),
             Cell(ShownFigures.count(route.count(of: .rescued))), Cell(ShownFigures.count(route.serverErrors)),
-            Cell(route.duration.quantile(0.99).map { ShownFigures.duration(microseconds: $0) } ?? "–"), notStored(route.notStored),
+            time, notStored(route.notStored),
         ]
     }
 

@@ -16,10 +16,11 @@ struct StatusTops {
         let now = task.server.monotonicMilliseconds
         let seconds = (now - max(RecentTargets.since(now: now), task.server.status.began)) / 1_000
         let span = "in the last \(ShownFigures.span(max(1, seconds)))"
+        let ages = Self.ages(records)
         func counted(_ id: String, _ title: String, _ empty: String, _ part: (TargetTally) -> RecentTargets) -> StatusView.Table {
             let counted = RecentTargets.most(tallies.flatMap { part($0).counted(now: now) }, limit: .max)
             let rows = Self.most(counted.map { ($0.target, $0.isCut ? "cut" : "", $0.api, $0.count, $0.isAtLeast) })
-                .map { row($0, ($0.isAtLeast ? "at least " : "") + ShownFigures.count($0.count)) }
+                .map { row($0, id == "rescued" ? ages[$0.shown] : nil, ($0.isAtLeast ? "at least " : "") + ShownFigures.count($0.count)) }
             return table(id, title, span, "Requests", rows, empty: "\(empty) \(span).")
         }
         return [
@@ -81,7 +82,7 @@ struct StatusTops {
         func top(_ id: String, _ title: String, _ column: String, _ counts: [Place: UInt64], _ text: (UInt64) -> String) -> StatusView.Table
         {
             let rows = Self.most(counts.map { ($0.key.target, $0.key.isCut ? "all that begin so" : "", $0.key.api, $0.value, false) })
-                .map { row($0, text($0.count)) }
+                .map { row($0, nil, text($0.count)) }
             return table(id, title, span, column, rows, empty: "None \(span).")
         }
         return [
@@ -98,9 +99,20 @@ struct StatusTops {
             empty: empty)
     }
 
-    private func row(_ one: Count, _ count: String) -> [StatusView.Cell] {
+    /// Seconds, of the oldest copy that rescued each target among the last exchanges.
+    private static func ages(_ records: [WhyRecord]) -> [Shown: Int64] {
+        var ages: [Shown: Int64] = [:]
+        for record in records where record.trace.result == .rescued && record.trace.background == nil && !record.isCut {
+            let shown = Shown(api: record.trace.api, text: SecretNames.redacted(record.target), cut: "")
+            ages[shown] = max(ages[shown] ?? 0, record.trace.found.age)
+        }
+        return ages
+    }
+
+    private func row(_ one: Count, _ age: Int64?, _ count: String) -> [StatusView.Cell] {
         let alike = one.targets > 1 ? "\(ShownFigures.count(one.targets)) targets that differ in what is not shown" : ""
-        let notes = [StatusPages.name(one.shown.api, task), one.shown.cut, alike].filter { !$0.isEmpty }
+        let notes = [StatusPages.name(one.shown.api, task), one.shown.cut, alike, age.map { "copy \(ShownFigures.span($0)) old" } ?? ""]
+            .filter { !$0.isEmpty }
         return [StatusView.Cell(one.shown.text, note: notes.joined(separator: ", ")), StatusView.Cell(count)]
     }
 }

@@ -10,8 +10,12 @@ public struct StateSentence: Sendable {
         public let seconds: Int64
         /// In words.
         public let cause: String
+        /// It was well in between, for less than five minutes.
+        public let isOnAndOff: Bool
 
-        public init(name: String, seconds: Int64, cause: String) { (self.name, self.seconds, self.cause) = (name, seconds, cause) }
+        public init(name: String, seconds: Int64, cause: String, isOnAndOff: Bool = false) {
+            (self.name, self.seconds, self.cause, self.isOnAndOff) = (name, seconds, cause, isOnAndOff)
+        }
     }
 
     /// A part of what an upstream is asked for, or of where it is.
@@ -30,6 +34,10 @@ public struct StateSentence: Sendable {
         public let isMany: Bool
         public let seconds: Int64
         public let cause: String
+        /// It was well in between, for less than five minutes.
+        public var isOnAndOff = false
+        /// Seconds for which it has not failed now; nil where it does.
+        public var ended: Int64?
 
         public init(_ kind: Kind = .failing, place: String, isMany: Bool, seconds: Int64, cause: String) {
             (self.kind, self.place, self.isMany, self.seconds, self.cause) = (kind, place, isMany, seconds, cause)
@@ -38,9 +46,11 @@ public struct StateSentence: Sendable {
         var text: String {
             let span = ShownFigures.span(seconds)
             let have = isMany ? "have" : "has"
+            let on = isOnAndOff ? " on and off" : ""
+            let cause = cause + (ended.map { ", last \(ShownFigures.span($0)) ago" } ?? "")
             switch kind {
-            case .failing: return "\(place) \(have) been failing for \(span) (\(cause))"
-            case .pause: return "\(place) \(span) ago (\(cause))"
+            case .failing: return "\(place) \(have) been failing\(on) for \(span) (\(cause))"
+            case .pause: return "\(place)\(isOnAndOff ? ", first" : "") \(span) ago (\(cause))"
             case .address: return "\(place) \(have) been down for \(span) (\(cause))"
             }
         }
@@ -130,7 +140,8 @@ public struct StateSentence: Sendable {
     private var outageWords: String {
         let parts = outages.prefix(Self.named).enumerated().map { place, outage in
             let name = outage.name.isEmpty ? "The upstream" : outage.name
-            return "\(name)\(place == 0 ? " has been down" : "") for \(ShownFigures.span(outage.seconds)) (\(outage.cause))"
+            let on = outage.isOnAndOff ? " on and off" : ""
+            return "\(name)\(place == 0 ? " has been down" : "")\(on) for \(ShownFigures.span(outage.seconds)) (\(outage.cause))"
         }
         let more = outages.count > Self.named ? ["\(outages.count - Self.named) more"] : []
         return Self.joined(parts + more)

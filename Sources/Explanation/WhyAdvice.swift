@@ -284,7 +284,7 @@ extension ContentOutcome {
 extension FailureStop {
     /// In words.
     public var sentence: String {
-        let cause = "(\(cause.label))"
+        let cause = "(\(StateSentence.words(ofCause: cause.label)))"
         return switch scope {
         case .address: "The upstream cannot be reached \(cause), and was not asked."
         case .upstream: "The upstream fails, whatever it is asked for \(cause), and was not asked."
@@ -315,8 +315,10 @@ extension FetchFailure {
         case .tooManyStreams: "The upstream's response is a stream, and streams hold half of the connections already: as many as they may."
         case .transfer(.connectionLimitReached): "The upstream was not asked: too many others were waiting for it."
         case .transfer(.tunnelRefused): "The forward proxy made no tunnel to the upstream, which was not asked."
-        case .transfer(let error): "The upstream failed: \(error.rawValue)\(status == 0 ? "" : ", after status \(status)")."
-        case .fault(let fault, _): "The upstream's response, status \(status), cannot be used (\(fault.rawValue)): \(fault.sentence)."
+        case .transfer(let error):
+            "The upstream failed: \(StateSentence.words(ofCause: error.rawValue))\(status == 0 ? "" : ", after status \(status)")."
+        case .fault(let fault, _):
+            "The upstream's response, status \(status), cannot be used (\(StateSentence.words(ofCause: fault.rawValue))): \(fault.sentence)."
         }
     }
 

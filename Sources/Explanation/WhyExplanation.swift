@@ -14,12 +14,15 @@ public struct ExplainedRoute: Sendable {
     /// Empty for paths that no route is for.
     public let name: String
     let arguments: ArgumentRules
+    /// Seconds for which a stale copy may stand in; nil: for ever.
+    let staleFor: Int64?
 
     /// Of what no API is for.
     public static let none = ExplainedRoute(name: "", arguments: ArgumentRules())
 
-    public init(name: String, arguments: ArgumentRules) {
+    public init(name: String, arguments: ArgumentRules, staleFor: Int64? = nil) {
         self.name = name
+        self.staleFor = staleFor
         self.arguments = arguments
     }
 }
@@ -243,6 +246,16 @@ public struct WhyExplanation {
         if let one = trace.identity?.advice { advice.append(one) }
         if trace.result == .error, let one = trace.reasons.notRescued?.advice ?? trace.reasons.notStoodIn?.advice { advice.append(one) }
         return advice
+    }
+
+    /// How old what rescued was, and for how long it may still; nil where nothing did.
+    public var copySentence: String? {
+        let found = trace.found
+        guard trace.result == .rescued, found.age >= 0 else { return nil }
+        let words = "The stored response was \(ShownFigures.span(found.age)) old"
+        guard let staleFor = route.staleFor else { return words + "; how old one may be that stands in has no limit (cache.stale_for)." }
+        let left = max(0, staleFor - max(0, found.age - max(0, found.lifetime)))
+        return words + ", and may stand in for another \(ShownFigures.span(left)) (cache.stale_for: \(ShownFigures.span(staleFor)))."
     }
 
     /// Where nothing is stored, no response comes of asking a failing upstream more often.

@@ -130,7 +130,19 @@ extension ServedAPI: AdministeredAPI {
             return OpenFailure(
                 name: state.health.name(of: open.scope), kind: open.scope.kind.rawValue, since: open.stop.since,
                 cause: open.stop.cause.label,
-                setting: open.stop.setting.rawValue, effect: open.scope.effect, wait: open.stop.wait, user: user)
+                setting: open.stop.setting.rawValue, settingValue: value(of: open.stop.setting), effect: open.scope.effect,
+                wait: open.stop.wait, lookedAt: open.lookedAt, user: user)
+        }
+    }
+
+    /// In words; empty where each route has its own.
+    private func value(of setting: FailureSetting) -> String {
+        let failure = settings.upstream.failure
+        return switch setting {
+        case .threshold: "\(failure.threshold) in a row"
+        case .window: ShownFigures.duration(microseconds: failure.window * 1_000)
+        case .retryAfterLimit: ShownFigures.span(failure.retryAfterLimit / 1_000)
+        case .rescueAfter: ""
         }
     }
 

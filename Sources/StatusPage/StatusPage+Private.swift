@@ -13,7 +13,7 @@ extension StatusPage {
         )
         for table in view.tops {
             page.markup("<div>")
-            page.element("h3", "h3", table.title)
+            page.element("h3", "h3", table.caption)
             if table.rows.isEmpty { page.element("p class=\"quiet\"", "p", table.empty) } else { rows(table, &page) }
             page.markup("</div>")
         }

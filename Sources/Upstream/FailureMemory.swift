@@ -70,6 +70,8 @@ public struct FailureMemory: Sendable {
         /// What it is reset by.
         public let key: UInt64
         public let stop: FailureStop
+        /// When a request was sent that was to look, or that failed; nil of a pause.
+        public let lookedAt: Int64?
     }
 
     /// So much of a path is kept to be shown.
@@ -437,14 +439,14 @@ public struct FailureMemory: Sendable {
         var found: [OpenScope] = []
         func add(_ scope: Scope, _ key: UInt64, _ opening: Opening?) {
             guard let opening, scope == .address || !opening.hasLapsed(now: now, recheck: settings.recheck) else { return }
-            found.append(OpenScope(scope: scope, key: key, stop: opening.stop(scope.kind, now: now, settings)))
+            found.append(OpenScope(scope: scope, key: key, stop: opening.stop(scope.kind, now: now, settings), lookedAt: opening.lookedAt))
         }
         add(.address, 0, address.opening)
         add(.upstream, 0, upstream.opening)
         for (key, family) in families.entries where family.era == era { add(.family(family.name), key, family.opening) }
         for (key, target) in targets.entries where target.era == era { add(.target(target.path), key, target.opening) }
         for (key, pause) in pauses.entries where pause.until > now {
-            found.append(OpenScope(scope: pause.name, key: key, stop: pause.stop(now: now)))
+            found.append(OpenScope(scope: pause.name, key: key, stop: pause.stop(now: now), lookedAt: nil))
         }
         return found
     }

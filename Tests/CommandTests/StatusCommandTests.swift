@@ -44,6 +44,18 @@ struct StatusCommandTests {
         }
     }
 
+    @Test("the browser is BROWSER where that is set, without a directory of the user's own too")
+    func browser() throws {
+        let serve = try serve("--set admin_listen=127.0.0.1:0")
+        #expect(try serve.get("/metrics").status == 200)
+        let (script, opened) = (temporary.path + "/browser", temporary.path + "/opened")
+        try TestTools.write("#!/bin/sh\n/bin/cat \"$2\" > \(opened)\n", to: script)
+        #expect(chmod(script, 0o700) == 0)
+        let said = try status("--open", environment: "BROWSER='/nowhere/none:\(script) --new' PATH=/nowhere")
+        let url = try #require(said.lines.last)
+        #expect(String(decoding: FileContent.read(opened) ?? [], as: UTF8.self).contains("0;url=\(url)\""))
+    }
+
     @Test("without an address of its own there is no page to open, and the sentence is said all the same")
     func noAddress() throws {
         let serve = try serve("")

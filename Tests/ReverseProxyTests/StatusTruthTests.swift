@@ -2,6 +2,7 @@
 
 import Addresses
 import Administration
+import CachePolicy
 import Downstream
 import HTTPCore
 import JSON
@@ -27,6 +28,7 @@ struct StatusTruthTests {
     private static func kept() -> ScriptedOrigin {
         ScriptedOrigin { request in
             switch request.target {
+            case let target where target.hasPrefix("/down"): [.json("{}", status: "503 No")]
             case let target where target.hasPrefix("/bad"): [.json("{}", status: "500 No")]
             case let target where target.hasPrefix("/private"): [.json("1", ["Cache-Control: private"])]
             default: [.json("1", ["Cache-Control: max-age=60"])]
@@ -130,7 +132,7 @@ struct StatusTruthTests {
         for target in ["/orders/1", "/a"] { _ = try play.get(target) }
         #expect(try Self.said(play) == ("All 3 upstreams respond.", "well"))
         let row = Self.row(try Self.page(play), "users: all paths")
-        #expect(row == ["users: all paths", "3", "66.7 %", "0", "0", "–", "–"])
+        #expect(row == ["users: all paths", "3", "66.7 %", "0", "0", "– measured where there are routes", "–"])
         origins[2].down()
         #expect(try play.get("/orders/2").status == 502)
         let words = try Self.said(play).words
@@ -214,15 +216,61 @@ struct StatusTruthTests {
         let play = try Self.play(Self.kept())
         _ = try play.get("/good/1")
         play.time.advance(by: .seconds(20))
-        for _ in 0..<6 { _ = try play.get("/bad/1?token=s3cr3t") }
+        for _ in 0..<6 { _ = try play.get("/down/1?token=s3cr3t") }
         play.time.advance(by: .seconds(2))
         _ = try play.get("/good/2")
         let page = try Self.page(play)
-        #expect(Self.row(page, "The upstream: 1 path /bad/1").dropFirst().first == "Fails")
+        #expect(Self.row(page, "The upstream: 1 path /down/1").dropFirst().first == "Fails")
         let whole = Self.row(page, "The upstream")
         #expect(whole.dropFirst(2).first?.hasPrefix("2 s") == true && whole.last == "requests are sent as ever, but for what is told below")
         let anonymous = try #require(TestClient(port: play.adminPort).get("/-/status")).text
-        #expect(anonymous.contains("The upstream: 1 path") && !anonymous.contains("/bad/1"))
+        #expect(anonymous.contains("The upstream: 1 path") && !anonymous.contains("/down/1"))
+    }
+
+    @Test("a trouble that comes back is the same one, on and off, and ends when it has not come back for five minutes")
+    func onAndOff() throws {
+        let play = try Self.play(Self.kept())
+        func fail() throws {
+            for _ in 0..<6 { _ = try play.get("/down/1") }
+            _ = try play.get("/good/\(play.time.monotonicMilliseconds)")
+        }
+        try fail()
+        #expect(try Self.said(play).words.hasPrefix("The upstream responds, but 1 path has been failing for 0 s (status 503)"))
+        play.time.advance(by: .seconds(30))
+        _ = try play.get("/good/a")
+        #expect(try !Self.said(play).words.contains("failing"), "it has not come back yet")
+        play.time.advance(by: .seconds(30))
+        try fail()
+        #expect(try Self.said(play).words.hasPrefix("The upstream responds, but 1 path has been failing on and off for 1 min (status 503)"))
+        #expect(Self.row(try Self.page(play), "The upstream: 1 path /down/1").dropFirst().first == "Fails on and off")
+        play.time.advance(by: .seconds(40))
+        _ = try play.get("/good/b")
+        #expect(
+            try Self.said(play).words
+                .hasPrefix("The upstream responds, but 1 path has been failing on and off for 1 min (status 503, last 40 s ago)"))
+        let page = try Self.page(play)
+        #expect(Self.row(page, "The upstream: 1 path /down/1").dropFirst().first == "On and off last 40 s ago")
+        #expect(Self.row(page, "The upstream").dropFirst().first?.hasPrefix("Fails in part") == true)
+        play.time.advance(by: .seconds(270))
+        _ = try play.get("/good/c")
+        #expect(try !Self.said(play).words.contains("failing"))
+    }
+
+    @Test("it says by the clock since when something is down, when it was looked, what set that, and how old copies are")
+    func times() throws {
+        let play = try Self.play(Self.kept()) { $0.otherRoute.freshness.staleFor = 3_600 }
+        _ = try play.get("/a")
+        play.time.advance(by: .seconds(90))
+        play.origin.down()
+        for number in 0..<6 { _ = try play.get("/\(number)") }
+        _ = try play.get("/a")
+        let page = try Self.page(play)
+        let row = Self.row(page, "The upstream")
+        #expect(row.dropFirst(2).first?.hasSuffix(" UTC") == true && row.dropFirst(4).first?.hasSuffix("looked 0 s ago") == true)
+        #expect(page.contains("set by failure.threshold (5 in a row)"))
+        #expect(page.contains("<span class=\"note\">copy 90 s old</span>") || page.contains("<span class=\"note\">copy 1 min old</span>"))
+        #expect(page.contains("The stored response was 1 min old, and may stand in for another 59 min (cache.stale_for: 60 min)."))
+        #expect(page.contains("% were rescues"))
     }
 
     @Test("of near equals that are not stored those are told too that a setting changes")
@@ -269,6 +317,6 @@ struct StatusTruthTests {
         for _ in 0..<2 { #expect(try play.get("/a").status == 200) }
         play.time.advance(by: .seconds(2))
         let rescued = try Self.page(play).split(separator: "Rescued, in the last 30 min").last ?? ""
-        #expect(Self.row(String(rescued), "/a") == ["/a", "2"])
+        #expect(Self.row(String(rescued), "/a copy 30 min old") == ["/a copy 30 min old", "2"])
     }
 }

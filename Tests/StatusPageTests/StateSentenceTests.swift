@@ -24,6 +24,13 @@ struct StateSentenceTests {
 
     private static let route = StateSentence.Trouble(place: "the route search", isMany: false, seconds: 130, cause: "status 500")
     private static let paths = StateSentence.Trouble(place: "3 paths of users", isMany: true, seconds: 59, cause: "too slow")
+    /// As above, but it was well in between.
+    private static func onAndOff(ended: Int64? = nil) -> StateSentence.Trouble {
+        var trouble = route
+        (trouble.isOnAndOff, trouble.ended) = (true, ended)
+        return trouble
+    }
+
     private static let pause = StateSentence.Trouble(
         .pause, place: "it asked for a pause on 1 path", isMany: false, seconds: 30, cause: "status 503")
     private static let address = StateSentence.Trouble(
@@ -80,6 +87,16 @@ struct StateSentenceTests {
         },
         Row("The upstream responds, but the route search has been failing for 2 min (status 500); 3 requests rescued.", .strained) {
             ($0.troubles, $0.since) = ([route], counts(rescued: 3))
+        },
+        Row("The upstream responds, but the route search has been failing on and off for 2 min (status 500); nothing rescued.", .strained) {
+            $0.troubles = [onAndOff()]
+        },
+        Row(
+            "The upstream responds, but the route search has been failing on and off for 2 min (status 500, last 8 s ago); nothing rescued.",
+            .strained
+        ) { $0.troubles = [onAndOff(ended: 8)] },
+        Row("users has been down on and off for 4 min (too slow); nothing rescued.", .down) {
+            $0.outages = [StateSentence.Outage(name: "users", seconds: 245, cause: "too slow", isOnAndOff: true)]
         },
         Row(
             "All 2 upstreams respond, but the route search has been failing for 2 min (status 500) and 3 paths of users have been failing for 59 s "

@@ -15,7 +15,7 @@ struct StatusCommand: AdminCommand {
             browser a session of an hour, which also sees targets, exchanges and what is stored, and may purge.
             """)
 
-    @Flag(help: "Open the page in a browser, with a session; the address is good once, for a minute.")
+    @Flag(help: "Open the page in a browser (BROWSER, or the desktop's), with a session; the address is good once, for a minute.")
     var open = false
 
     @OptionGroup var options: AdminOptions
@@ -39,16 +39,33 @@ struct StatusCommand: AdminCommand {
     /// The browser gets a file to open: what stands on a command line all users of a machine can read. Where there is no place for one, or no
     /// browser, the address has been said.
     private static func show(_ url: String) {
-        guard let directory = getenv("XDG_RUNTIME_DIR").map({ String(cString: $0) }), directory.hasPrefix("/") else { return }
-        let path = directory + "/cistern-status.html"
+        let environment = Environment.all()
+        let path = place(environment)
         unlink(path)
         let file = Descriptor(csystem_open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600))
         guard file.isOpen else { return }
         // The address is ours: letters, digits and what stands in addresses.
         let content = Array("<!doctype html><title>Cistern</title><meta http-equiv=\"refresh\" content=\"0;url=\(url)\">\n".utf8)
         _ = content.withUnsafeBytes { WholeWrite.write($0, to: file.number) }
-        let environment = Environment.all()
-        guard case .success(let browser) = ChildProcess.start(["xdg-open", path], environment) else { return }
-        _ = ChildProcess.wait(for: browser)
+        for words in browsers(environment, opening: path) {
+            guard case .success(let browser) = ChildProcess.start(words, environment) else { continue }
+            _ = ChildProcess.wait(for: browser)
+            return
+        }
+    }
+
+    /// A directory of the user's alone, or one where nobody can change what another has put there.
+    private static func place(_ environment: [String: String]) -> String {
+        if let own = environment["XDG_RUNTIME_DIR"], own.hasPrefix("/") { return own + "/cistern-status.html" }
+        return "/tmp/cistern-status-\(getuid()).html"
+    }
+
+    /// Those of BROWSER, as xdg-open reads it: commands with colons between them, `%s` for what they open; then whatever the desktop has.
+    private static func browsers(_ environment: [String: String], opening path: String) -> [[String]] {
+        let named = (environment["BROWSER"] ?? "").split(separator: ":").map { command -> [String] in
+            let words = command.split(separator: " ").map(String.init)
+            return words.contains("%s") ? words.map { $0 == "%s" ? path : $0 } : words + [path]
+        }
+        return named.filter { $0.count > 1 } + [["xdg-open", path]]
     }
 }
