@@ -109,10 +109,22 @@ struct StatusTops {
         return ages
     }
 
+    /// To what is stored of it, from the page that shows it; nil where its path is long, or not plain.
+    private static func link(_ shown: Shown) -> String? {
+        let path = shown.text.utf8.prefix { $0 != UInt8(ascii: "?") }
+        let isPlain = path.allSatisfy {
+            UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 || UInt8(ascii: "A")...UInt8(ascii: "Z") ~= $0
+                || UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 || "/-._~".utf8.contains($0)
+        }
+        return isPlain && path.first == UInt8(ascii: "/") && path.count <= linkedBytes ? "?prefix=\(String(path) ?? "")&tag=#store" : nil
+    }
+
+    private static let linkedBytes = 120
+
     private func row(_ one: Count, _ age: Int64?, _ count: String) -> [StatusView.Cell] {
         let alike = one.targets > 1 ? "\(ShownFigures.count(one.targets)) targets that differ in what is not shown" : ""
         let notes = [StatusPages.name(one.shown.api, task), one.shown.cut, alike, age.map { "copy \(ShownFigures.span($0)) old" } ?? ""]
             .filter { !$0.isEmpty }
-        return [StatusView.Cell(one.shown.text, note: notes.joined(separator: ", ")), StatusView.Cell(count)]
+        return [StatusView.Cell(one.shown.text, note: notes.joined(separator: ", "), link: Self.link(one.shown)), StatusView.Cell(count)]
     }
 }

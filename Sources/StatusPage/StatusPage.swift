@@ -8,6 +8,7 @@ public enum StatusPage {
         head(view, nonce, &page)
         page.markup("<main>")
         sentence(view, &page)
+        menu(view, &page)
         tiles(view.tiles, &page)
         for table in view.tables { section(table, &page) }
         if let details = view.details { parts(details, &page) } else { hint(&page) }
@@ -56,6 +57,23 @@ public enum StatusPage {
         page.markup(" <span class=\"sentence\">")
         page.text(view.sentence, limit: 1_000)
         page.markup("</span></p></div></section>")
+    }
+
+    /// The page is long.
+    private static func menu(_ view: StatusView, _ page: inout MarkupWriter) {
+        page.markup("<nav class=\"quiet\" aria-label=\"Parts of this page\"><a href=\"#h-tiles\">The last five minutes</a>")
+        for table in view.tables {
+            page.markup(" <a")
+            page.attribute("href", "#h-" + table.id)
+            page.markup(">")
+            page.text(table.title)
+            page.markup("</a>")
+        }
+        if view.details != nil {
+            page.markup(" <span data-session><a href=\"#h-tops\">Targets lately</a> <a href=\"#h-last\">The last exchanges</a> ")
+            page.markup("<a href=\"#store\">What is stored</a></span>")
+        }
+        page.markup(" <a href=\"#h-facts\">Cistern itself</a></nav>")
     }
 
     static func badge(_ level: StatusView.Level, _ word: String, _ page: inout MarkupWriter) {

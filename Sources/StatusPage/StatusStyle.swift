@@ -25,6 +25,8 @@ enum StatusStyle {
         h2 { font-size: 1.05rem; margin: 0 0 .6rem; }
         h3 { font-size: .85rem; font-weight: 600; margin: 0; color: var(--quiet); }
         .quiet, caption { color: var(--quiet); font-size: .85rem; }
+        nav { display: flex; flex-wrap: wrap; gap: .25rem 1rem; margin-top: .6rem; }
+        nav span { display: contents; }
         .hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
         .state {
           margin: 0; padding: 1.1rem 1.25rem; background: var(--card); border: 1px solid var(--rule); border-left: .4rem solid var(--well);

@@ -226,7 +226,7 @@ def check_access(chromium):
 
 def play_session(binary, directory, url, chromium):
     said = subprocess.run([binary, "status", "--open", "--cache-dir", f"{directory}/cache", "--admin", f"unix:{directory}/cache/admin.sock"],
-                          capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+                          capture_output=True, text=True, env={"PATH": os.environ["PATH"], "BROWSER": "true"})
     require(said.returncode == 0 and "orders has been down" in said.stdout, "`cistern status` says the same sentence")
     chromium.look()
     # A browser that does not know AbortSignal.timeout.
@@ -240,6 +240,8 @@ def play_session(binary, directory, url, chromium):
     shown = chromium.evaluate("document.documentElement.outerHTML")
     require("REDACTED" in shown and "s3cr3t" not in shown, "targets are shown, with secrets masked")
     require(not any(sign in shown for sign in ["\u202e", "x" * 500]) and chromium.evaluate("document.scripts.length") == 1, "hostile targets stay text")
+    require(chromium.evaluate("document.querySelectorAll('#tops a[href*=prefix]').length > 3"), "targets lead to what is stored of them")
+    require(chromium.evaluate("[...document.querySelectorAll('nav a')].every(one => document.getElementById(one.hash.slice(1)))"), "the menu leads to parts that are there")
     chromium.evaluate("document.querySelector('#last details').open = true")
     chromium.picture("session-light")
     chromium.picture("session-dark", dark=True)
@@ -290,7 +292,7 @@ def play_end(url, chromium):
 
 def play_button(binary, directory, chromium):
     said = subprocess.run([binary, "status", "--open", "--cache-dir", f"{directory}/cache", "--admin", f"unix:{directory}/cache/admin.sock"],
-                          capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+                          capture_output=True, text=True, env={"PATH": os.environ["PATH"], "BROWSER": "true"})
     chromium.go(said.stdout.split()[-1])
     require(chromium.until("!!document.getElementById('h-end')"), "there can be another session")
     chromium.evaluate("document.querySelector('form[action$=\"/end\"] button').click()")

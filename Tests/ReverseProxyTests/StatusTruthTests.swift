@@ -271,6 +271,9 @@ struct StatusTruthTests {
         #expect(page.contains("<span class=\"note\">copy 90 s old</span>") || page.contains("<span class=\"note\">copy 1 min old</span>"))
         #expect(page.contains("The stored response was 1 min old, and may stand in for another 59 min (cache.stale_for: 60 min)."))
         #expect(page.contains("% were rescues"))
+        #expect(
+            page.contains("<a href=\"?prefix=/a&amp;tag=#store\"><bdi>/a</bdi></a>")
+                && page.contains("<a href=\"#h-upstreams\">Upstreams</a>"))
     }
 
     @Test("of near equals that are not stored those are told too that a setting changes")
