@@ -77,8 +77,9 @@ extension StatusFigures {
             // What fails at one of several addresses is asked for at another.
             if isDown || sentence.troubles[known...].contains(where: { $0.kind != .address }) { troubled.insert(api.name) }
         }
+        let returning = zip(apis, failures).filter { $1.contains { $0.isOnAndOff && $0.user == nil } }.map(\.0.name)
         let history = server.status.history.withLock { history in
-            history.note(sample, troubled: troubled)
+            history.note(sample, troubled: troubled, returning: troubled.intersection(returning))
             return history
         }
         let states = apis.map { api in

@@ -77,6 +77,9 @@ struct StatusHistory: Sendable {
     private(set) var samples: [StatusSample]
     /// What was counted of each API when nothing of it was failing last.
     private var calm: [String: StatusSample.API] = [:]
+    /// The same before what failed last, which may come back; and of which something failed then.
+    private var calmBefore: [String: StatusSample.API] = [:]
+    private var troubledBefore: Set<String> = []
 
     /// Milliseconds from one sample to the next, and for how long they are kept.
     static let interval: Int64 = 5_000
@@ -85,10 +88,18 @@ struct StatusHistory: Sendable {
     /// - Parameter began: when nothing was counted yet.
     init(began: Int64) { samples = [StatusSample(at: began)] }
 
-    /// - Parameter troubled: the APIs of which something fails now.
-    mutating func note(_ sample: StatusSample, troubled: Set<String>) {
+    /// - Parameters:
+    ///   - troubled: the APIs of which something fails now.
+    ///   - returning: those of them of which it has failed before, and counts as the same.
+    mutating func note(_ sample: StatusSample, troubled: Set<String>, returning: Set<String> = []) {
         calm = calm.filter { sample.apis[$0.key] != nil }
-        for (name, counts) in sample.apis where !troubled.contains(name) { calm[name] = counts }
+        calmBefore = calmBefore.filter { sample.apis[$0.key] != nil }
+        for (name, counts) in sample.apis where !troubled.contains(name) {
+            if troubledBefore.contains(name) { calmBefore[name] = calm[name] ?? StatusSample.API() }
+            calm[name] = counts
+        }
+        for name in returning.subtracting(troubledBefore) { calm[name] = calmBefore[name] ?? calm[name] }
+        troubledBefore = troubled
         // Timers come a moment early or late.
         guard samples.last.map({ sample.at - $0.at >= Self.interval - 100 }) ?? true else { return }
         samples.append(sample)

@@ -243,6 +243,7 @@ struct StatusTruthTests {
         try fail()
         #expect(try Self.said(play).words.hasPrefix("The upstream responds, but 1 path has been failing on and off for 1 min (status 503)"))
         #expect(Self.row(try Self.page(play), "The upstream: 1 path /down/1").dropFirst().first == "Fails on and off")
+        #expect(try Self.said(play).words.hasSuffix("; nothing rescued, 12 failed."), "it is counted since the first began")
         play.time.advance(by: .seconds(40))
         _ = try play.get("/good/b")
         #expect(
