@@ -70,11 +70,8 @@ extension [UInt8] {
     /// - Parameter room: more is not written.
     @inlinable @inline(__always)
     public init(atMost room: Int, _ write: (inout ByteWriter) -> Void) {
-        self.init(unsafeUninitializedCapacity: room) { space, written in
-            guard let base = space.baseAddress else { return }
-            var writer = ByteWriter(base, before: base + space.count)
-            write(&writer)
-            written = writer.place - base
-        }
+        // `init(unsafeUninitializedCapacity:)` looks for the type of its storage each time, which costs more than the bytes do.
+        self.init()
+        append(atMost: room, write)
     }
 }

@@ -55,7 +55,7 @@ public final class EventLoop: @unchecked Sendable {
     /// How long others waited for a batch to end.
     public private(set) var waits = LoopWaits()
     /// Work from other threads; they append and write `wakeDescriptor`, the loop takes all.
-    private let pending = Mutex<[@Sendable () -> Void]>([])
+    private let pending = Mutex<Pending>(Pending())
 
     /// Events taken from the kernel at once: enough that a busy loop seldom calls it, few enough that timers stay on time.
     private static let batchSize = 256
@@ -64,6 +64,12 @@ public final class EventLoop: @unchecked Sendable {
     private static let turnLimit = 256
     /// How long the handler waits for more before it gives its thread back (milliseconds).
     private static let longestWait: Int32 = 100
+
+    private struct Pending {
+        var work: [@Sendable () -> Void] = []
+        /// What comes now is let go.
+        var hasEnded = false
+    }
 
     private struct Watched {
         var handler: (any EventHandler)?
@@ -100,7 +106,8 @@ public final class EventLoop: @unchecked Sendable {
         wake()
     }
 
-    /// Ends the loop after the work already queued. Call from any thread; `then` runs on the loop's queue as the last thing.
+    /// Ends the loop after the work already queued. Call from any thread; `then` runs on the loop's queue as the last thing. What is left, and what
+    /// comes afterwards, is never done.
     public func stop(then: @escaping @Sendable () -> Void = {}) {
         execute { [self] in
             stopped = true
@@ -112,13 +119,26 @@ public final class EventLoop: @unchecked Sendable {
         }
     }
 
+    /// Lets go of all that waits: whoever is named in it may hold the loop.
+    private func end() {
+        watched = []
+        timers = TimerHeap()
+        nextRound = []
+        let left = pending.withLock { pending in
+            defer { pending = Pending(hasEnded: true) }
+            return pending.work
+        }
+        withExtendedLifetime(left) {}
+    }
+
     /// Runs `work` on the loop. From any thread.
     public func execute(_ work: @escaping @Sendable () -> Void) {
-        let first = pending.withLock { list in
-            list.append(work)
-            return list.count == 1
+        let isFirst = pending.withLock { pending in
+            guard !pending.hasEnded else { return false }
+            pending.work.append(work)
+            return pending.work.count == 1
         }
-        if first { wake() }
+        if isFirst { wake() }
     }
 
     /// Runs `work` once, when the batch of events being handled has been handled. On the loop only.
@@ -212,8 +232,9 @@ public final class EventLoop: @unchecked Sendable {
             }
             let end = SystemTime.monotonicMicroseconds
             waits.note(end - batchMicroseconds, at: end)
-            if count <= 0, timers.isEmpty, nextRound.isEmpty { return }
+            if count <= 0, timers.isEmpty, nextRound.isEmpty, !stopped { return }
         }
+        end()
     }
 
     private func noteTime() {
@@ -258,13 +279,13 @@ public final class EventLoop: @unchecked Sendable {
     }
 
     private func takePending() {
-        let (work, isMore) = pending.withLock { list -> (work: [@Sendable () -> Void], isMore: Bool) in
-            guard list.count > Self.turnLimit else {
-                defer { list = [] }
-                return (list, false)
+        let (work, isMore) = pending.withLock { pending -> (work: [@Sendable () -> Void], isMore: Bool) in
+            guard pending.work.count > Self.turnLimit else {
+                defer { pending.work = [] }
+                return (pending.work, false)
             }
-            defer { list.removeFirst(Self.turnLimit) }
-            return (Array(list[..<Self.turnLimit]), true)
+            defer { pending.work.removeFirst(Self.turnLimit) }
+            return (Array(pending.work[..<Self.turnLimit]), true)
         }
         // `execute` wakes the loop where the list was empty only.
         if isMore { wake() }

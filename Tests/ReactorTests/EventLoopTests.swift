@@ -24,6 +24,30 @@ struct EventLoopTests {
         loop.stop()
     }
 
+    @Test("what a loop that ends has not done, and what comes later, is let go: it may hold the loop")
+    func ended() {
+        final class Held: Sendable {}
+        let ended = DispatchSemaphore(value: 0)
+        func end(_ loop: EventLoop) -> [WeakHeld<Held>] {
+            let held = (0..<4).map { _ in Held() }
+            loop.stop {
+                loop.schedule(after: .seconds(3_600)) { _ = held[0] }
+                loop.inNextRound { loop.inNextRound { _ = held[1] } }
+                loop.execute { _ = (loop, held[2]) }
+                ended.signal()
+            }
+            ended.wait()
+            loop.queue.sync {}
+            loop.execute { _ = (loop, held[3]) }
+            return held.map { WeakHeld($0) }
+        }
+        let loop = EventLoop(label: "test")
+        loop.start()
+        let held = end(loop)
+        loop.queue.sync {}
+        #expect(held.allSatisfy { $0.value == nil })
+    }
+
     @Test("a readable descriptor calls its handler, and no more after it was removed")
     func readable() {
         let loop = EventLoop(label: "test")
@@ -129,4 +153,10 @@ private struct Pipe {
         var byte: UInt8 = 1
         _ = write(writing, &byte, 1)
     }
+}
+
+private struct WeakHeld<Value: AnyObject> {
+    weak var value: Value?
+
+    init(_ value: Value) { self.value = value }
 }
