@@ -168,7 +168,7 @@ public final class AdminInterface: @unchecked Sendable {
         guard method != .get else { return perform(route, request, item, reply) }
         guard !server.isTakenOver else {
             let problem = AdminProblem.unavailable("Another process has taken over: ask again, on a new connection.")
-            return reply(request.isOfForm ? AdminResponse(page: problem) : AdminResponse(problem))
+            return reply(AdminResponse(problem, to: request))
         }
         perform(route, request, item) { [unowned server] response in server.afterTelling { reply(response) } }
     }
@@ -178,7 +178,7 @@ public final class AdminInterface: @unchecked Sendable {
             do throws(AdminProblem) {
                 try route.perform(Task(interface: self, server: server, request: request, item: item, reply: reply))
             } catch {
-                reply(request.isOfForm ? AdminResponse(page: error) : AdminResponse(error))
+                reply(AdminResponse(error, to: request))
             }
         }
     }

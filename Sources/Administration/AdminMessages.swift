@@ -143,6 +143,11 @@ public struct AdminResponse: Sendable {
         contentType = "application/problem+json"
     }
 
+    /// As who asked reads it: a person a page, a program JSON.
+    public init(_ problem: AdminProblem, to request: AdminRequest?) {
+        self = request?.isOfForm == true ? AdminResponse(page: problem) : AdminResponse(problem)
+    }
+
     /// The same for people, as a page.
     public init(page problem: AdminProblem) {
         self.init(page: problem.sentence)

@@ -54,18 +54,20 @@ extension EarlierReasons {
     private static let limit = 50
 
     /// Gathers what there is to tell, where one of these has something to be told.
-    static func gather(_ records: [WhyRecord], _ task: AdminInterface.Task, then: @escaping @Sendable (EarlierReasons) -> Void) {
+    /// - Parameter known: what was counted a moment ago; nil: it is collected.
+    static func gather(
+        _ records: [WhyRecord], _ task: AdminInterface.Task, _ known: MetricsSnapshot? = nil,
+        then: @escaping @Sendable (EarlierReasons) -> Void
+    ) {
         let lacking = records.filter(\.lacksCopy)
         guard let first = lacking.first else { return then(EarlierReasons()) }
+        guard let known else {
+            return task.server.collectMetrics { gather(records, task, $0, then: then) }
+        }
+        // Of many only what is there already is gone through.
+        guard lacking.count == 1 else { return then(EarlierReasons(records, known)) }
         var search = WhyRing.Search(limit: limit, filter: WhyFilter(prefix: Array(first.path)))
         search.filter.isNotStored = true
-        let wanted = search
-        task.server.collectMetrics { snapshot in
-            // Of many only what is there already is gone through.
-            guard lacking.count == 1 else { return then(EarlierReasons(records, snapshot)) }
-            task.server.searchRecords(wanted) { found in
-                then(EarlierReasons(records + found.records, snapshot))
-            }
-        }
+        task.server.searchRecords(search) { then(EarlierReasons(records + $0.records, known)) }
     }
 }

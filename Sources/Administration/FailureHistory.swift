@@ -19,6 +19,14 @@ struct LastingFailure: Sendable {
     var cause: String { failure.cause }
 }
 
+extension [LastingFailure] {
+    /// What has been failing for longest.
+    var eldest: LastingFailure? { self.min { $0.since < $1.since } }
+
+    /// What makes all of it be down now, if anything does.
+    var outage: LastingFailure? { filter { $0.isOfAll && $0.isOpen }.eldest }
+}
+
 struct FailureHistory: Sendable {
     private struct Place: Hashable {
         let api: String
@@ -46,7 +54,8 @@ struct FailureHistory: Sendable {
     /// - Parameter open: all that fails of this API now.
     /// - Returns: the same with what came before; and what goes on and off, and does not fail just now.
     mutating func note(_ open: [OpenFailure], of api: String, now: Int64) -> [LastingFailure] {
-        known = known.filter { $0.key.api != api || now - $0.value.seenAt <= Self.gap }
+        // Also what was of an API that is served no more: it would take others' room for good.
+        known = known.filter { now - $0.value.seenAt <= Self.gap }
         var (troubles, seen): ([LastingFailure], Set<Place>) = ([], [])
         for failure in open {
             let place = Place(api: api, name: failure.name, user: failure.user)

@@ -52,7 +52,7 @@ final class StatusGathering: Sendable {
         }
         guard !waiting.isEmpty else { return }
         server.collectMetrics { [self] snapshot in
-            let figures = StatusFigures(snapshot, interface.apis, server)
+            let figures = StatusFigures.take(snapshot, interface.apis, server)
             for reply in waiting { reply(figures) }
             gatherNext(interface, server)
         }
@@ -60,8 +60,8 @@ final class StatusGathering: Sendable {
 }
 
 extension StatusFigures {
-    /// Takes a sample where one is due.
-    init(_ snapshot: MetricsSnapshot, _ apis: [any AdministeredAPI], _ server: any AdministeredServer) {
+    /// Notes what is known now in the history, with a sample where one is due.
+    static func take(_ snapshot: MetricsSnapshot, _ apis: [any AdministeredAPI], _ server: any AdministeredServer) -> StatusFigures {
         let now = server.monotonicMilliseconds
         let sample = StatusSample(snapshot, at: now)
         let open = apis.map { $0.openFailures() }
@@ -103,7 +103,7 @@ extension StatusFigures {
         let store = server.cacheFigures
         sentence.isStoreWritable = apis.contains { $0.cache != nil } ? store.isWritable : nil
         sentence.isStopping = !snapshot.isReady
-        self.init(
+        return StatusFigures(
             snapshot: snapshot, sample: sample, history: history, sentence: sentence, store: store, failures: failures, states: states,
             wall: server.wallMilliseconds, now: now)
     }
@@ -112,7 +112,7 @@ extension StatusFigures {
 extension StateSentence {
     /// - Returns: whether it is down.
     fileprivate mutating func addOutage(_ api: any AdministeredAPI, _ failures: [LastingFailure], now: Int64) -> Bool {
-        guard !api.isUp, let first = failures.filter({ $0.isOfAll && $0.isOpen }).min(by: { $0.since < $1.since }) else { return false }
+        guard !api.isUp, let first = failures.outage else { return false }
         let seconds = (now - first.since) / 1_000
         outages.append(Outage(name: api.name, seconds: seconds, cause: Self.words(ofCause: first.cause), isOnAndOff: first.isOnAndOff))
         return true
@@ -123,7 +123,7 @@ extension StateSentence {
     fileprivate mutating func addTroubles(_ api: any AdministeredAPI, _ open: [LastingFailure], now: Int64) {
         let place = api.name.isEmpty ? "" : " of \(api.name)"
         func add(_ kind: Trouble.Kind, _ same: [LastingFailure], _ words: (String) -> String) {
-            guard let first = same.min(by: { $0.since < $1.since }) else { return }
+            guard let first = same.eldest else { return }
             let count = UInt64(same.count)
             let last = same.contains(where: \.isOpen) ? nil : same.compactMap(\.endedAt).max()
             var trouble = Trouble(

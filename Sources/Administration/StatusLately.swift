@@ -4,6 +4,7 @@
 import Explanation
 import Locking
 import StatusPage
+import Telemetry
 
 /// Made once, shown to all.
 struct StatusLately: Sendable {
@@ -26,7 +27,7 @@ final class StatusLatelyGathering: Sendable {
     static let interval: Int64 = 2_000
 
     /// - Parameter reply: called once, on the interface's queue or the pages'.
-    func gather(_ task: AdminInterface.Task, reply: @escaping Reply) {
+    func gather(_ task: AdminInterface.Task, _ snapshot: MetricsSnapshot, reply: @escaping Reply) {
         let now = task.server.monotonicMilliseconds
         let (known, isFirst) = state.withLock { state -> (StatusLately?, Bool) in
             if let last = state.last, now - last.at < Self.interval { return (last.lately, false) }
@@ -37,7 +38,7 @@ final class StatusLatelyGathering: Sendable {
         guard isFirst else { return }
         task.server.searchRecords(WhyRing.Search(limit: StatusPages.recordLimit)) { [self] found in
             task.server.collectTargets { [self] tallies in
-                EarlierReasons.gather(found.records, task) { [self] earlier in
+                EarlierReasons.gather(found.records, task, snapshot) { [self] earlier in
                     task.interface.later { [self] in tell(StatusPages.lately(task, found.records, tallies, earlier), at: now) }
                 }
             }

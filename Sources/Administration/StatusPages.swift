@@ -15,7 +15,7 @@ enum StatusPages {
         task.interface.gathering.gather(task.interface, task.server) { figures in
             let view = StatusView(figures, task.interface.apis, namesPaths: viewer.maySee)
             guard viewer.maySee else { return task.reply(page(view)) }
-            task.interface.lately.gather(task) { lately in
+            task.interface.lately.gather(task, figures.snapshot) { lately in
                 task.interface.later {
                     var view = view
                     view.details = details(task, viewer, lately)
@@ -41,10 +41,7 @@ enum AdminSecret {
     /// 128 bits of the kernel's, as 32 hexadecimal digits.
     static func random() -> String {
         var generator = SystemRandomNumberGenerator()
-        return (0..<2).map { _ in
-            let digits = String(generator.next() as UInt64, radix: 16)
-            return String(repeating: "0", count: 16 - digits.count) + digits
-        }.joined()
+        return (0..<2).map { _ in (generator.next() as UInt64).hexDigits }.joined()
     }
 }
 
@@ -84,36 +81,36 @@ extension StatusView {
         let (requests, rescued, errors) = (inAll(\.requests), inAll(\.rescued), inAll(\.errors))
         let rates = perSecond(\.requests)
         let rescues = rescued == 0 ? "" : "; \(ShownFigures.share(rescued, of: requests) ?? "–") were rescues"
-        let tiles = [
-            tile("Requests", rates, "/s", "\(ShownFigures.count(requests)) in five minutes"),
-            Tile(
-                title: "From the store", value: ShownFigures.share(inAll(\.fromStore), of: requests) ?? "–",
-                note: "of all requests, in five minutes\(rescues)", points: history.points(share),
-                lineWords: words(history.points(share), " %")),
-            Tile(
-                title: "Rescued", value: ShownFigures.count(rescued), note: "requests, in five minutes", points: perSecond(\.rescued),
-                lineWords: words(perSecond(\.rescued), "/s"), level: rescued > 0 ? .strained : nil),
-            Tile(
-                title: "Errors", value: ShownFigures.count(errors), note: "responses 5xx, in five minutes", points: perSecond(\.errors),
-                lineWords: words(perSecond(\.errors), "/s"), level: errors > 0 ? .down : nil),
+        return [
+            tile(
+                "Requests", (rates.last ?? nil).map { ShownFigures.decimal($0) + "/s" },
+                "\(ShownFigures.count(requests)) in five minutes", rates, "/s"),
+            tile(
+                "From the store", ShownFigures.share(inAll(\.fromStore), of: requests), "of all requests, in five minutes\(rescues)",
+                history.points(share), " %"),
+            tile(
+                "Rescued", ShownFigures.count(rescued), "requests, in five minutes", perSecond(\.rescued), "/s",
+                rescued > 0 ? .strained : nil),
+            tile(
+                "Errors", ShownFigures.count(errors), "responses 5xx, in five minutes", perSecond(\.errors), "/s",
+                errors > 0 ? .down : nil),
+            latency(figures, "Median", 0.5), latency(figures, "99 % within", 0.99),
         ]
-        return tiles + [latency(figures, "Median", 0.5), latency(figures, "99 % within", 0.99)]
     }
 
-    private static func tile(_ title: String, _ points: [Double?], _ unit: String, _ note: String) -> Tile {
-        let last = points.last ?? nil
-        return Tile(
-            title: title, value: last.map { ShownFigures.decimal($0) + unit } ?? "–", note: note, points: points,
-            lineWords: words(points, unit))
+    /// - Parameter value: nil where there is none yet.
+    private static func tile(
+        _ title: String, _ value: String?, _ note: String, _ points: [Double?], _ unit: String, _ level: Level? = nil
+    ) -> Tile {
+        Tile(title: title, value: value ?? "–", note: note, points: points, lineWords: words(points, unit), level: level)
     }
 
     private static func latency(_ figures: StatusFigures, _ title: String, _ share: Double) -> Tile {
         let points = figures.history.points { from, to in to.duration.since(from.duration).quantile(share).map { Double($0) / 1_000 } }
         let all = figures.history.samples.first.map { figures.sample.duration.since($0.duration) }
-        return Tile(
-            title: title, value: all?.quantile(share).map { ShownFigures.duration(microseconds: $0) } ?? "–",
-            note: "of clients' requests, in five minutes",
-            points: points, lineWords: words(points, " ms"))
+        return tile(
+            title, all?.quantile(share).map { ShownFigures.duration(microseconds: $0) }, "of clients' requests, in five minutes", points,
+            " ms")
     }
 
     private static func words(_ points: [Double?], _ unit: String) -> String {
@@ -144,10 +141,10 @@ extension StatusView {
         let name = api.name.isEmpty ? "The upstream" : api.name
         let narrow = open.filter { !$0.isOfAll }
         var rows: [[Cell]] = []
-        if !api.isUp, let first = open.filter({ $0.isOfAll && $0.isOpen }).min(by: { $0.since < $1.since }) {
+        if !api.isUp, let first = open.outage {
             rows.append(failing(Cell(name), "Down", .down, first, figures))
         } else {
-            let shared = narrow.filter { $0.user == nil }.min { $0.since < $1.since }
+            let shared = narrow.filter { $0.user == nil }.eldest
             rows.append(whole(api, name, state, failing: state.isAlarming ? nil : shared, figures))
         }
         rows += addresses(api.addresses, name, figures)
@@ -155,7 +152,7 @@ extension StatusView {
             rows.append(failing(Cell("\(name): route \(one.route ?? "")"), "Fails", .strained, one, figures))
         }
         func add(_ same: [LastingFailure], _ one: String, _ many: String, _ state: String, _ level: Level? = .strained) {
-            guard let first = same.min(by: { $0.since < $1.since }) else { return }
+            guard let first = same.eldest else { return }
             let title = "\(name): \(ShownFigures.count(UInt64(same.count), one, many))"
             rows.append(failing(Cell(title, note: namesPaths ? paths(same) : ""), state, level, first, figures))
         }

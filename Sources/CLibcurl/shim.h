@@ -11,6 +11,19 @@ typedef int (*cistern_close_callback)(void *user, curl_socket_t socket);
 static inline CURLcode cistern_easy_set_long(CURL *easy, CURLoption option, long value) { return curl_easy_setopt(easy, option, value); }
 static inline CURLcode cistern_easy_set_text(CURL *easy, CURLoption option, const char *value) { return curl_easy_setopt(easy, option, value); }
 static inline CURLcode cistern_easy_set_pointer(CURL *easy, CURLoption option, void *value) { return curl_easy_setopt(easy, option, value); }
+// What all requests of our own have in common: http and https only, never the proxy of the environment, no signals, no meter.
+static inline void cistern_easy_prepare(CURL *easy, const char *url) {
+    curl_easy_setopt(easy, CURLOPT_URL, url);
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 1L);
+}
+// Whose certificates are trusted, in the place of the system's: those of its directory would count beside them.
+static inline void cistern_easy_trust(CURL *easy, const char *authorities) {
+    curl_easy_setopt(easy, CURLOPT_CAINFO, authorities);
+    curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+}
 static inline CURLcode cistern_easy_set_close(CURL *easy, cistern_close_callback value) {
     return curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, value);
 }

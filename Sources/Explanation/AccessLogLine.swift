@@ -210,13 +210,9 @@ public struct AccessLogLine {
 
     /// Without its query, which is another page's, and without who asked for that.
     private var referer: ArraySlice<UInt8>? {
-        guard let field = head.fields.first(.referer) else { return nil }
-        var page = field.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
-        if let slash = page.firstIndex(of: UInt8(ascii: "/")), page[(slash + 1)...].first == UInt8(ascii: "/") {
-            let authority = page[(slash + 2)...].prefix { $0 != UInt8(ascii: "/") }
-            if let end = authority.lastIndex(of: UInt8(ascii: "@")) { page.removeSubrange(authority.startIndex...end) }
+        head.fields.first(.referer).map {
+            $0.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }.withoutUserInformation.prefix(Self.textBytes)
         }
-        return page.prefix(Self.textBytes)
     }
 
     private static func reason(_ record: borrowing ExchangeRecord) -> String? {

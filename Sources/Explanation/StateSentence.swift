@@ -107,8 +107,6 @@ public struct StateSentence: Sendable {
 
     public var text: String { ([main + "."] + remarks).joined(separator: " ") }
 
-    private static let named = 3
-
     // MARK: The sentence
 
     /// Whether what is counted is counted since something began.
@@ -127,24 +125,19 @@ public struct StateSentence: Sendable {
     }
 
     private var failedWords: String {
-        let more = failing.count > Self.named ? ["\(failing.count - Self.named) more"] : []
-        let whose = failing.isEmpty ? "" : " for " + Self.joined(failing.prefix(Self.named) + more)
+        let whose = failing.isEmpty ? "" : " for " + Self.named(failing)
         return "\(ShownFigures.count(lately.failed, "request", "requests"))\(whose) failed in the last 5 min"
     }
 
-    private var troubleWords: String {
-        let more = troubles.count > Self.named ? ["\(troubles.count - Self.named) more"] : []
-        return Self.joined(troubles.prefix(Self.named).map(\.text) + more)
-    }
+    private var troubleWords: String { Self.named(troubles.map(\.text)) }
 
     private var outageWords: String {
-        let parts = outages.prefix(Self.named).enumerated().map { place, outage in
+        let parts = outages.enumerated().map { place, outage in
             let name = outage.name.isEmpty ? "The upstream" : outage.name
             let on = outage.isOnAndOff ? " on and off" : ""
             return "\(name)\(place == 0 ? " has been down" : "")\(on) for \(ShownFigures.span(outage.seconds)) (\(outage.cause))"
         }
-        let more = outages.count > Self.named ? ["\(outages.count - Self.named) more"] : []
-        return Self.joined(parts + more)
+        return Self.named(parts)
     }
 
     private func rescueWords(_ counts: Counts) -> String {
@@ -174,6 +167,14 @@ public struct StateSentence: Sendable {
         if isStoreWritable == false { remarks.append("The store cannot be written to.") }
         if isStopping { remarks.append("Cistern is stopping.") }
         return remarks
+    }
+
+    private static let namedCount = 3
+
+    /// The first of them, and how many more there are.
+    static func named(_ parts: [String]) -> String {
+        let more = parts.count - namedCount
+        return joined(parts.prefix(namedCount) + (more > 0 ? ["\(more) more"] : []))
     }
 
     static func joined(_ parts: [String]) -> String {

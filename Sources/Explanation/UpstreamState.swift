@@ -68,8 +68,6 @@ public enum UpstreamState: Sendable, Equatable {
 
     // MARK: Of several
 
-    private static let named = 3
-
     static func words(_ upstreams: [(name: String, state: UpstreamState)]) -> String {
         guard upstreams.count > 1 else { return "The upstream \((upstreams.first?.state ?? .unasked).verb(isMany: false))" }
         let states = Set(upstreams.map(\.state))
@@ -98,8 +96,7 @@ public enum UpstreamState: Sendable, Equatable {
         let parts = ([.silent, .errors] as [UpstreamState]).compactMap { state -> String? in
             let names = upstreams.filter { $0.state == state }.map(\.name)
             guard !names.isEmpty else { return nil }
-            let more = names.count > named ? ["\(names.count - named) more"] : []
-            return "\(StateSentence.joined(names.prefix(named) + more)) \(state.verb(isMany: names.count > 1))"
+            return "\(StateSentence.named(names)) \(state.verb(isMany: names.count > 1))"
         }
         return parts.isEmpty ? nil : StateSentence.joined(parts)
     }

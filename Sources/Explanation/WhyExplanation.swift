@@ -103,34 +103,6 @@ public struct WhyExplanation {
         }
     }
 
-    /// A word for the cause.
-    public var reason: String {
-        if let background = trace.background { return background.cause.rawValue }
-        switch trace.result {
-        case .hit: return trace.mode == .live ? "fresh" : trace.mode.rawValue
-        case .stale: return "stale_while_revalidate"
-        case .rescued: return failure?.label ?? "failed"
-        case .error:
-            if trace.status == 499 { return "client_left" }
-            switch trace.reasons.refusal {
-            case .offline: return "offline"
-            case .onlyIfCached: return "only_if_cached"
-            case .request(.access(let refusal)): return refusal.rawValue
-            case .request: return "refused"
-            case nil: return failure?.label ?? "refused"
-            }
-        case .miss, .revalidated, .collapsed, .bypass, .own: break
-        }
-        if trace.mode == .record { return "record" }
-        if let bypass = trace.reasons.bypass { return bypass.rawValue }
-        switch trace.found.kind {
-        case .notLookedUp: return "no_store"
-        case .nothing: return "nothing_stored"
-        case .otherVariant: return "other_variant_stored"
-        case .stored: return trace.reasons.validation?.rawValue ?? "stale"
-        }
-    }
-
     /// Sentences for people.
     private var explanation: [String] {
         var sentences = [trace.background?.cause.sentence ?? lookUpSentence]
@@ -283,7 +255,7 @@ public struct WhyExplanation {
             "api": api.isEmpty ? .null : .string(api), "route": .string(route.name),
             "identity": text(trace.identity?.label), "key": isLookedUp ? key : .null, "found": .string(found), "freshness": freshness,
             "decision": .string(decision),
-            "reason": .string(reason), "stored": .bool(trace.isStored), "not_stored": text(trace.reasons.notStored?.rawValue),
+            "reason": .string(trace.reason), "stored": .bool(trace.isStored), "not_stored": text(trace.reasons.notStored?.rawValue),
             "background": text(trace.background?.cause.rawValue), "behind": text(trace.background.map { "\(record.shard)-\($0.behind)" }),
             "request_content": requestContent, "upstream": upstream, "explanation": .array(explanation.map { .string($0) }),
             "advice": .array(advice.map { ["setting": .string($0.setting), "effect": .string($0.effect)] }),
@@ -336,7 +308,7 @@ public struct WhyExplanation {
 
     /// The same for the field Cistern-Why: an item with parameters (RFC 9651 §3.3).
     public var field: [UInt8] {
-        var text = "\(decision); reason=\(reason); id=\"\(record.id)\"; found=\(found)"
+        var text = "\(decision); reason=\(trace.reason); id=\"\(record.id)\"; found=\(found)"
         if trace.found.kind == .stored {
             if trace.found.lifetime >= 0 { text += "; lifetime=\(trace.found.lifetime)" }
             text += "; age=\(trace.found.age)"
@@ -347,5 +319,35 @@ public struct WhyExplanation {
         if isLookedUp { text += "; key=\(SecretNames.redacted(canonicalTarget).asStringItem)" }
         for advice in advice { text += "; setting=\"\(advice.setting)\"" }
         return Array("Cistern-Why: \(text)\r\n".utf8)
+    }
+}
+
+extension ExchangeTrace {
+    /// A word for why it went so.
+    public var reason: String {
+        if let background { return background.cause.rawValue }
+        switch result {
+        case .hit: return mode == .live ? "fresh" : mode.rawValue
+        case .stale: return "stale_while_revalidate"
+        case .rescued: return upstream.failure?.label ?? "failed"
+        case .error:
+            if status == 499 { return "client_left" }
+            switch reasons.refusal {
+            case .offline: return "offline"
+            case .onlyIfCached: return "only_if_cached"
+            case .request(.access(let refusal)): return refusal.rawValue
+            case .request: return "refused"
+            case nil: return upstream.failure?.label ?? "refused"
+            }
+        case .miss, .revalidated, .collapsed, .bypass, .own: break
+        }
+        if mode == .record { return "record" }
+        if let bypass = reasons.bypass { return bypass.rawValue }
+        switch found.kind {
+        case .notLookedUp: return "no_store"
+        case .nothing: return "nothing_stored"
+        case .otherVariant: return "other_variant_stored"
+        case .stored: return reasons.validation?.rawValue ?? "stale"
+        }
     }
 }

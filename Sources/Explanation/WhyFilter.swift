@@ -36,7 +36,7 @@ public struct WhyFilter: Sendable {
         guard let reason else { return true }
         let (notStored, failure) = (trace.reasons.notStored, trace.upstream.failure)
         if notStored?.rawValue == reason || failure?.label == reason { return true }
-        return WhyExplanation(WhyRecord(trace: copy trace, shard: 0, target: []), route: .none).reason == reason
+        return trace.reason == reason
     }
 
     private func begins(_ target: UnsafeBufferPointer<UInt8>) -> Bool {

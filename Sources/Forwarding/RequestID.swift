@@ -116,7 +116,7 @@ public struct RequestIDs: Sendable {
     }
 
     private func text(of number: UInt64, isLine: Bool) -> [UInt8] {
-        let mixed = Self.mixed(number &+ secrets.before) ^ secrets.after
+        let mixed = SplitMix64.number(at: number &+ secrets.before) ^ secrets.after
         let digits = (
             HexDigits.of(UInt32(seed >> 32)), HexDigits.of(UInt32(truncatingIfNeeded: seed)), HexDigits.of(UInt32(mixed >> 32)),
             HexDigits.of(UInt32(truncatingIfNeeded: mixed))
@@ -129,12 +129,4 @@ public struct RequestIDs: Sendable {
     }
 
     private static let digitCount = 32
-
-    /// Another number for each (SplitMix64's last step, which can be undone).
-    private static func mixed(_ number: UInt64) -> UInt64 {
-        var mixed = number &* 0x9e37_79b9_7f4a_7c15
-        mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
-        return mixed ^ (mixed >> 31)
-    }
 }

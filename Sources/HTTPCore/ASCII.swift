@@ -148,4 +148,12 @@ extension ArraySlice<UInt8> {
 
     /// Of a target's path and query: the path (RFC 3986 §3.3).
     public var withoutQuery: ArraySlice<UInt8> { prefix { $0 != UInt8(ascii: "?") } }
+
+    /// Of a URI: all but who asks and with which password, before the host (RFC 3986 §3.2.1).
+    public var withoutUserInformation: ArraySlice<UInt8> {
+        guard let slash = firstIndex(of: UInt8(ascii: "/")), self[(slash + 1)...].first == UInt8(ascii: "/") else { return self }
+        let authority = self[(slash + 2)...].prefix { !"/?#".utf8.contains($0) }
+        guard let end = authority.lastIndex(of: UInt8(ascii: "@")) else { return self }
+        return Array(self[..<authority.startIndex] + self[(end + 1)...])[...]
+    }
 }

@@ -23,11 +23,7 @@ enum KeyFetch {
         defer { curl_easy_cleanup(handle) }
         let received = Received()
         setUp(handle, url, received)
-        if let authorities {
-            _ = cistern_easy_set_text(handle, CURLOPT_CAINFO, authorities)
-            // Else those of the system's directory would count beside them.
-            _ = cistern_easy_set_text(handle, CURLOPT_CAPATH, nil)
-        }
+        if let authorities { cistern_easy_trust(handle, authorities) }
         let result = withExtendedLifetime(received) { curl_easy_perform(handle) }
         guard result == CURLE_OK else { throw Failure(sentence: String(cString: curl_easy_strerror(result))) }
         var status = 0
@@ -37,12 +33,7 @@ enum KeyFetch {
     }
 
     private static func setUp(_ handle: UnsafeMutableRawPointer, _ url: String, _ received: Received) {
-        _ = cistern_easy_set_text(handle, CURLOPT_URL, url)
-        _ = cistern_easy_set_text(handle, CURLOPT_PROTOCOLS_STR, "http,https")
-        // Never the proxy of the environment.
-        _ = cistern_easy_set_text(handle, CURLOPT_PROXY, "")
-        _ = cistern_easy_set_long(handle, CURLOPT_NOSIGNAL, 1)
-        _ = cistern_easy_set_long(handle, CURLOPT_NOPROGRESS, 1)
+        cistern_easy_prepare(handle, url)
         _ = cistern_easy_set_long(handle, CURLOPT_TIMEOUT_MS, timeoutMilliseconds)
         _ = cistern_easy_set_pointer(handle, CURLOPT_WRITEDATA, Unmanaged.passUnretained(received).toOpaque())
         _ = cistern_easy_set_write(handle) { bytes, _, count, user in

@@ -110,10 +110,9 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     func requestContent(_ bytes: Span<UInt8>) {
         guard let count = request?.content.count else { return }
         guard count + bytes.count <= contentLimitBytes else {
-            let isOfForm = request?.isOfForm == true
+            let response = AdminResponse(AdminProblem(status: 413, sentence: "The content is too long."), to: request)
             request = nil
-            let problem = AdminProblem(status: 413, sentence: "The content is too long.")
-            return send(isOfForm ? AdminResponse(page: problem) : AdminResponse(problem))
+            return send(response)
         }
         request?.content.append(copying: bytes)
     }

@@ -18,40 +18,42 @@ public enum ShownText {
     private static func append(_ scalars: some Sequence<Unicode.Scalar>, to bytes: inout [UInt8]) {
         var marks = 0
         for scalar in scalars {
-            switch scalar {
-            case "&": bytes += Array("&amp;".utf8)
-            case "<": bytes += Array("&lt;".utf8)
-            case ">": bytes += Array("&gt;".utf8)
-            case "\"": bytes += Array("&quot;".utf8)
-            case "'": bytes += Array("&#39;".utf8)
-            case " "..."~": bytes.append(UInt8(scalar.value))
-            default:
-                let isMark = isMark(scalar)
-                marks = isMark ? marks + 1 : 0
-                // A letter with a tower of marks would reach over the lines beside it.
-                if isMark, marks > markLimit { continue }
-                if mayShow(scalar) { bytes += Array(String(scalar).utf8) } else { appendCode(of: scalar, to: &bytes) }
+            guard !isPlain(scalar) else {
+                append(scalar, to: &bytes)
+                marks = 0
                 continue
             }
-            marks = 0
+            let isMark = isMark(scalar)
+            marks = isMark ? marks + 1 : 0
+            // A letter with a tower of marks would reach over the lines beside it.
+            if isMark, marks > markLimit { continue }
+            if mayShow(scalar) { append(scalar, to: &bytes) } else { appendCode(of: scalar, to: &bytes) }
         }
     }
 
     /// An attribute's value that means the text itself. What turns the direction of text, or is not seen, stands there by its number.
     static func appendWhole(_ text: String, to bytes: inout [UInt8]) {
         for scalar in text.unicodeScalars {
-            switch scalar {
-            case "&": bytes += Array("&amp;".utf8)
-            case "<": bytes += Array("&lt;".utf8)
-            case ">": bytes += Array("&gt;".utf8)
-            case "\"": bytes += Array("&quot;".utf8)
-            case "'": bytes += Array("&#39;".utf8)
             // Numbers of controls mean other characters in HTML.
-            case "\u{0}"..."\u{9f}": bytes += Array(String(scalar).utf8)
-            default: bytes += Array((mayShow(scalar) ? String(scalar) : "&#\(scalar.value);").utf8)
-            }
+            if scalar.value <= 0x9f || mayShow(scalar) { append(scalar, to: &bytes) } else { bytes += Array("&#\(scalar.value);".utf8) }
         }
     }
+
+    /// One character, in the place of which no markup can stand.
+    private static func append(_ scalar: Unicode.Scalar, to bytes: inout [UInt8]) {
+        switch scalar {
+        case "&": bytes += "&amp;".utf8
+        case "<": bytes += "&lt;".utf8
+        case ">": bytes += "&gt;".utf8
+        case "\"": bytes += "&quot;".utf8
+        case "'": bytes += "&#39;".utf8
+        case _ where isPlain(scalar): bytes.append(UInt8(scalar.value))
+        default: bytes += String(scalar).utf8
+        }
+    }
+
+    /// Nearly all are: nothing has to be looked up of these.
+    private static func isPlain(_ scalar: Unicode.Scalar) -> Bool { (0x20...0x7e).contains(scalar.value) }
 
     private static let markLimit = 2
 

@@ -171,9 +171,6 @@ extension MetricsSnapshot {
         apiCounts[place].add(counts)
     }
 
-    /// At the places of `CacheResult`; none where there is one API only.
-    public func requests(for api: APILine) -> [UInt64] { counts(ofAPI: api.place).requests }
-
     /// Requests only where there are several APIs.
     public func counts(of api: APILine) -> APICounts { counts(ofAPI: api.place) }
 

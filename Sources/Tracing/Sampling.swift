@@ -45,17 +45,15 @@ public enum SpanNumbers {
     private static func next() -> UInt64 { .random(in: 1 ... .max) }
 }
 
-/// Chances of one shard, which nobody is told (SplitMix64, from a random beginning): asked for each request, so they cost next to nothing.
+/// Chances of one shard, which nobody is told, from a random beginning: asked for each request, so they cost next to nothing.
 public struct Chances: Sendable {
-    private var state: UInt64
+    private var place = UInt64.random(in: 0 ... .max)
 
-    public init(seed: UInt64 = .random(in: 0 ... .max)) { state = seed }
+    public init() {}
 
     public mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var mixed = (state ^ (state >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
-        return mixed ^ (mixed >> 31)
+        place &+= 1
+        return SplitMix64.number(at: place)
     }
 }
 

@@ -28,11 +28,7 @@ final class SpanPost {
         let type = curl_slist_append(nil, "Content-Type: application/json")
         fields = curl_slist_append(type, "Expect:")
         guard let handle else { return }
-        _ = cistern_easy_set_text(handle, CURLOPT_URL, url)
-        _ = cistern_easy_set_text(handle, CURLOPT_PROTOCOLS_STR, "http,https")
-        _ = cistern_easy_set_text(handle, CURLOPT_PROXY, "")
-        _ = cistern_easy_set_long(handle, CURLOPT_NOSIGNAL, 1)
-        _ = cistern_easy_set_long(handle, CURLOPT_NOPROGRESS, 1)
+        cistern_easy_prepare(handle, url)
         _ = cistern_easy_set_long(handle, CURLOPT_POST, 1)
         _ = cistern_easy_set_pointer(handle, CURLOPT_HTTPHEADER, fields)
         _ = cistern_easy_set_pointer(handle, CURLOPT_WRITEDATA, Unmanaged.passUnretained(received).toOpaque())

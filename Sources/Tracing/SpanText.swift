@@ -116,7 +116,7 @@ enum SpanText {
         if let cause = record.rescueCause { return MetricNames.rescueCauses[cause] }
         if let place = record.notStored { return MetricNames.notStored[place].rawValue }
         if let failure = trace.upstream.failure { return failure.label }
-        return WhyExplanation(WhyRecord(trace: trace, shard: 0, target: []), route: .none).reason
+        return trace.reason
     }
 
     // MARK: Fetches

@@ -1,6 +1,7 @@
 // What the operator says of traces.
 
 import CachePolicy
+import HTTPCore
 
 public struct TracingSettings: Sendable, Equatable {
     /// Where spans are sent, as OTLP over HTTP in JSON; empty: nothing is recorded.
@@ -20,12 +21,7 @@ public struct TracingSettings: Sendable, Equatable {
 
     /// For the log: without user, password and the values of secret arguments.
     public var shownEndpoint: String {
-        let text = SecretNames.redacted(endpoint.utf8)
-        guard let scheme = text.firstRange(of: "://") else { return text }
-        let rest = text[scheme.upperBound...]
-        let authority = rest.prefix { $0 != "/" }
-        guard let at = authority.lastIndex(of: "@") else { return text }
-        return String(text[..<scheme.upperBound] + rest[rest.index(after: at)...])
+        String(decoding: Array(SecretNames.redacted(endpoint.utf8).utf8)[...].withoutUserInformation, as: UTF8.self)
     }
 
     public var isOn: Bool { !endpoint.isEmpty }

@@ -90,19 +90,12 @@ struct SecuredAddress: Sendable {
     }
 
     private func setUp(_ handle: UnsafeMutableRawPointer, _ patienceSeconds: Int) {
-        _ = cistern_easy_set_text(handle, CURLOPT_URL, url)
+        cistern_easy_prepare(handle, url)
         _ = cistern_easy_set_long(handle, CURLOPT_CONNECT_ONLY, 1)
         // What is offered in the handshake.
         _ = cistern_easy_set_long(handle, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1)
-        // Never the proxy of the environment: what is asked is one's own.
-        _ = cistern_easy_set_text(handle, CURLOPT_PROXY, "")
-        _ = cistern_easy_set_long(handle, CURLOPT_NOSIGNAL, 1)
         _ = cistern_easy_set_long(handle, CURLOPT_TIMEOUT_MS, patienceSeconds * 1_000)
-        if !files.authorities.isEmpty {
-            _ = cistern_easy_set_text(handle, CURLOPT_CAINFO, files.authorities)
-            // Else those of the system's directory would count beside them.
-            _ = cistern_easy_set_text(handle, CURLOPT_CAPATH, nil)
-        }
+        if !files.authorities.isEmpty { cistern_easy_trust(handle, files.authorities) }
         guard !files.certificate.isEmpty else { return }
         _ = cistern_easy_set_text(handle, CURLOPT_SSLCERT, files.certificate)
         _ = cistern_easy_set_text(handle, CURLOPT_SSLKEY, files.key.isEmpty ? files.certificate : files.key)

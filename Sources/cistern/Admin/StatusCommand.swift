@@ -29,8 +29,8 @@ struct StatusCommand: AdminCommand {
             throw AdminFailure("there is no page to open: admin_listen is empty")
         }
         guard open else { return StandardOutput.write(Printable.text(page) + "\n") }
-        let answer = try client.value("POST", "status/code")
-        guard let path = answer["path"]?.string, page.hasSuffix("/-/status") else { throw AdminFailure("no session can be had") }
+        let response = try client.value("POST", "status/code")
+        guard let path = response["path"]?.string, page.hasSuffix("/-/status") else { throw AdminFailure("no session can be had") }
         let url = String(page.dropLast("/-/status".utf8.count)) + path
         StandardOutput.write(url + "\n")
         Self.show(url)
