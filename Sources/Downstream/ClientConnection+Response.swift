@@ -299,7 +299,7 @@ extension ClientConnection {
             return vanished()
         }
         guard writeDeadline == 0 else { return }
-        writeDeadline = table.deadline(after: table.settings.writeTimeout)
+        writeDeadline = table.writeDeadline
         updateInterest()
     }
 

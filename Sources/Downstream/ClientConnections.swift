@@ -62,8 +62,9 @@ public final class ClientConnections {
     private var frames: UnsafeMutableRawBufferPointer?
     /// Milliseconds of the loop's clock at the last sweep or accept: exact enough for time-outs of seconds, and costs nothing to read.
     private var coarseNow: Int64
-    /// `settings.keepAliveTimeout` with the sweep's interval, as it is needed at every response.
+    /// `settings.keepAliveTimeout` and `settings.writeTimeout` with the sweep's interval, as they are needed at every response.
     private var keepAliveMilliseconds: Int64
+    private var writeMilliseconds: Int64
     private(set) var isDraining = false
     private var byDescriptor: [(any AcceptedConnection)?] = []
     private var whenEmpty: (() -> Void)?
@@ -92,21 +93,21 @@ public final class ClientConnections {
         self.loop = loop
         self.budget = budget ?? ConnectionBudget(settings)
         self.settings = settings
-        keepAliveMilliseconds = Self.keepAliveMilliseconds(settings)
+        (keepAliveMilliseconds, writeMilliseconds) = Self.milliseconds(settings)
         readBuffer = .allocate(capacity: Self.readBytes)
         writeBuffer = .allocate(capacity: Self.writeBytes)
         coarseNow = loop.time.monotonicMilliseconds
     }
 
-    private static func keepAliveMilliseconds(_ settings: DownstreamSettings) -> Int64 {
-        (settings.keepAliveTimeout + sweepInterval).wholeMilliseconds
+    private static func milliseconds(_ settings: DownstreamSettings) -> (keepAlive: Int64, write: Int64) {
+        ((settings.keepAliveTimeout + sweepInterval).wholeMilliseconds, (settings.writeTimeout + sweepInterval).wholeMilliseconds)
     }
 
     /// What begins from now on is held to these: requests on connections that stand, and new connections.
     public func use(_ settings: DownstreamSettings) {
         loop.assertOnLoop()
         self.settings = settings
-        keepAliveMilliseconds = Self.keepAliveMilliseconds(settings)
+        (keepAliveMilliseconds, writeMilliseconds) = Self.milliseconds(settings)
     }
 
     deinit {
@@ -246,6 +247,9 @@ public final class ClientConnections {
     func deadline(after timeout: Duration) -> Int64 { coarseNow + (timeout + Self.sweepInterval).wholeMilliseconds }
 
     var now: Int64 { loop.time.monotonicMilliseconds }
+
+    /// The same for what begins to be sent now.
+    var writeDeadline: Int64 { coarseNow + writeMilliseconds }
 
     var keepAliveDeadline: Int64 { isDraining ? drainDeadline : coarseNow + keepAliveMilliseconds }
 

@@ -9,8 +9,9 @@ public final class CompleteResponse {
     /// Where the last field line begins.
     private lazy var lastLineStart = Self.lastLineStart(of: bytes, before: contentStart)
     /// Made when a client of HTTP/2 gets it first.
-    private(set) lazy var fields = HTTP2ResponseFields.make(
-        head: UnsafeRawBufferPointer(rebasing: bytes[..<max(0, contentStart - 2)]), lines: UnsafeRawBufferPointer(start: nil, count: 0))
+    private(set) lazy var fields = HTTP2KeptFields(
+        HTTP2ResponseFields.make(
+            head: UnsafeRawBufferPointer(rebasing: bytes[..<max(0, contentStart - 2)]), lines: UnsafeRawBufferPointer(start: nil, count: 0)))
 
     /// - Parameter response: is copied.
     public init(_ response: UnsafeRawBufferPointer) {

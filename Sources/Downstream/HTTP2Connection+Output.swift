@@ -90,7 +90,7 @@ extension HTTP2Connection {
 
     private func blocked() {
         holdBudget()
-        if writeDeadline == 0 { writeDeadline = table.deadline(after: table.settings.writeTimeout) }
+        if writeDeadline == 0 { writeDeadline = table.writeDeadline }
         updateInterest()
     }
 

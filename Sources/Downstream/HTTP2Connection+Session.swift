@@ -88,8 +88,13 @@ extension HTTP2Connection: HTTP2SessionDelegate {
         pushLater()
     }
 
-    func submitResponse(_ fields: HTTP2FieldList, hasContent: Bool, on number: Int32) {
-        guard !session.submitResponse(fields, hasContent: hasContent, on: number), let stream = streams[number] else { return }
+    func submitResponse(_ head: HTTP2Stream.PendingHead, hasContent: Bool, on number: Int32) {
+        let isSubmitted =
+            switch head {
+            case .made(let fields): session.submitResponse(fields, hasContent: hasContent, on: number)
+            case .kept(let fields): session.submitResponse(fields, hasContent: hasContent, on: number)
+            }
+        guard !isSubmitted, let stream = streams[number] else { return }
         // There is no memory for it: nobody shall wait for a response that never begins.
         reset(stream, .internalError)
     }

@@ -12,7 +12,7 @@ import Reactor
 final class HTTP2Connection: AcceptedConnection {
     let peer: PeerAddress
     /// Whose requests these are, where nothing else is said of one.
-    private(set) lazy var client = RequestClient(peer, security)
+    let client: RequestClient
     var transport: ClientTransport
     var descriptor: Int32 { transport.descriptor }
     /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
@@ -85,6 +85,7 @@ final class HTTP2Connection: AcceptedConnection {
         peer = socket.peer
         listener = socket.listener
         security = socket.security
+        client = RequestClient(peer, security)
         transport = socket.transport
         self.table = table
         let now = table.now

@@ -8,7 +8,7 @@ extension HTTP2Stream {
     @discardableResult
     func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer? {
         guard let progress = state.respondWhole() else { return nil }
-        pendingHead = HTTP2ResponseFields.make(head: head, lines: lines)
+        pendingHead = .made(HTTP2ResponseFields.make(head: head, lines: lines))
         if !progress.isHead {
             // What the client does not take at once may wait for long: then a small body is better copied.
             if connection.isBlocked { output.append(body, from: 0) } else { output.append(soon: body) }
@@ -38,7 +38,7 @@ extension HTTP2Stream {
 
     func sendComplete(_ response: CompleteResponse, endingWith line: [UInt8]?) {
         guard let progress = state.respondWhole() else { return }
-        pendingHead = line.map(response.fields(endingWith:)) ?? response.fields
+        pendingHead = line.map { .made(response.fields(endingWith: $0)) } ?? .kept(response.fields)
         if !progress.isHead { output.append(soon: response.content) }
         responded()
     }
@@ -53,7 +53,7 @@ extension HTTP2Stream {
 
     func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer) {
         guard let progress = state.respondWhole() else { return }
-        pendingHead = HTTP2ResponseFields.make(head: head, lines: lines)
+        pendingHead = .made(HTTP2ResponseFields.make(head: head, lines: lines))
         if !progress.isHead { output.append(framed: producer) }
         responded()
     }
@@ -69,7 +69,7 @@ extension HTTP2Stream {
         guard state.beginResponse(framing, readAhead: readAhead, isFirstOutput: true) != nil else { return }
         let length: Int? = if case .length(let count) = framing { count } else { nil }
         pendingHead = head.withUnsafeBytes { head in
-            lines.withUnsafeBytes { HTTP2ResponseFields.make(head: head, lines: $0, length: length) }
+            lines.withUnsafeBytes { .made(HTTP2ResponseFields.make(head: head, lines: $0, length: length)) }
         }
         pushLater()
     }
@@ -120,8 +120,7 @@ extension HTTP2Stream {
     func push() {
         isPushQueued = false
         guard !state.isClosed else { return }
-        if let head = pendingHead {
-            pendingHead = nil
+        if let head = pendingHead.take() {
             state.offerOutput()
             connection.submitResponse(head, hasContent: !(state.hasResponded && output.isEmpty), on: number)
         } else if isContentAwaited, !isOutputAwaited {
@@ -131,7 +130,7 @@ extension HTTP2Stream {
         if !output.isEmpty, writeDeadline == 0 { startWriteClock() }
     }
 
-    private func startWriteClock() { writeDeadline = table.deadline(after: table.settings.writeTimeout) }
+    private func startWriteClock() { writeDeadline = table.writeDeadline }
 
     func offerContent(limit: Int) -> HTTP2ContentOffer {
         guard !isBroken else { return .broken }

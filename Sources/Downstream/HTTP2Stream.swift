@@ -26,7 +26,7 @@ final class HTTP2Stream {
     // The response's side.
     var output = OutputQueue()
     /// The response's head, which has not been given to the session: until then it can be taken back.
-    var pendingHead: HTTP2FieldList?
+    var pendingHead: PendingHead?
     /// The session was told that there is no content now, and waits for it.
     var isContentAwaited = false
     /// What goes out next is being read from the disk, or made.
@@ -39,6 +39,12 @@ final class HTTP2Stream {
     var writeDeadline: Int64 = 0
     /// What the connection knows of its memory.
     var heldBytes = 0
+
+    enum PendingHead {
+        case made(HTTP2FieldList)
+        /// Of a response that is given again.
+        case kept(HTTP2KeptFields)
+    }
 
     var table: ClientConnections { connection.table }
 
@@ -179,7 +185,8 @@ final class HTTP2Stream {
         state.close()
         let exchange = self.exchange
         self.exchange = nil
-        (output, held, pendingHead) = (OutputQueue(), [], nil)
+        output = OutputQueue()
+        (held, pendingHead) = ([], nil)
         connection.noteMemory(of: self)
         exchange?.clientLeft()
     }

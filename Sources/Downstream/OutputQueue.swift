@@ -12,6 +12,7 @@ public enum WholeBody {
     /// Good during the call that sends it: what does not go out then is copied.
     case passing(UnsafeRawBufferPointer)
 
+    @inline(__always)
     public var count: Int {
         switch self {
         case .none: 0
@@ -60,7 +61,8 @@ public enum ProducedPiece: Sendable {
     case broken
 }
 
-struct OutputQueue {
+/// Never copied: each reading would count references to all that waits.
+struct OutputQueue: ~Copyable {
     /// What is copied, in pieces, so that what has gone out takes no memory while more is appended.
     private var pieces: [[UInt8]] = []
     /// The first that has not gone out, and what of it has.

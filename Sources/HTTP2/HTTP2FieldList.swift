@@ -15,6 +15,7 @@ public struct HTTP2FieldList: Sendable {
     }
 
     public var count: Int { lines.count }
+    var byteCount: Int { bytes.count }
 
     /// - Parameter isSecret: it is in no table that others' requests are compressed with (RFC 7541 §7.1.3).
     public mutating func append(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, isSecret: Bool = false) {
@@ -55,5 +56,41 @@ public struct HTTP2FieldList: Sendable {
                 return body(UnsafePointer(pairs.baseAddress), lines.count)
             }
         }
+    }
+}
+
+/// Field lines that are sent often, in memory of their own, as the library takes them: it need not copy what lies there for as long as it is read.
+public final class HTTP2KeptFields {
+    let list: HTTP2FieldList
+    private let bytes: UnsafeMutableBufferPointer<UInt8>
+    let pairs: UnsafeMutableBufferPointer<nghttp2_nv>
+
+    public init(_ list: HTTP2FieldList) {
+        self.list = list
+        let flags = UInt8((NGHTTP2_NV_FLAG_NO_COPY_NAME.rawValue | NGHTTP2_NV_FLAG_NO_COPY_VALUE.rawValue))
+        (bytes, pairs) = list.withPairs { pairs, count in
+            let own = UnsafeMutableBufferPointer<nghttp2_nv>.allocate(capacity: count)
+            let bytes = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: list.byteCount)
+            var place = bytes.baseAddress
+            func copy(_ part: UnsafeMutablePointer<UInt8>?, _ length: Int) -> UnsafeMutablePointer<UInt8>? {
+                guard let part, length > 0 else { return place }
+                defer { place = place.map { $0 + length } }
+                place?.update(from: part, count: length)
+                return place
+            }
+            for index in 0..<count {
+                var pair = pairs![index]
+                pair.name = copy(pair.name, pair.namelen)
+                pair.value = copy(pair.value, pair.valuelen)
+                pair.flags |= flags
+                own.initializeElement(at: index, to: pair)
+            }
+            return (bytes, own)
+        }
+    }
+
+    deinit {
+        bytes.deallocate()
+        pairs.deallocate()
     }
 }

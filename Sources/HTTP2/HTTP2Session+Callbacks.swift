@@ -8,8 +8,10 @@ private let failed = NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
 private let streamFailed = NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue
 private let paused = NGHTTP2_ERR_PAUSE.rawValue
 
-private func owner(_ pointer: UnsafeMutableRawPointer?) -> HTTP2Session {
-    Unmanaged<HTTP2Session>.fromOpaque(pointer!).takeUnretainedValue()
+/// The session's own call has called the library, and holds it: so it is not counted here, a dozen times for each request.
+@inline(__always)
+private func withOwner<Result>(_ pointer: UnsafeMutableRawPointer?, _ body: (HTTP2Session) -> Result) -> Result {
+    Unmanaged<HTTP2Session>.fromOpaque(pointer!)._withUnsafeGuaranteedRef { body($0) }
 }
 
 extension HTTP2Session {
@@ -23,7 +25,7 @@ extension HTTP2Session {
         setReadingCallbacks(callbacks)
         setEndCallbacks(callbacks)
         nghttp2_session_callbacks_set_send_data_callback(callbacks) { _, frame, head, count, _, own in
-            owner(own).sendContent(of: frame!.pointee.hd.stream_id, head!, count)
+            withOwner(own) { $0.sendContent(of: frame!.pointee.hd.stream_id, head!, count) }
         }
         // What is used is given back by hand, and a stream that has ended is forgotten.
         nghttp2_option_set_no_auto_window_update(options, 1)
@@ -35,32 +37,35 @@ extension HTTP2Session {
 
     private static func setReadingCallbacks(_ callbacks: OpaquePointer) {
         nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, _, own in
-            owner(own).section.removeAll()
+            withOwner(own) { $0.section.removeAll() }
             return 0
         }
         nghttp2_session_callbacks_set_on_header_callback(callbacks) { _, _, name, nameLength, value, valueLength, _, own in
-            owner(own).take(
-                UnsafeBufferPointer(start: name, count: nameLength), UnsafeBufferPointer(start: value, count: valueLength))
+            withOwner(own) {
+                $0.take(UnsafeBufferPointer(start: name, count: nameLength), UnsafeBufferPointer(start: value, count: valueLength))
+            }
         }
         // By itself the library leaves out lines with characters that are not allowed, and goes on without them.
         nghttp2_session_callbacks_set_on_invalid_header_callback(callbacks) { _, _, _, _, _, _, _, _ in streamFailed }
         nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) { _, _, stream, bytes, count, own in
-            let session = owner(own)
-            guard !session.isEnded else { return failed }
-            session.delegate?.receivedContent(UnsafeRawBufferPointer(start: bytes, count: count), on: stream)
-            return session.isEnded ? failed : 0
+            withOwner(own) { session in
+                guard !session.isEnded else { return failed }
+                session.delegate?.receivedContent(UnsafeRawBufferPointer(start: bytes, count: count), on: stream)
+                return session.isEnded ? failed : 0
+            }
         }
-        nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks) { _, frame, own in owner(own).received(frame!.pointee) }
+        nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks) { _, frame, own in withOwner(own) { $0.received(frame!) } }
     }
 
     private static func setEndCallbacks(_ callbacks: OpaquePointer) {
         nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { _, stream, code, own in
-            let session = owner(own)
-            guard !session.isEnded || session.isWriting else { return failed }
-            session.delegate?.streamClosed(stream, HTTP2ErrorCode(rawValue: code))
-            return 0
+            withOwner(own) { session in
+                guard !session.isEnded || session.isWriting else { return failed }
+                session.delegate?.streamClosed(stream, HTTP2ErrorCode(rawValue: code))
+                return 0
+            }
         }
-        nghttp2_session_callbacks_set_on_frame_send_callback(callbacks) { _, frame, own in owner(own).sent(frame!.pointee) }
+        nghttp2_session_callbacks_set_on_frame_send_callback(callbacks) { _, frame, own in withOwner(own) { $0.sent(frame!) } }
     }
 
     private var isWriting: Bool { place.baseAddress != nil }
@@ -74,22 +79,23 @@ extension HTTP2Session {
         return paused
     }
 
-    private func received(_ frame: nghttp2_frame) -> Int32 {
+    private func received(_ frame: UnsafePointer<nghttp2_frame>) -> Int32 {
         guard !isEnded else { return failed }
-        let stream = frame.hd.stream_id
-        let endsStream = frame.hd.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0
-        switch nghttp2_frame_type(UInt32(frame.hd.type)) {
+        let head = frame.pointee.hd
+        let stream = head.stream_id
+        let endsStream = head.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0
+        switch nghttp2_frame_type(UInt32(head.type)) {
         case NGHTTP2_DATA:
             if endsStream { delegate?.receivedEnd(of: stream) }
-        case NGHTTP2_HEADERS: receivedSection(frame.headers.cat, stream, endsStream)
+        case NGHTTP2_HEADERS: receivedSection(frame.pointee.headers.cat, stream, endsStream)
         case NGHTTP2_SETTINGS:
-            if frame.hd.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 { delegate?.receivedSettings() }
+            if head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 { delegate?.receivedSettings() }
         case NGHTTP2_PING:
-            if frame.hd.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0 { delegate?.receivedPingAcknowledgement() }
+            if head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0 { delegate?.receivedPingAcknowledgement() }
         case NGHTTP2_GOAWAY:
-            delegate?.receivedGoAway(last: frame.goaway.last_stream_id, HTTP2ErrorCode(rawValue: frame.goaway.error_code))
+            delegate?.receivedGoAway(last: frame.pointee.goaway.last_stream_id, HTTP2ErrorCode(rawValue: frame.pointee.goaway.error_code))
         case NGHTTP2_RST_STREAM:
-            delegate?.streamReset(stream, HTTP2ErrorCode(rawValue: frame.rst_stream.error_code), isByPeer: true)
+            delegate?.streamReset(stream, HTTP2ErrorCode(rawValue: frame.pointee.rst_stream.error_code), isByPeer: true)
         default: break
         }
         return isEnded ? failed : 0
@@ -105,14 +111,15 @@ extension HTTP2Session {
 
     // MARK: Writing
 
-    private func sent(_ frame: nghttp2_frame) -> Int32 {
-        switch nghttp2_frame_type(UInt32(frame.hd.type)) {
+    private func sent(_ frame: UnsafePointer<nghttp2_frame>) -> Int32 {
+        let head = frame.pointee.hd
+        switch nghttp2_frame_type(UInt32(head.type)) {
         case NGHTTP2_DATA, NGHTTP2_HEADERS:
-            if frame.isRequest { delegate?.sentRequest(on: frame.hd.stream_id) }
-            if frame.hd.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0 { delegate?.sentEnd(of: frame.hd.stream_id) }
+            if frame.pointee.isRequest { delegate?.sentRequest(on: head.stream_id) }
+            if head.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0 { delegate?.sentEnd(of: head.stream_id) }
         case NGHTTP2_RST_STREAM:
-            delegate?.streamReset(frame.hd.stream_id, HTTP2ErrorCode(rawValue: frame.rst_stream.error_code), isByPeer: false)
-        case NGHTTP2_GOAWAY: delegate?.sentGoAway(HTTP2ErrorCode(rawValue: frame.goaway.error_code))
+            delegate?.streamReset(head.stream_id, HTTP2ErrorCode(rawValue: frame.pointee.rst_stream.error_code), isByPeer: false)
+        case NGHTTP2_GOAWAY: delegate?.sentGoAway(HTTP2ErrorCode(rawValue: frame.pointee.goaway.error_code))
         default: break
         }
         return 0
@@ -121,7 +128,7 @@ extension HTTP2Session {
     /// Content is written by its owner, straight to where it goes.
     static var contentSource: nghttp2_data_provider {
         nghttp2_data_provider(source: nghttp2_data_source()) { _, stream, _, limit, flags, _, own in
-            owner(own).offerContent(of: stream, limit, flags!)
+            withOwner(own) { $0.offerContent(of: stream, limit, flags!) }
         }
     }
 

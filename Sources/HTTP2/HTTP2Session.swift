@@ -41,6 +41,10 @@ public final class HTTP2Session {
     var place = UnsafeMutableRawBufferPointer(start: nil, count: 0)
     /// Nothing is read any more.
     var isEnded = false
+    /// Lines that the library reads where they lie, until it has written all that it has.
+    private var lent: [HTTP2KeptFields] = []
+    /// More are copied: a peer that takes nothing for long keeps no more alive.
+    private static let lentLimit = 1_024
 
     /// No content goes out where there is less room than this, unless it is all that there is: small frames cost more than they carry.
     static let leastContentRoom = 2_048
@@ -116,6 +120,7 @@ public final class HTTP2Session {
             guard count > 0 else { break }
             rest = UnsafeRawBufferPointer(start: frame, count: count)
         }
+        if !lent.isEmpty, nghttp2_session_get_outbound_queue_size(session) == 0 { lent.removeAll(keepingCapacity: true) }
         return place.count - self.place.count
     }
 
@@ -183,6 +188,14 @@ public final class HTTP2Session {
         withSource(hasContent) { source in
             fields.withPairs { nghttp2_submit_response(session, stream, $0, $1, source) }
         } == 0
+    }
+
+    /// The same with lines that are not copied.
+    @discardableResult
+    public func submitResponse(_ fields: HTTP2KeptFields, hasContent: Bool, on stream: Int32) -> Bool {
+        guard lent.count < Self.lentLimit else { return submitResponse(fields.list, hasContent: hasContent, on: stream) }
+        lent.append(fields)
+        return withSource(hasContent) { nghttp2_submit_response(session, stream, fields.pairs.baseAddress, fields.pairs.count, $0) } == 0
     }
 
     /// A 1xx response.

@@ -202,8 +202,9 @@ public final class HitMemo {
     }
 }
 
-/// A place for each of so many hashes. It takes memory with the first: an API that is hardly asked has none.
-private struct HitTable {
+/// A place for each of so many hashes. It takes memory with the first: an API that is hardly asked has none. Never copied: each look into it would
+/// count references.
+private struct HitTable: ~Copyable {
     private var entries: [HitMemo.Entry?] = []
     /// The entries', so that nothing is touched of those that are not asked for.
     private var hashes: [UInt64] = []

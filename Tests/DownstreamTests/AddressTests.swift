@@ -150,7 +150,7 @@ struct OutputQueueTests {
                 received += piece[..<count]
             }
         }
-        #expect(queue.isEmpty)
+        #expect(queue.isEmpty == true)
         #expect(received == Array("head".utf8) + body[10...] + Array("next".utf8) + body.suffix(3))
     }
 
@@ -186,7 +186,7 @@ struct OutputQueueTests {
             queue.append(piece: [UInt8](repeating: 1, count: count))
             #expect(queue.takeSpent() == nil)
             _ = queue.send(to: near)
-            #expect(queue.isEmpty)
+            #expect(queue.isEmpty == true)
             #expect((queue.takeSpent() != nil) == isKept)
             #expect(queue.takeSpent() == nil)
         }

@@ -44,7 +44,7 @@ struct ProducedContentTests {
         output.append(pieces)
         #expect(output.heldBytes == 1_004)
         for left in [2, 1, 0, 0] {
-            #expect(!output.isEmpty)
+            #expect(output.isEmpty == false)
             let outcome = output.send(to: near)
             #expect(make(outcome, &output) && pieces.left == left)
         }
