@@ -25,7 +25,7 @@ public struct TargetKeys: Sendable, Equatable {
         self.shared = shared
     }
 
-    public var isPartitioned: Bool { own != shared }
+    @inlinable public var isPartitioned: Bool { own != shared }
 
     /// Whether what lies under this key lies in the common partition.
     public func isCommon(_ key: [UInt8]) -> Bool { common.map(key.starts) ?? false }

@@ -47,23 +47,23 @@ public final class UpstreamHealth: Sendable {
 
     // MARK: Asking
 
-    public func admit(_ scopes: RequestScopes, _ asking: FailureMemory.Asking, now: Int64) -> FailureAdmission {
+    public func admit(_ scopes: borrowing RequestScopes, _ asking: FailureMemory.Asking, now: Int64) -> FailureAdmission {
         isCalm.load(ordering: .relaxed) ? .go : change(now: now) { $0.admit(scopes, asking, now: now) }
     }
 
-    public func look(_ kind: FailureScopeKind, _ scopes: RequestScopes, now: Int64) -> FailureMemory.Look {
+    public func look(_ kind: FailureScopeKind, _ scopes: borrowing RequestScopes, now: Int64) -> FailureMemory.Look {
         change(now: now) { $0.look(kind, scopes, now: now) }
     }
 
     public func attempt(now: Int64) -> FailureMemory.Look { change(now: now) { $0.attempt(now: now) } }
 
-    public func isFailing(_ scopes: RequestScopes) -> Bool {
+    public func isFailing(_ scopes: borrowing RequestScopes) -> Bool {
         !isCalm.load(ordering: .relaxed) && state.withLock { $0.memory.isFailing(scopes) }
     }
 
     // MARK: What came of it
 
-    public func succeed(_ scopes: RequestScopes, isQuick: Bool, now: Int64) {
+    public func succeed(_ scopes: borrowing RequestScopes, isQuick: Bool, now: Int64) {
         change(now: now) { $0.succeed(scopes, isQuick: isQuick, now: now) }
     }
 
@@ -73,11 +73,11 @@ public final class UpstreamHealth: Sendable {
         change(now: now) { $0.reach(now: now) }
     }
 
-    public func fail(_ scopes: RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
+    public func fail(_ scopes: borrowing RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         change(now: now) { $0.fail(scopes, cause, began: began, now: now) }
     }
 
-    public func pause(_ scopes: RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
+    public func pause(_ scopes: borrowing RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
         change(now: now) { $0.pause(scopes, status, retryAfter: retryAfter, now: now) }
     }
 

@@ -16,7 +16,7 @@ final class HTTP2Stream {
     private var held: [UInt8] = []
     private var unconsumedBytes = 0
     private var isTelling = false
-    private var attributed: RequestClient?
+    private(set) var client: RequestClient
     /// The client has sent all that it will.
     private(set) var hasInputEnded = false
     /// Milliseconds of the loop's clock; 0: no limit applies now.
@@ -51,6 +51,7 @@ final class HTTP2Stream {
     init(_ number: Int32, of connection: HTTP2Connection) {
         self.number = number
         self.connection = connection
+        client = connection.client
     }
 
     // MARK: The request
@@ -196,9 +197,8 @@ extension HTTP2Stream: ClientStream {
     var peer: PeerAddress { connection.peer }
     var listener: Listener { connection.listener }
     var security: ConnectionSecurity? { connection.security }
-    var client: RequestClient { attributed ?? connection.client }
 
-    func attribute(to client: RequestClient) { attributed = client }
+    func attribute(to client: RequestClient) { self.client = client }
 
     func handOver(to exchange: any ClientExchange) {
         guard let progress = state.current, progress.response != .ended else { return }

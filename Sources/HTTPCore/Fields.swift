@@ -57,12 +57,6 @@ public struct Fields: Sendable {
         if let known = entry.known { present.insert(known) }
     }
 
-    /// The bytes of another message, some of whose entries are taken.
-    mutating func take(bytes: [UInt8], of others: Fields) {
-        self.bytes = bytes
-        entries.reserveCapacity(others.count)
-    }
-
     /// Calls `take` with the value of each line of that name, in order.
     public func forEach(_ field: KnownField, _ take: (Span<UInt8>) -> Void) {
         guard contains(field) else { return }
@@ -97,9 +91,11 @@ public struct Fields: Sendable {
     public func value(at index: Int) -> ArraySlice<UInt8> { bytes[entries[index].valueRange] }
 
     /// The first line's value.
-    public func first(_ field: KnownField) -> ArraySlice<UInt8>? {
+    public func first(_ field: KnownField) -> ArraySlice<UInt8>? { firstEntry(field).map { bytes[$0.valueRange] } }
+
+    func firstEntry(_ field: KnownField) -> Entry? {
         guard contains(field) else { return nil }
-        for entry in entries where entry.known == field { return bytes[entry.valueRange] }
+        for entry in entries where entry.known == field { return entry }
         return nil
     }
 
@@ -216,6 +212,12 @@ public struct Fields: Sendable {
         guard contains(field) else { return }
         entries.removeAll { $0.known == field }
         present.remove(field)
+    }
+
+    /// Removes every line of these.
+    mutating func remove(allOf fields: KnownFieldSet) {
+        entries.removeAll { fields.holds($0) }
+        present.subtract(fields)
     }
 
     /// Removes every line of that name (any case).

@@ -19,18 +19,21 @@ extension Fields {
     /// Without the fields of the connection, and without those that its Connection field names.
     public func removingHopByHop() -> Fields {
         guard containsAny(of: Self.always) else { return self }
-        let kept = removingOfConnection()
-        // Mostly Connection names Keep-Alive alone, which is of the connection in any case.
-        guard contains(.connection), !connectionIs("keep-alive") else { return kept }
-        let named = NamedFields(self)
-        return Fields(bytes: bytes, entries: kept.entries.filter { !isNamed($0, by: named) })
+        var kept = self
+        kept.removeHopByHop()
+        return kept
     }
 
-    private func removingOfConnection() -> Fields {
-        var kept = Fields()
-        kept.take(bytes: bytes, of: self)
-        for entry in entries where !Self.always.holds(entry) { kept.take(entry) }
-        return kept
+    /// The same in place.
+    public mutating func removeHopByHop() {
+        guard containsAny(of: Self.always) else { return }
+        // Mostly Connection names Keep-Alive alone, which is of the connection in any case.
+        if contains(.connection), !connectionIs("keep-alive") {
+            let named = NamedFields(self)
+            self = Fields(bytes: bytes, entries: entries.filter { !Self.always.holds($0) && !isNamed($0, by: named) })
+        } else {
+            remove(allOf: Self.always)
+        }
     }
 
     /// Without what Connection names and may take away; nil where that changes nothing. The next hop never sees those fields: so nothing
@@ -100,4 +103,7 @@ extension ResponseHead {
         head.version = version
         return head
     }
+
+    /// The same in place.
+    public mutating func removeHopByHop() { fields.removeHopByHop() }
 }

@@ -27,6 +27,11 @@ public struct KnownFieldSet: Sendable, Equatable, ExpressibleByArrayLiteral {
     /// Whether the line's field is one of them.
     public func holds(_ entry: Fields.Entry) -> Bool { entry.known.map(contains) ?? false }
 
+    mutating func subtract(_ others: KnownFieldSet) {
+        low &= ~others.low
+        high &= ~others.high
+    }
+
     public mutating func insert(_ field: KnownField) {
         if field.rawValue < 64 { low |= Self.bit(field) } else { high |= Self.bit(field) }
     }

@@ -148,6 +148,8 @@ public final class RequestHead: Sendable {
     public let method: Method
     /// The request target exactly as received (RFC 9112 §3.2).
     public let target: ArraySlice<UInt8>
+    /// Path and query: of an absolute target too.
+    public let pathAndQuery: ArraySlice<UInt8>
     public let version: HTTPVersion
     public let fields: Fields
     /// By which it is told from others where it has no name of its own; 0 where nobody asks for that.
@@ -160,6 +162,7 @@ public final class RequestHead: Sendable {
     ) {
         self.method = method
         self.target = target
+        pathAndQuery = RequestTarget.pathAndQuery(of: target, method)
         self.version = version
         self.fields = fields
         self.number = number

@@ -154,13 +154,15 @@ public struct RequestTarget {
     }
 }
 
-extension RequestHead {
-    /// Path and query: of an absolute target too.
-    public var pathAndQuery: ArraySlice<UInt8> {
+extension RequestTarget {
+    /// Those of a target that may be none.
+    static func pathAndQuery(of target: ArraySlice<UInt8>, _ method: Method) -> ArraySlice<UInt8> {
         if target.first == UInt8(ascii: "/") { return target }
         return RequestTarget(target, method: method)?.pathAndQuery ?? target
     }
+}
 
+extension RequestHead {
     /// The host that the client asked for: an absolute target's, else the Host field's.
     public var host: ArraySlice<UInt8> {
         if target.first != UInt8(ascii: "/"), let authority = RequestTarget(target, method: method)?.authority { return authority }

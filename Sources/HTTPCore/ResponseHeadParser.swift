@@ -135,36 +135,45 @@ public struct ResponseHeadParser: Sendable {
     }
 
     private mutating func finish(_ limits: ResponseLimits) -> Event {
-        var head = ResponseHead(status: status, reason: reason, fields: fields)
-        head.version = version
-        fields = Fields()
-        if head.status.isInformational {
-            (status, lineBytes) = (0, 0)
-            informational += 1
-            if head.status == 101, mayUpgrade, version == .http11 {
-                isPersistent = false
-                return .final(head, .tunnel)
-            }
-            guard head.status != 101, informational <= limits.informational else { return .refused(.malformed) }
-            return .informational(head)
-        }
+        // Taken out and handed on: nobody else's reference is to be counted.
+        var taken = Fields()
+        swap(&taken, &fields)
+        guard !status.isInformational else { return finishInformational(taken, limits) }
         do throws(ResponseRejection) {
-            let framing = try Self.framing(of: head, version)
-            isPersistent = version != .http10 && framing != .connectionEnd && !head.isLastOnConnection
-            keepAlive = head.fields.keepAlive
-            return .final(head, framing)
+            let framing = try Self.framing(status, taken, version)
+            isPersistent = version != .http10 && framing != .connectionEnd && !taken.areLastOnConnection
+            keepAlive = taken.keepAlive
+            return .final(head(taken), framing)
         } catch {
             return .refused(error)
         }
     }
 
+    private mutating func finishInformational(_ fields: consuming Fields, _ limits: ResponseLimits) -> Event {
+        let head = head(fields)
+        (status, lineBytes) = (0, 0)
+        informational += 1
+        if head.status == 101, mayUpgrade, version == .http11 {
+            isPersistent = false
+            return .final(head, .tunnel)
+        }
+        guard head.status != 101, informational <= limits.informational else { return .refused(.malformed) }
+        return .informational(head)
+    }
+
+    private func head(_ fields: consuming Fields) -> ResponseHead {
+        var head = ResponseHead(status: status, reason: reason, fields: fields)
+        head.version = version
+        return head
+    }
+
     private static let framingFields: KnownFieldSet = [.contentLength, .transferEncoding]
 
     /// RFC 9112 §6.3: what could be read in two ways is not used.
-    private static func framing(of head: ResponseHead, _ version: HTTPVersion) throws(ResponseRejection) -> Framing {
+    private static func framing(_ status: Status, _ fields: Fields, _ version: HTTPVersion) throws(ResponseRejection) -> Framing {
         var framing = Framing.connectionEnd
-        if head.fields.containsAny(of: framingFields) { framing = try Self.framing(head.fields, version) }
-        return head.status.forbidsContent ? .byProtocol : framing
+        if fields.containsAny(of: framingFields) { framing = try Self.framing(fields, version) }
+        return status.forbidsContent ? .byProtocol : framing
     }
 
     private static func framing(_ fields: Fields, _ version: HTTPVersion) throws(ResponseRejection) -> Framing {
@@ -184,31 +193,31 @@ public struct ResponseHeadParser: Sendable {
 extension ResponseHead {
     /// What Content-Length says, which the parser has found to be digits; nil where there is none.
     public var contentLength: Int? {
-        guard let digits = fields.first(.contentLength), digits.count <= ResponseHeadParser.lengthDigits else { return nil }
-        let text = digits.span
+        guard let entry = fields.firstEntry(.contentLength), entry.valueLength <= ResponseHeadParser.lengthDigits else { return nil }
+        let text = fields.bytes.span.extracting(entry.valueRange)
         var length = 0
         for index in text.indices { length = length * 10 + Int(text[index] & 0x0f) }
         return length
     }
-
-    /// Whether it says that its connection ends with it.
-    fileprivate var isLastOnConnection: Bool { fields.contains(.proxyConnection) || fields.connectionNames("close") }
 }
 
 extension Fields {
     /// What Content-Length says, of which there is one at least: digits only, and the same in each line.
     public func statedLength() throws(ResponseRejection) -> Int {
-        guard let digits = first(.contentLength), !digits.isEmpty, digits.count <= ResponseHeadParser.lengthDigits,
+        guard let entry = firstEntry(.contentLength), entry.valueLength > 0, entry.valueLength <= ResponseHeadParser.lengthDigits,
             isOneValue(.contentLength)
         else { throw .malformed }
         var length = 0
-        let text = digits.span
+        let text = bytes.span.extracting(entry.valueRange)
         for index in text.indices {
             guard text[index].isASCIIDigit else { throw .malformed }
             length = length * 10 + Int(text[index] - 0x30)
         }
         return length
     }
+
+    /// Whether they say that their connection ends with this response.
+    fileprivate var areLastOnConnection: Bool { contains(.proxyConnection) || connectionNames("close") }
 
     /// `Keep-Alive: timeout=5, max=100`: the seconds, of digits only and no more than a day's, in milliseconds.
     fileprivate var keepAlive: Int64? {

@@ -61,7 +61,7 @@ final class ActiveProbe: TransferReceiver {
         timer = shard.loop.schedule(after: settings.interval) { self.ask() }
     }
 
-    func transfer(_ transfer: Transfer, received head: ResponseHead) {
+    func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
         shard.countResponse(head.status, transfer.times)
         status = head.status
     }

@@ -42,14 +42,13 @@ final class DecidedRequest: @unchecked Sendable {
         self.decision = held
         route = arrival.route ?? shard.routes.place(of: head.pathAndQuery)
         basis = arrival.basis
-        var keys: TargetKeys?
-        if case .lookedUp(let lookedUp) = facts.storeUse { keys = lookedUp.keys }
-        scopes = shard.scopes(of: head, route: route, keys)
+        let lookedUp: LookUpFacts<FoundResponse>? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp } else { nil }
+        scopes = shard.scopes(of: head, route: route, lookedUp)
         trace.identity = arrival.basis?.identityOutcome
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         trace.reasons.isClientIgnored = arrival.isClientIgnored
         if arrival.isForNobody { trace.api = ExchangeTrace.noAPI } else { trace.route = UInt16(clamping: route) }
-        if let keys { trace.partition = ExchangeTrace.partition(in: keys.own, at: shard.keys.partitionOffset) }
+        if let lookedUp { trace.partition = ExchangeTrace.partition(in: lookedUp.keys.own, at: shard.keys.partitionOffset) }
         self.trace = trace
     }
 
@@ -57,7 +56,8 @@ final class DecidedRequest: @unchecked Sendable {
     init(unnamed other: DecidedRequest) {
         head = other.head.unnamed
         (directives, mode, decision, found) = (other.directives, other.mode, other.decision, other.found)
-        (mayRescue, place, route, scopes) = (other.mayRescue, other.place, other.route, other.scopes)
+        (mayRescue, place, route) = (other.mayRescue, other.place, other.route)
+        scopes = RequestScopes(other.scopes)
         (basis, trace) = (other.basis, other.trace)
     }
 

@@ -45,10 +45,12 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// nil where nothing is recorded.
     let recording: ExchangeRecording?
 
-    init(shard: ProxyShard, stream: any ClientStream, request: DecidedRequest, body: RequestBody, began: Int64) {
-        self.shard = shard
-        self.stream = stream
-        self.request = request
+    init(
+        shard: borrowing ProxyShard, stream: borrowing any ClientStream, request: borrowing DecidedRequest, body: RequestBody, began: Int64
+    ) {
+        self.shard = copy shard
+        self.stream = copy stream
+        self.request = copy request
         self.body = body
         waited = body.waitedMicroseconds
         self.began = began

@@ -4,26 +4,23 @@ import HTTPCore
 import Reactor
 import Upstream
 
-/// What a transfer has brought meanwhile. Of content no more than one read brings: then the transfer is held.
+/// What a transfer has brought meanwhile, behind its head. Of content no more than one read brings: then the transfer is held.
 final class HeldResponse {
     enum End {
         case ended(isDelimited: Bool)
         case failed(UpstreamError)
     }
 
-    let head: ResponseHead
     var content: [UInt8] = []
     var end: End?
-
-    init(_ head: ResponseHead) { self.head = head }
 }
 
 extension Fetch {
     /// Whether its response tells of a change.
     var mayBeAwaited: Bool { !subject.head.method.isSafe && subject.place == nil && shard.cache != nil }
 
-    func hold(_ transfer: Transfer, _ head: ResponseHead) {
-        held = HeldResponse(head)
+    func hold(_ transfer: Transfer) {
+        held = HeldResponse()
         transfer.pause()
         shard.process.peer.whenKnown { [self] in
             shard.loop.execute { self.release() }
@@ -32,10 +29,10 @@ extension Fetch {
 
     private func release() {
         shard.loop.assertOnLoop()
-        guard let held, let response else { return }
+        guard let held else { return }
         self.held = nil
         guard let transfer = running else { return }
-        use(transfer, held.head, response)
+        use(transfer)
         let content = held.content
         if !content.isEmpty, running != nil { self.transfer(transfer, content: content.span) }
         guard running != nil else { return }

@@ -19,28 +19,32 @@ extension Fetch: TransferReceiver {
         receiver?.fetchInformed(head.removingHopByHop())
     }
 
-    func transfer(_ transfer: Transfer, received head: ResponseHead) {
+    func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
         shard.loop.assertOnLoop()
         recency.responseTime = shard.now
         shard.countResponse(head.status, transfer.times)
         address = transfer.address
-        let head = transfer.address == 0 ? head : shard.asOfFirstAddress(head, from: transfer.address)
-        var response = head.removingHopByHop()
+        if address > 0 { head = shard.asOfFirstAddress(head, from: address) }
+        var upgrade: [UInt8]?
         if head.status == 101 {
             guard Upgrade.isAccepted(by: head, offered: transfer.request.fields) else {
                 return perform(machine.handle(.decided(.fail(.unexpectedStatus))))
             }
-            response.fields.append(.upgrade, Array(head.fields.first(.upgrade) ?? []))
+            upgrade = Array(head.fields.first(.upgrade) ?? [])
         }
-        (self.response, control) = (response, nil)
         judge(head)
         invalidate(after: head)
-        if mayBeAwaited, shard.process.peer.isAwaited { return hold(transfer, head) }
-        use(transfer, head, response)
+        head.removeHopByHop()
+        if let upgrade { head.fields.append(.upgrade, upgrade) }
+        (response, control) = (head, nil)
+        if mayBeAwaited, shard.process.peer.isAwaited { return hold(transfer) }
+        use(transfer)
     }
 
-    func use(_ transfer: Transfer, _ head: ResponseHead, _ response: ResponseHead) {
-        let length = head.contentLength
+    /// What has come is seen from now on.
+    func use(_ transfer: Transfer) {
+        guard let response else { return }
+        let length = response.contentLength
         let decision = decide(response, to: transfer.request, length: length)
         if decision.isUse { shard.noteGrant(response, to: subject.head, route: subject.route) }
         let action = machine.handle(.decided(admit(decision)))

@@ -60,11 +60,13 @@ final class Fetch: @unchecked Sendable {
     /// nil where it is not recorded, or it is over.
     private(set) var span: FetchSpan?
 
-    init(shard: ProxyShard, subject: DecidedRequest, body: RequestBody, receiver: any FetchReceiver) {
-        self.shard = shard
-        self.subject = subject
+    init(
+        shard: borrowing ProxyShard, subject: borrowing DecidedRequest, body: RequestBody, receiver: borrowing any FetchReceiver
+    ) {
+        self.shard = copy shard
+        self.subject = copy subject
         self.body = body
-        self.receiver = receiver
+        self.receiver = copy receiver
     }
 
     /// Sends the request, which the transfer has from then on; the receiver is told at once where it cannot even be tried.

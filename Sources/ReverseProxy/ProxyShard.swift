@@ -141,16 +141,16 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     /// The scopes of failure that a request belongs to.
-    /// - Parameter keys: where it was looked up: where they have a partition, they tell who asks.
-    func scopes(of head: RequestHead, route: Int, _ keys: TargetKeys?) -> RequestScopes {
+    /// - Parameter lookedUp: where its keys have a partition, they tell who asks.
+    func scopes(of head: RequestHead, route: Int, _ lookedUp: LookUpFacts<FoundResponse>?) -> RequestScopes {
         let own = route == routes.all.count - 1 ? nil : route
         // What is the same for all may still fail for one.
-        let user = if let keys { self.keys.maker.user(of: head, at: keys) } else { self.keys.maker.user(of: head) }
+        let user = if let lookedUp { keys.maker.user(of: head, at: lookedUp.keys) } else { keys.maker.user(of: head) }
         return RequestScopes(pathAndQuery: head.pathAndQuery, route: own, user: user)
     }
 
     /// The parts of the connections that a request takes part of: so that paths that are slow, or hang, starve nobody.
-    func shares(of scopes: RequestScopes) -> [ConnectionShare] {
+    func shares(of scopes: borrowing RequestScopes) -> [ConnectionShare] {
         let family = ConnectionShare(.family(scopes.family), .free)
         guard shared.health.isFailing(scopes) else { return [family] }
         return [family, ConnectionShare(.failing, .connections(settings.upstream.maximumConnections / 4))]

@@ -69,7 +69,7 @@ private final class UserLookUp: TransferReceiver {
         then = nil
     }
 
-    func transfer(_ transfer: Transfer, received head: ResponseHead) {
+    func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
         shard.countResponse(head.status, transfer.times)
         self.head = head
     }

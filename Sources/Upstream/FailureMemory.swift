@@ -119,7 +119,7 @@ public struct FailureMemory: Sendable {
 
     // MARK: Asking
 
-    public mutating func admit(_ scopes: RequestScopes, _ asking: Asking, now: Int64) -> FailureAdmission {
+    public mutating func admit(_ scopes: borrowing RequestScopes, _ asking: Asking, now: Int64) -> FailureAdmission {
         guard settings.isOn else { return .go }
         if mayBeOpen, now >= nextSearchAt { searchOpen(now) }
         if let opening = address.opening { return admit(asking, toAddress: opening, now: now) }
@@ -145,7 +145,7 @@ public struct FailureMemory: Sendable {
         }
     }
 
-    private mutating func askUpstream(_ scopes: RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
+    private mutating func askUpstream(_ scopes: borrowing RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
         var opening = upstream.opening
         guard opening != nil, upstream.concerns(scopes) else { return nil }
         let admission = ask(&opening, .upstream, mayLookBehind, now)
@@ -153,7 +153,7 @@ public struct FailureMemory: Sendable {
         return admission
     }
 
-    private mutating func askFamily(_ scopes: RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
+    private mutating func askFamily(_ scopes: borrowing RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
         guard let family = families[scopes.family], family.era == era, family.opening != nil, family.witnesses.mayStop(scopes.user) else {
             return nil
         }
@@ -167,7 +167,7 @@ public struct FailureMemory: Sendable {
         return admission
     }
 
-    private mutating func askTarget(_ scopes: RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
+    private mutating func askTarget(_ scopes: borrowing RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
         guard let target = targets[scopes.target], target.era == era, target.witnesses.mayStop(scopes.asker) else { return nil }
         var opening = target.opening
         // What others of its family have brought since says more.
@@ -196,7 +196,7 @@ public struct FailureMemory: Sendable {
     }
 
     /// Whether a request for these scopes is to be repeated in the background, to look whether what stopped it is well again.
-    public mutating func look(_ kind: FailureScopeKind, _ scopes: RequestScopes, now: Int64) -> Look {
+    public mutating func look(_ kind: FailureScopeKind, _ scopes: borrowing RequestScopes, now: Int64) -> Look {
         let recheck = settings.recheck
         // The look at all, or at the family, is for what is within it too.
         if kind == .family || kind == .target, upstream.opening != nil { return .notYet(recheck) }
@@ -218,7 +218,7 @@ public struct FailureMemory: Sendable {
     }
 
     /// Whether paths of its kind count as failing: then they share a part of the connections.
-    public func isFailing(_ scopes: RequestScopes) -> Bool {
+    public func isFailing(_ scopes: borrowing RequestScopes) -> Bool {
         guard mayBeOpen else { return false }
         if upstream.opening != nil { return true }
         if let family = families[scopes.family], family.era == era, family.opening != nil { return true }
@@ -230,7 +230,7 @@ public struct FailureMemory: Sendable {
 
     /// A good response, whole.
     /// - Parameter isQuick: one who has a copy would have waited for it.
-    public mutating func succeed(_ scopes: RequestScopes, isQuick: Bool, now: Int64) {
+    public mutating func succeed(_ scopes: borrowing RequestScopes, isQuick: Bool, now: Int64) {
         guard settings.isOn, !isKnown(scopes, isQuick: isQuick, now: now) else { return }
         reach(now: now)
         let wasAllFailing = upstream.opening != nil
@@ -246,13 +246,13 @@ public struct FailureMemory: Sendable {
     }
 
     /// Whether the last thing that was learned is the same success: busy paths have many in a millisecond.
-    private func isKnown(_ scopes: RequestScopes, isQuick: Bool, now: Int64) -> Bool {
+    private func isKnown(_ scopes: borrowing RequestScopes, isQuick: Bool, now: Int64) -> Bool {
         guard isCalm, pauses.count == 0, let last = lastSuccess else { return false }
         return last.at == now && last.target == scopes.target && last.family == scopes.family && last.isQuick == isQuick
     }
 
     /// Returns whether it counted as failing.
-    private mutating func succeedInFamily(_ scopes: RequestScopes, _ now: Int64) -> Bool {
+    private mutating func succeedInFamily(_ scopes: borrowing RequestScopes, _ now: Int64) -> Bool {
         let era = self.era
         let closed: FamilyName? = families.change(scopes.family) { value in
             guard value != nil else {
@@ -270,7 +270,7 @@ public struct FailureMemory: Sendable {
     }
 
     /// A response that is good but late leaves a path as it is: copies go out at once, and it is looked at in the background.
-    private mutating func succeedAtTarget(_ scopes: RequestScopes, isQuick: Bool, isApart: Bool, _ now: Int64) {
+    private mutating func succeedAtTarget(_ scopes: borrowing RequestScopes, isQuick: Bool, isApart: Bool, _ now: Int64) {
         guard isApart || targets.contains(scopes.target) else { return }
         let era = self.era
         let closed: [UInt8]? = targets.change(scopes.target) { value in
@@ -286,7 +286,7 @@ public struct FailureMemory: Sendable {
         if let closed { changes.append(Change(scope: .target(closed), cause: nil)) }
     }
 
-    private mutating func endPause(_ scopes: RequestScopes) {
+    private mutating func endPause(_ scopes: borrowing RequestScopes) {
         guard let pause = pauses[scopes.pause] else { return }
         pauses.change(scopes.pause) { $0 = nil }
         changes.append(Change(scope: pause.name, cause: nil))
@@ -306,7 +306,7 @@ public struct FailureMemory: Sendable {
 
     /// A request that only reads was sent, and no good response came.
     /// - Parameter began: when it was sent. What has succeeded since says more.
-    public mutating func fail(_ scopes: RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
+    public mutating func fail(_ scopes: borrowing RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         guard settings.isOn else { return }
         lastSuccess = nil
         switch cause {
@@ -320,7 +320,7 @@ public struct FailureMemory: Sendable {
     }
 
     /// Returns when the family was last found well after it had counted as failing.
-    private mutating func failInFamily(_ scopes: RequestScopes, _ cause: FailureCause, _ began: Int64, _ now: Int64) -> Int64 {
+    private mutating func failInFamily(_ scopes: borrowing RequestScopes, _ cause: FailureCause, _ began: Int64, _ now: Int64) -> Int64 {
         let (era, window) = (self.era, settings.window)
         let (closedAt, opens): (Int64, FamilyName?) = families.change(scopes.family) { value in
             var family = value ?? FamilyScope(name: scopes.familyName, succeededAt: began, era: era)
@@ -339,7 +339,7 @@ public struct FailureMemory: Sendable {
         return closedAt
     }
 
-    private mutating func failAtTarget(_ scopes: RequestScopes, _ cause: FailureCause, _ began: Int64, _ now: Int64) {
+    private mutating func failAtTarget(_ scopes: borrowing RequestScopes, _ cause: FailureCause, _ began: Int64, _ now: Int64) {
         let (era, settings) = (self.era, self.settings)
         let opens: [UInt8]? = targets.change(scopes.target) { value in
             var target = value ?? TargetScope(scopes, era: era)
@@ -359,7 +359,7 @@ public struct FailureMemory: Sendable {
         if let opens { open(.target(opens), cause) }
     }
 
-    private mutating func failInAll(_ scopes: RequestScopes, _ cause: FailureCause, _ began: Int64, _ now: Int64) {
+    private mutating func failInAll(_ scopes: borrowing RequestScopes, _ cause: FailureCause, _ began: Int64, _ now: Int64) {
         let succeededAt = upstream.succeededAt ?? began
         upstream.succeededAt = succeededAt
         guard began >= succeededAt, began >= upstream.closedAt else { return }
@@ -376,7 +376,7 @@ public struct FailureMemory: Sendable {
 
     /// It asked to be left alone, by this user, on this path.
     /// - Parameter retryAfter: milliseconds.
-    public mutating func pause(_ scopes: RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
+    public mutating func pause(_ scopes: borrowing RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
         let time = min(retryAfter, settings.retryAfterLimit)
         guard settings.isOn, time > 0 else { return }
         let known = pauses[scopes.pause].flatMap { $0.until > now ? $0 : nil }

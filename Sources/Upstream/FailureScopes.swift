@@ -90,8 +90,9 @@ public enum FamilyName: Sendable, Equatable {
     case directory([UInt8])
 }
 
-/// The scopes that a request belongs to. Numbers stand for paths and users: hashes with a secret seed.
-public struct RequestScopes: Sendable {
+/// The scopes that a request belongs to. Numbers stand for paths and users: hashes with a secret seed. Made once for a request and shown to all who
+/// ask: a copy for each would count references.
+public struct RequestScopes: ~Copyable, Sendable {
     /// Without arguments.
     public let path: ArraySlice<UInt8>
     /// The place of its route; nil for paths that no route is for.
@@ -122,6 +123,12 @@ public struct RequestScopes: Sendable {
         path[directory.endIndex...].withUnsafeBytes { hasher.combine(bytes: $0) }
         target = Self.number(hasher)
         asker = end == pathAndQuery.endIndex ? user : Self.number(Self.hasher(Int(truncatingIfNeeded: user), pathAndQuery[end...]))
+    }
+
+    /// The same once more.
+    public init(_ other: borrowing RequestScopes) {
+        (path, route, target, family) = (other.path, other.route, other.target, other.family)
+        (user, asker) = (other.user, other.asker)
     }
 
     var familyName: FamilyName {
@@ -248,7 +255,7 @@ struct UpstreamScope: Sendable {
     /// When it was open last: what was asked before that tells nothing of now.
     var closedAt = Int64.min
 
-    func concerns(_ scopes: RequestScopes) -> Bool { witnesses.mayStop(scopes.user) && families.mayStop(scopes.family) }
+    func concerns(_ scopes: borrowing RequestScopes) -> Bool { witnesses.mayStop(scopes.user) && families.mayStop(scopes.family) }
 
     mutating func succeed(now: Int64) {
         if opening != nil { closedAt = now }
@@ -304,7 +311,7 @@ struct TargetScope: Sendable {
     var isApart = false
     var era: Int
 
-    init(_ scopes: RequestScopes, era: Int) {
+    init(_ scopes: borrowing RequestScopes, era: Int) {
         path = Array(scopes.path.prefix(FailureMemory.shownBytes))
         self.era = era
     }

@@ -84,7 +84,7 @@ final class FaultyReceiver: TransferReceiver {
 
     func transfer(_ transfer: Transfer, informational head: ResponseHead) { receiver.transfer(transfer, informational: head) }
 
-    func transfer(_ transfer: Transfer, received head: ResponseHead) {
+    func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
         guard case .hold = response.handle(.headCame(contentLength: head.contentLength)) else {
             return receiver.transfer(transfer, received: head)
         }

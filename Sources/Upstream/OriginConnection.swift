@@ -206,7 +206,8 @@ final class OriginConnection: EventHandler {
 
     /// Reads what is there, within bounds. TLS may hold bytes that the kernel no longer tells of: it is read until it has none.
     private func read() {
-        let before = state
+        // In clear nothing is held, and nobody asks.
+        let before = stream.mayHoldBytes ? state : .idle
         var count = 0
         for _ in 0..<Self.recordsPerEvent where count < Self.bytesPerEvent {
             switch stream.receive(into: connections.readBuffer, { take($0) }) {

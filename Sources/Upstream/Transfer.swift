@@ -238,7 +238,7 @@ public final class Transfer {
         if head.status != 100 || request.fields.contains(.expect) { receiver?.transfer(self, informational: head) }
     }
 
-    func take(final head: ResponseHead) {
+    func take(final head: consuming ResponseHead) {
         noteHeadLines()
         receiver?.transfer(self, received: head)
     }

@@ -58,7 +58,7 @@ public protocol TransferReceiver: AnyObject {
     /// A 1xx response other than 101; 100 only where the request has Expect.
     func transfer(_ transfer: Transfer, informational head: ResponseHead)
     /// The final response's head. Fields are as sent; framing fields (Transfer-Encoding, Content-Length) are still there.
-    func transfer(_ transfer: Transfer, received head: ResponseHead)
+    func transfer(_ transfer: Transfer, received head: consuming ResponseHead)
     /// More content, transfer coding removed, content coding as sent. To be sent no more for now, call `transfer.pause()`
     /// here or later; what arrived is never delivered twice.
     func transfer(_ transfer: Transfer, content: Span<UInt8>)

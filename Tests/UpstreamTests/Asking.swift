@@ -40,7 +40,7 @@ final class Recorder: TransferReceiver, Sendable {
         onEvent(transfer, 0)
     }
 
-    func transfer(_ transfer: Transfer, received head: ResponseHead) {
+    func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
         state.withLock { state in
             state.status = head.status.rawValue
             state.fields = (0..<head.fields.count).map { place in
