@@ -11,7 +11,8 @@ public final class CompleteResponse {
     /// Made when a client of HTTP/2 gets it first.
     private(set) lazy var fields = HTTP2KeptFields(
         HTTP2ResponseFields.make(
-            head: UnsafeRawBufferPointer(rebasing: bytes[..<max(0, contentStart - 2)]), lines: UnsafeRawBufferPointer(start: nil, count: 0)))
+            head: UnsafeRawBufferPointer(rebasing: bytes[..<max(0, contentStart - 2)]), lines: UnsafeRawBufferPointer(start: nil, count: 0))
+    )
 
     /// - Parameter response: is copied.
     public init(_ response: UnsafeRawBufferPointer) {
