@@ -25,7 +25,7 @@ public struct ModeTable: Sendable, Equatable {
     }
 
     /// Whether there is nothing to look up.
-    @inlinable public var isLive: Bool { all == .live && rules.isEmpty && routes.isEmpty }
+    public var isLive: Bool { all == .live && rules.isEmpty && routes.isEmpty }
 
     /// How many prefixes, and how many routes, have this mode.
     public func exceptions(with mode: ServingMode) -> (prefixes: Int, routes: Int) {

@@ -310,34 +310,22 @@ extension RequestFacts {
 // MARK: What is read of it
 
 extension RequestDecision {
-    /// nil where nothing of what comes is stored.
-    public var place: RequestPlace? {
-        switch self {
-        case .serveAndRefresh(_, _, _, let place), .validate(_, _, let place), .forward(_, let place): place
-        case .serve, .part, .pass, .refuse: nil
-        }
-    }
-
-    /// What is held against the upstream's response, and what a validation confirms.
-    public var copy: Response? {
-        switch self {
-        case .serveAndRefresh(let response, _, _, _): response
-        case .validate(let copy, _, _): copy.response
-        case .part(let copy): copy?.response
-        case .serve, .forward, .pass, .refuse: nil
-        }
-    }
-
-    /// Whether the copy may go out while the upstream fails: then what is wrong with its response counts as a failure.
-    public var mayRescue: Bool {
+    /// What is read of it often, all at once.
+    /// - `copy`: what is held against the upstream's response, and what a validation confirms.
+    /// - `mayRescue`: whether the copy may go out while the upstream fails: then what is wrong with its response counts as a failure.
+    /// - `place`: nil where nothing of what comes is stored.
+    public var copyAndPlace: (copy: Response?, mayRescue: Bool, place: RequestPlace?) {
         switch self {
         // It has just gone out.
-        case .serveAndRefresh: true
-        case .validate(let copy, _, _): copy.rescue.isAllowed
-        case .part(let copy): copy?.rescue.isAllowed ?? false
-        case .serve, .forward, .pass, .refuse: false
+        case .serveAndRefresh(let response, _, _, let place): (response, true, place)
+        case .validate(let copy, _, let place): (copy.response, copy.rescue.isAllowed, place)
+        case .forward(_, let place): (nil, false, place)
+        case .part(let copy): (copy?.response, copy?.rescue.isAllowed ?? false, nil)
+        case .serve, .pass, .refuse: (nil, false, nil)
         }
     }
+
+    public var place: RequestPlace? { copyAndPlace.place }
 
     /// Why the upstream is asked, in the registered words (RFC 9211 §2.2).
     public var forwardToken: StaticString {

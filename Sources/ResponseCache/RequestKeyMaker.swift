@@ -110,8 +110,11 @@ public struct RequestKeyMaker {
     }
 
     /// The same, where the request was looked up already.
-    public func user(of head: RequestHead, at keys: TargetKeys) -> UInt64 {
-        if keys.isPartitioned { return user(inKey: keys.own) }
+    /// - Parameters:
+    ///   - key: its own.
+    ///   - isPartitioned: it has a partition in it.
+    public func user(of head: RequestHead, at key: [UInt8], isPartitioned: Bool) -> UInt64 {
+        if isPartitioned { return user(inKey: key) }
         // Who has no partition has no credentials, where there are partitions.
         return isPrivate || ignoresSome ? user(of: head) : 0
     }

@@ -38,7 +38,7 @@ final class DecidedRequest: @unchecked Sendable {
         mode = facts.mode
         // The upstream may take its time, and the memory be another's by then.
         let held = (consume decision).holding(\.holdingHead)
-        (found, mayRescue, place) = (held.copy, held.mayRescue, held.place)
+        (found, mayRescue, place) = held.copyAndPlace
         self.decision = held
         route = arrival.route ?? shard.routes.place(of: head.pathAndQuery)
         basis = arrival.basis

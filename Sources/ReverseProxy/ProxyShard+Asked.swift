@@ -39,7 +39,7 @@ extension ProxyShard {
 
     /// Whether it takes more than a look to know that the mode is `live`.
     @inline(__always)
-    func isModal(_ head: RequestHead) -> Bool { !modes.isLive || head.contains(.cisternMode) }
+    func isModal(_ head: RequestHead) -> Bool { !areModesLive || head.contains(.cisternMode) }
 
     /// The request's own choice where that is allowed, else what is set for its path or its route.
     func mode(of head: RequestHead) -> ServingMode {

@@ -12,14 +12,14 @@ extension ProxyShard {
     public func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
         loop.assertOnLoop()
         guard let entry = memo?.find(bytes, isSecure: countsAsSecure(stream), now: loop.batchWallMilliseconds), let head = entry.head,
-            mayRepeat(head, on: stream), hasNoCertificateMark(stream),
-            // Whose request it is, is known only now.
-            countsAsSecure(stream) == entry.isSecure
+            mayRepeat(head, on: stream), hasNoCertificateMark(stream)
         else { return false }
+        // Whose request it is, is known only now.
+        let client = stream.client
+        guard (marksScheme && client.isSecure) == entry.isSecure else { return false }
         if records.marksRequests {
             sendAgainMarked(entry, head, on: stream)
         } else {
-            let client = stream.client
             stream.sendAgain(entry.hit.response, endingWith: nil)
             finishRepeated(entry.hit, head, client)
         }

@@ -36,7 +36,9 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let messages: ShardMessages
     let records: ShardRecords
     /// A copy of the shared ones.
-    public var modes: ModeTable { didSet { memo?.forget() } }
+    public var modes: ModeTable { didSet { followModes() } }
+    /// Whether there is nothing to look up in them: asked by every request, and the table itself would be copied for that.
+    private(set) var areModesLive: Bool
     /// The same.
     public var faults = FaultTable() { didSet { followFaults() } }
     /// nil where nothing is stored, and where hits are counted to refresh ahead.
@@ -69,6 +71,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         upstreamAddresses = shared.settings.upstream.atEachAddress.map(\.authority)
         spanSubject = SpanSubject(shared, shard: shard.number)
         (settings, routes, modes) = (shared.settings, shared.routes, shared.modes)
+        areModesLive = modes.isLive
         marksScheme = settings.policy.keyFields.contains(ConnectionField.scheme)
         mayMark = marksScheme || settings.policy.credentials.fields.contains(ConnectionField.certificate)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
@@ -127,6 +130,11 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         }
     }
 
+    private func followModes() {
+        areModesLive = modes.isLive
+        memo?.forget()
+    }
+
     /// Requests to the upstream are only looked at while there is something to inject.
     private func followFaults() {
         guard !faults.rules.isEmpty else {
@@ -145,7 +153,12 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     func scopes(of head: RequestHead, route: Int, _ lookedUp: LookUpFacts<FoundResponse>?) -> RequestScopes {
         let own = route == routes.all.count - 1 ? nil : route
         // What is the same for all may still fail for one.
-        let user = if let lookedUp { keys.maker.user(of: head, at: lookedUp.keys) } else { keys.maker.user(of: head) }
+        let user =
+            if let lookedUp {
+                keys.maker.user(of: head, at: lookedUp.keys.own, isPartitioned: lookedUp.keys.isPartitioned)
+            } else {
+                keys.maker.user(of: head)
+            }
         return RequestScopes(pathAndQuery: head.pathAndQuery, route: own, user: user)
     }
 
