@@ -51,7 +51,7 @@ private struct Parts {
 
     /// nil where one is missing, is there twice, is not known, or comes behind a field.
     init?(_ section: borrowing HTTP2FieldSection) {
-        let bytes = section.bytes.span
+        let bytes = Span(_unsafeElements: section.bytes)
         let entries = section.entries
         while firstField < entries.count, Self.isPseudoField(entries[firstField], bytes) {
             let entry = entries[firstField]
@@ -87,7 +87,7 @@ private struct Parts {
 
     /// What HTTP/1.1's parser cannot see, or would read as something else.
     func rejection(_ section: borrowing HTTP2FieldSection, _ limits: RequestLimits) -> RequestRejection? {
-        let bytes = section.bytes.span
+        let bytes = Span(_unsafeElements: section.bytes)
         guard let path, let scheme else { return nil }
         guard path.count <= limits.targetBytes else { return RequestRejection(.targetTooLong, 414, "The request target is too long.") }
         // What the scheme says of the connection is not judged: who ends TLS before us may tell what the client spoke.
@@ -102,7 +102,7 @@ private struct Parts {
 
     /// The head as HTTP/1.1 has it; nil where a byte in it would make it another.
     func written(_ section: borrowing HTTP2FieldSection) -> [UInt8]? {
-        let bytes = section.bytes.span
+        let bytes = Span(_unsafeElements: section.bytes)
         guard let method, let target = path ?? authority else { return nil }
         for range in [method, target] {
             for index in range where bytes[index] <= 0x20 || bytes[index] == 0x7f { return nil }
@@ -120,7 +120,7 @@ private struct Parts {
     }
 
     private func appendFields(of section: borrowing HTTP2FieldSection, to text: inout [UInt8]) -> Bool {
-        let bytes = section.bytes.span
+        let bytes = Span(_unsafeElements: section.bytes)
         var cookie: [UInt8]?
         for entry in section.entries[firstField...] {
             let (name, value) = (bytes.extracting(entry.nameRange), bytes.extracting(entry.valueRange))

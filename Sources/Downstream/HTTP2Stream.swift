@@ -59,12 +59,13 @@ final class HTTP2Stream {
     func begin(_ section: borrowing HTTP2FieldSection, endsStream: Bool) {
         hasInputEnded = endsStream
         let isWhole = endsStream && !section.isTooLarge
-        if isWhole, section.bytes.withUnsafeBytes({ connection.receiver.repeated($0, on: self) }) { return }
+        let bytes = UnsafeRawBufferPointer(section.bytes)
+        if isWhole, connection.receiver.repeated(bytes, on: self) { return }
         switch HTTP2RequestHead.read(section, endsStream: endsStream, limits: table.settings.requestLimits) {
         case .malformed: connection.reset(self, .protocolError)
         case .refused(let rejection): perform(.refuse(rejection))
         case .head(let head, let framing):
-            section.bytes.withUnsafeBytes { begin(head, framing, isWhole && framing == .none ? $0 : nil) }
+            begin(head, framing, isWhole && framing == .none ? bytes : nil)
         }
     }
 

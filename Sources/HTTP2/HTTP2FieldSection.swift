@@ -16,8 +16,9 @@ public struct HTTP2FieldLimits: Sendable {
     }
 }
 
-public struct HTTP2FieldSection: Sendable {
-    public struct Entry: Sendable {
+/// In memory of its own, which is used again: an array's checks at each line took as long as decoding it.
+public struct HTTP2FieldSection: ~Copyable {
+    public struct Entry: Sendable, BitwiseCopyable {
         public let nameStart: UInt32
         public let nameLength: UInt32
         public let valueLength: UInt32
@@ -26,8 +27,13 @@ public struct HTTP2FieldSection: Sendable {
         public var valueRange: Range<Int> { Int(nameStart + nameLength)..<Int(nameStart + nameLength + valueLength) }
     }
 
-    public private(set) var bytes: [UInt8] = []
-    public private(set) var entries: [Entry] = []
+    private var space = UnsafeMutableBufferPointer<UInt8>(start: nil, count: 0)
+    private var filled = 0
+    private var lines = UnsafeMutableBufferPointer<Entry>(start: nil, count: 0)
+    private var lineCount = 0
+    /// Both are good until the section is changed.
+    public var bytes: UnsafeBufferPointer<UInt8> { UnsafeBufferPointer(rebasing: space[..<filled]) }
+    public var entries: UnsafeBufferPointer<Entry> { UnsafeBufferPointer(rebasing: lines[..<lineCount]) }
     /// Of all lines, also of those that are not kept.
     public private(set) var decodedBytes = 0
     public private(set) var decodedCount = 0
@@ -35,6 +41,11 @@ public struct HTTP2FieldSection: Sendable {
     public private(set) var isTooLarge = false
 
     public init() {}
+
+    deinit {
+        space.deallocate()
+        lines.deallocate()
+    }
 
     public enum Taking: Equatable, Sendable { case taken, tooLarge, abuse }
 
@@ -52,26 +63,35 @@ public struct HTTP2FieldSection: Sendable {
             let factor = HTTP2FieldLimits.abuseFactor
             return decodedBytes / factor > limits.bytes || decodedCount / factor > limits.count ? .abuse : .tooLarge
         }
+        let count = Self.lengthBytes + name.count + value.count
+        if filled + count > space.count { Self.grow(&space, filled, to: filled + count) }
+        if lineCount == lines.count { Self.grow(&lines, lineCount, to: lineCount + 1) }
         let (nameLength, valueLength) = (UInt32(name.count), UInt32(value.count))
-        let start = bytes.count + Self.lengthBytes
-        bytes.append(addingCapacity: Self.lengthBytes + name.count + value.count) { output in
-            output.withUnsafeMutableBufferPointer { space, written in
-                let line = UnsafeMutableRawBufferPointer(space)
-                line.storeBytes(of: nameLength, as: UInt32.self)
-                line.storeBytes(of: valueLength, toByteOffset: 4, as: UInt32.self)
-                UnsafeMutableRawBufferPointer(rebasing: line[Self.lengthBytes...]).copyMemory(from: UnsafeRawBufferPointer(name))
-                UnsafeMutableRawBufferPointer(rebasing: line[(Self.lengthBytes + name.count)...])
-                    .copyMemory(from: UnsafeRawBufferPointer(value))
-                written = Self.lengthBytes + name.count + value.count
-            }
-        }
-        entries.append(Entry(nameStart: UInt32(start), nameLength: nameLength, valueLength: valueLength))
+        let line = UnsafeMutableRawBufferPointer(UnsafeMutableBufferPointer(rebasing: space[filled..<filled + count]))
+        line.storeBytes(of: nameLength, as: UInt32.self)
+        line.storeBytes(of: valueLength, toByteOffset: 4, as: UInt32.self)
+        UnsafeMutableRawBufferPointer(rebasing: line[Self.lengthBytes...]).copyMemory(from: UnsafeRawBufferPointer(name))
+        UnsafeMutableRawBufferPointer(rebasing: line[(Self.lengthBytes + name.count)...])
+            .copyMemory(from: UnsafeRawBufferPointer(value))
+        lines.initializeElement(
+            at: lineCount,
+            to: Entry(nameStart: UInt32(filled + Self.lengthBytes), nameLength: nameLength, valueLength: valueLength))
+        filled += count
+        lineCount += 1
         return .taken
     }
 
+    private static let leastRoom = 32
+
+    private static func grow<Value: BitwiseCopyable>(_ space: inout UnsafeMutableBufferPointer<Value>, _ filled: Int, to count: Int) {
+        let larger = UnsafeMutableBufferPointer<Value>.allocate(capacity: max(leastRoom, 2 * count))
+        _ = larger.update(fromContentsOf: space[..<filled])
+        space.deallocate()
+        space = larger
+    }
+
     public mutating func removeAll() {
-        bytes.removeAll(keepingCapacity: true)
-        entries.removeAll(keepingCapacity: true)
+        (filled, lineCount) = (0, 0)
         (decodedBytes, decodedCount, isTooLarge) = (0, 0, false)
     }
 

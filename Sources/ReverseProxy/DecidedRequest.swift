@@ -29,11 +29,11 @@ final class DecidedRequest: @unchecked Sendable {
     let trace: ExchangeTrace
 
     init(
-        _ head: RequestHead, _ facts: borrowing RequestFacts<FoundResponse>, _ decision: consuming RequestDecision<FoundResponse>,
-        _ arrival: borrowing Arrival, shard: ProxyShard
+        _ head: borrowing RequestHead, _ facts: borrowing RequestFacts<FoundResponse>,
+        _ decision: consuming RequestDecision<FoundResponse>, _ arrival: borrowing Arrival, shard: borrowing ProxyShard
     ) {
         var trace = ExchangeTrace(facts, decision)
-        self.head = head
+        self.head = copy head
         directives = facts.directives
         mode = facts.mode
         // The upstream may take its time, and the memory be another's by then.

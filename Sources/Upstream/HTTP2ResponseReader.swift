@@ -88,20 +88,18 @@ struct HTTP2ResponseReader {
     private static func head(_ section: borrowing HTTP2FieldSection) -> ResponseHead? {
         var fields = Fields(reservingBytes: section.bytes.count + 4 * section.entries.count, entries: section.entries.count)
         var status: Status?
-        let isGood = section.bytes.withUnsafeBufferPointer { bytes in
-            for entry in section.entries {
-                let name = UnsafeBufferPointer(rebasing: bytes[entry.nameRange])
-                let value = UnsafeBufferPointer(rebasing: bytes[entry.valueRange])
-                if name.first == UInt8(ascii: ":") {
-                    guard status == nil, fields.count == 0, let code = Self.status(name, value) else { return false }
-                    status = code
-                } else {
-                    guard status != nil, append(name, value, to: &fields) else { return false }
-                }
+        let bytes = section.bytes
+        for entry in section.entries {
+            let name = UnsafeBufferPointer(rebasing: bytes[entry.nameRange])
+            let value = UnsafeBufferPointer(rebasing: bytes[entry.valueRange])
+            if name.first == UInt8(ascii: ":") {
+                guard status == nil, fields.count == 0, let code = Self.status(name, value) else { return nil }
+                status = code
+            } else {
+                guard status != nil, append(name, value, to: &fields) else { return nil }
             }
-            return true
         }
-        guard isGood, let status, !fields.containsAny(of: forbidden) else { return nil }
+        guard let status, !fields.containsAny(of: forbidden) else { return nil }
         var head = ResponseHead(status: status, fields: fields)
         head.version = .http2
         return head
