@@ -11,7 +11,7 @@ let strict: [SwiftSetting] = [
 
 /// Rooms that tell of their decisions.
 let withReadMe: Set = [
-    "Addresses", "Archives", "CachePolicy", "CacheStore", "Coordination", "Downstream", "Examination", "Explanation",
+    "Addresses", "Archives", "CachePolicy", "CacheStore", "Coordination", "Downstream", "Engine", "Examination", "Explanation",
     "HTTPCore", "Identity", "Reactor", "ResponseCache", "Sending", "Tracing", "Upstream",
 ]
 
@@ -48,6 +48,7 @@ let package = Package(
         .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
         .systemLibrary(name: "CBrotli", pkgConfig: "libbrotlidec", providers: [.apt(["libbrotli-dev"])]),
         .systemLibrary(name: "CZstd", pkgConfig: "libzstd", providers: [.apt(["libzstd-dev"])]),
+        .systemLibrary(name: "CHiredis", providers: [.apt(["libhiredis-dev"])]),
         .systemLibrary(name: "CNGHTTP2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
         .target(name: "CSystem"),
         .target(name: "CTLS", dependencies: ["CSystem"], linkerSettings: [.linkedLibrary("ssl"), .linkedLibrary("crypto")]),
@@ -74,6 +75,7 @@ let package = Package(
             ]),
         room("Reactor", ["CSystem", "Descriptors", "Locking"]),
         room("HTTP2", ["CNGHTTP2"]),
+        room("Engine", ["CHiredis", "CTLS", "CSystem", "Descriptors", "Locking", "Reactor"]),
         room("FaultInjection", ["HTTPCore", "CachePolicy"]),
         room("Upstream", ["HTTPCore", "HTTP2", "Reactor", "FaultInjection", "Locking", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
         room("Downstream", ["Addresses", "HTTPCore", "HTTP2", "Reactor", "CSystem", "CTLS", "Descriptors", "Locking"]),
@@ -160,6 +162,7 @@ let package = Package(
         tests("ReactorTests", ["Reactor", "CSystem", "Descriptors", "Locking", "TestSupport"]),
         tests("HTTPCoreTests", ["HTTPCore", "TestSupport"]),
         tests("HTTP2Tests", ["HTTP2"]),
+        tests("EngineTests", ["Engine", "CSystem", "Descriptors", "Locking", "Reactor", "TestSupport"]),
         tests("AddressesTests", ["Addresses", "HTTPCore"]),
         tests("IdentityTests", ["Identity", "CachePolicy", "CacheStore", "HTTPCore", "Locking", "TestSupport"]),
         tests("StatusPageTests", ["StatusPage", "Explanation", "Telemetry"]),

@@ -133,6 +133,7 @@ static int set_own(ctls_context *context, const char *certificate, const char *k
 static int set_protocols(SSL_CTX *ssl, int protocols) {
     static const unsigned char both[] = "\x02h2\x08http/1.1";
     enum { HTTP2 = 3, HTTP1 = 9 };
+    if (protocols == CTLS_NO_PROTOCOL) return 1;
     const unsigned char *first = protocols == CTLS_HTTP1 ? both + HTTP2 : both;
     unsigned int length = protocols == CTLS_HTTP1 ? HTTP1 : protocols == CTLS_HTTP2 ? HTTP2 : HTTP2 + HTTP1;
     return SSL_CTX_set_alpn_protos(ssl, first, length) == 0;

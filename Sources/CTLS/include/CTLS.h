@@ -23,8 +23,8 @@ enum {
     CTLS_UNTRUSTED = -5,
 };
 
-// What is offered to the peer (RFC 7301); with CTLS_HTTP1_2 it may choose.
-enum { CTLS_HTTP1, CTLS_HTTP2, CTLS_HTTP1_2 };
+// What is offered to the peer (RFC 7301); with CTLS_HTTP1_2 it may choose. CTLS_NO_PROTOCOL: nothing is said of HTTP, since another protocol is spoken.
+enum { CTLS_HTTP1, CTLS_HTTP2, CTLS_HTTP1_2, CTLS_NO_PROTOCOL };
 
 // `host` is a name or an address. `protocols`: one of those above. Null for a file that is not given: the system's authorities, no certificate of our own.
 // Null where a file cannot be used, or there is no memory.

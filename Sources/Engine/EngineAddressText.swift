@@ -1,0 +1,64 @@
+// A server as it is written in settings: redis://name:6379, rediss://name:6379 for TLS, unix:///path, or a path.
+
+public enum EngineAddressProblem: String, Error, Sendable {
+    case scheme = "begins with redis://, rediss://, valkey://, valkeys://, unix:// or a slash"
+    case credentials = "holds no user and no password: they have settings of their own"
+    case host = "has no name or address"
+    case port = "has a port that is none"
+    case rest = "has something behind the port"
+    case path = "has a path of more than 107 bytes, or an empty one"
+}
+
+extension EngineServer {
+    /// The port that is meant where none is written.
+    public static let usualPort: UInt16 = 6379
+
+    /// - Returns: the server, and whether the text asks for TLS.
+    public static func read(_ text: String) throws(EngineAddressProblem) -> (server: EngineServer, isTLS: Bool) {
+        if text.hasPrefix("/") { return (try unixSocket(text), false) }
+        guard let (scheme, rest) = text.cut("://") else { throw .scheme }
+        switch scheme {
+        case "redis", "valkey": return (try network(rest), false)
+        case "rediss", "valkeys": return (try network(rest), true)
+        case "unix": return (try unixSocket(String(rest)), false)
+        default: throw .scheme
+        }
+    }
+
+    private static func unixSocket(_ path: String) throws(EngineAddressProblem) -> EngineServer {
+        // sun_path has a zero at its end (unix(7)).
+        guard path.hasPrefix("/"), path.utf8.count > 1, path.utf8.count <= 107, !path.utf8.contains(0) else { throw .path }
+        return .unix(path)
+    }
+
+    private static func network(_ text: Substring) throws(EngineAddressProblem) -> EngineServer {
+        var text = text
+        if text.contains("@") { throw .credentials }
+        if text.last == "/" { text.removeLast() }
+        if text.contains(where: { "/?#".contains($0) }) { throw .rest }
+        var (host, port) = (text, Substring(String(usualPort)))
+        if text.first == "[" {
+            guard let (inner, rest) = text.dropFirst().cut("]") else { throw .host }
+            guard rest.isEmpty || rest.first == ":" else { throw .rest }
+            host = inner
+            if !rest.isEmpty { port = rest.dropFirst() }
+        } else if let (name, number) = text.cut(":") {
+            (host, port) = (name, number)
+        }
+        guard !host.isEmpty, host.utf8.count <= 253, host.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else { throw .host }
+        guard let number = UInt16(port), number > 0, port.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { throw .port }
+        return .host(String(host), port: number)
+    }
+}
+
+extension StringProtocol {
+    /// What is before and behind the first `separator`.
+    func cut(_ separator: String) -> (SubSequence, SubSequence)? {
+        var place = startIndex
+        while place < endIndex {
+            if self[place...].hasPrefix(separator) { return (self[..<place], self[index(place, offsetBy: separator.count)...]) }
+            place = index(after: place)
+        }
+        return nil
+    }
+}

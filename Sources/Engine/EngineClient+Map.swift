@@ -1,0 +1,116 @@
+// The Cluster's map: asked for when the client starts, when a server names another, and while one cannot be reached. One look-up at a time, and only so
+// often: each server that is known is tried once, those that are up first.
+
+import Reactor
+
+/// What is known of the map, and the look-up that is under way.
+struct MapLookUp {
+    var isCluster = false
+    var isUnderWay = false
+    /// In milliseconds of the loop's clock; nil: never.
+    var last: Int64?
+    /// The next one, where it was wanted too soon.
+    var timer: LoopTimer?
+    /// Who is still to be tried.
+    var candidates: [EngineServer] = []
+    /// All that the last map told of.
+    var known: [EngineServer] = []
+}
+
+extension EngineClient {
+    /// - Parameter server: who is wrong, or gone: it is tried last.
+    func lookUpMap(avoiding server: EngineServer? = nil) {
+        guard !isClosed, !lookUp.isUnderWay, lookUp.timer == nil else { return }
+        let now = loop.time.monotonicMilliseconds
+        let wait = lookUp.last.map { limits.mapMilliseconds - (now - $0) } ?? 0
+        guard wait > 0 else { return beginLookUp(avoiding: server) }
+        lookUp.timer = loop.schedule(after: .milliseconds(wait)) { [weak self] in
+            self?.lookUp.timer = nil
+            self?.lookUpMap(avoiding: server)
+        }
+    }
+
+    private func beginLookUp(avoiding server: EngineServer?) {
+        lookUp.isUnderWay = true
+        lookUp.last = loop.time.monotonicMilliseconds
+        lookUp.candidates = candidates(avoiding: server)
+        askNext()
+    }
+
+    /// Each once.
+    private func candidates(avoiding avoided: EngineServer?) -> [EngineServer] {
+        let up = nodes.values.filter(\.isReady).map(\.server)
+        var seen: Set<EngineServer> = []
+        let all = ((map == nil ? [] : up) + settings.servers + lookUp.known).filter { seen.insert($0).inserted }
+        return all.filter { $0 != avoided } + all.filter { $0 == avoided }
+    }
+
+    private func askNext() {
+        guard !isClosed else { return }
+        guard !lookUp.candidates.isEmpty else { return failLookUp() }
+        let server = lookUp.candidates.removeFirst()
+        counted.figures.mapLookUps += 1
+        let patience = limits.probeMilliseconds
+        let call = EngineCall(
+            [EngineCommand("CLUSTER", "SLOTS")], deadline: loop.time.monotonicMilliseconds + patience, pinned: server
+        ) { [weak self] replies in
+            // Not from within what told of it.
+            self?.loop.atEndOfBatch { [weak self] in self?.takeMap(replies[0], from: server) }
+        }
+        route(call)
+        if !call.isFinished { line(patience).add(call) }
+    }
+
+    private func takeMap(_ reply: EngineReply, from server: EngineServer) {
+        guard !isClosed, lookUp.isUnderWay else { return }
+        switch reply {
+        case .list:
+            // One that has no slots knows nothing, or is no member any more.
+            guard let map = SlotMap(reply, from: server, limit: limits.servers), !map.primaries.isEmpty else { return askNext() }
+            lookUp.isCluster = true
+            adopt(map)
+        case .error, .failed(.denied):
+            // No Cluster, or nobody may ask for one. In a Cluster that was known it says nothing.
+            guard !lookUp.isCluster, nodes[server]?.isGreeted == true else { return askNext() }
+            adopt(SlotMap(single: server))
+        case .status, .integer, .bytes, .nothing, .failed: askNext()
+        }
+    }
+
+    private func adopt(_ map: SlotMap) {
+        lookUp.isUnderWay = false
+        lookUp.candidates = []
+        self.map = map
+        lookUp.known = Array((map.primaries + map.replicas).prefix(limits.servers))
+        keepOnly(Set(map.primaries))
+        for server in map.primaries { node(server)?.connect() }
+        judge()
+        release { route($0) }
+    }
+
+    /// None of them told. What was known stays; who waits for the first map waits no longer.
+    private func failLookUp() {
+        lookUp.isUnderWay = false
+        guard map == nil else { return }
+        let failure = settings.servers.lazy.compactMap { self.nodes[$0]?.lastFailure }.first ?? .unreachable
+        release { finish($0, with: failure) }
+    }
+
+    private func release(_ use: (EngineCall) -> Void) {
+        let released = held
+        held = []
+        for call in released where !call.isFinished { use(call) }
+    }
+
+    /// Its connection has come up, or its breaker has closed.
+    func nodeIsUp(_ node: EngineNode) {
+        if map == nil { lookUpMap() }
+    }
+
+    /// Perhaps another has its slots by now.
+    func nodeIsLost(_ node: EngineNode) {
+        guard map == nil || lookUp.isCluster || settings.servers.count > 1 else { return }
+        // Before there is a map the look-up that is under way goes on to the next; later ones begin when a server is up.
+        if map != nil { lookUpMap(avoiding: node.server) }
+    }
+}

@@ -1,0 +1,125 @@
+// Which server a command goes to, and what is done with what it says.
+
+import Reactor
+
+extension EngineClient {
+    /// TRYAGAIN: keys of the slot are being moved one after another.
+    private static let tryAgainMilliseconds: Int64 = 2
+    /// What takes longer to pass: data being read in, a Cluster that lacks slots, a server that is a primary no more.
+    private static let laterMilliseconds: Int64 = 50
+
+    /// Sends all that has no reply yet to who has it.
+    func route(_ call: EngineCall) {
+        send(call, call.replies.indices.filter { call.replies[$0] == nil })
+    }
+
+    private func send(_ call: EngineCall, _ places: [Int]) {
+        if let server = call.pinned { return send(call, places, to: server) }
+        guard let map else { return hold(call) }
+        guard let server = call.slot.map({ map.owner(of: $0) }) ?? anyServer() else {
+            lookUpMap()
+            return sendLater(call, places, Self.laterMilliseconds, .clusterDown)
+        }
+        send(call, places, to: server)
+    }
+
+    private func send(_ call: EngineCall, _ places: [Int], to server: EngineServer, isAsking: Bool = false) {
+        guard let node = node(server) else {
+            for place in places { call.put(.failed(.queueFull), at: place) }
+            return finish(call)
+        }
+        call.isUnderWay = true
+        node.take(EngineAttempt(call, places, isAsking: isAsking, client: self))
+    }
+
+    private func hold(_ call: EngineCall) {
+        guard held.count < limits.commandsWaiting else { return finish(call, with: .queueFull) }
+        held.append(call)
+        lookUpMap()
+    }
+
+    /// Where patience lasts; else the failure is told at once: nobody waits for nothing.
+    private func sendLater(_ call: EngineCall, _ places: [Int], _ delay: Int64, _ failure: EngineFailure) {
+        let isInTime = loop.time.monotonicMilliseconds + delay < call.deadline
+        guard isInTime, !call.isExpired, waitingCount < limits.commandsWaiting else {
+            for place in places { call.put(.failed(failure), at: place) }
+            return finish(call)
+        }
+        waitingCount += 1
+        call.isUnderWay = false
+        loop.schedule(after: .milliseconds(delay)) { [weak self] in
+            guard let self else { return }
+            waitingCount -= 1
+            guard !call.isFinished, !call.isExpired, !isClosed else { return }
+            send(call, places)
+        }
+    }
+
+    /// All replies of an attempt have come.
+    func settle(_ attempt: EngineAttempt, from node: EngineNode) {
+        let call = attempt.call
+        guard !call.isFinished else { return }
+        var next = NextStep.none
+        var again: [Int] = []
+        for (place, reply) in zip(attempt.places, attempt.replies) {
+            // What has no key goes where the one before it goes.
+            if call.commands[place].key == nil, !again.isEmpty {
+                again.append(place)
+                continue
+            }
+            let step = judge(reply, from: node)
+            switch step {
+            case .none: call.put(reply, at: place)
+            case .fail(let failure): call.put(.failed(failure), at: place)
+            case .server, .later:
+                again.append(place)
+                next = step
+            }
+        }
+        guard !again.isEmpty else { return finish(call) }
+        guard !call.isExpired, call.redirections < limits.redirections else {
+            for place in again { call.put(.failed(call.isExpired ? .timedOut : next.failure), at: place) }
+            return finish(call)
+        }
+        call.redirections += 1
+        counted.figures.repetitions += UInt64(again.count)
+        switch next {
+        case .server(let server, let isAsking): send(call, again, to: server, isAsking: isAsking)
+        case .later(let delay, let failure): sendLater(call, again, delay, failure)
+        case .none, .fail: break
+        }
+    }
+
+    private enum NextStep {
+        case none
+        case fail(EngineFailure)
+        case server(EngineServer, isAsking: Bool)
+        case later(Int64, EngineFailure)
+
+        /// Where it is not taken.
+        var failure: EngineFailure {
+            switch self {
+            case .later(_, let failure), .fail(let failure): failure
+            case .server, .none: .redirected
+            }
+        }
+    }
+
+    private func judge(_ reply: EngineReply, from node: EngineNode) -> NextStep {
+        guard case .error(let text) = reply else { return .none }
+        switch ErrorMeaning.of(text, from: node.server) {
+        case .other: return .none
+        case .moved(let slot, let server):
+            _ = map?.move(slot, to: server, limit: limits.servers)
+            lookUpMap()
+            return .server(server, isAsking: false)
+        case .ask(let server): return .server(server, isAsking: true)
+        case .tryAgain: return .later(Self.tryAgainMilliseconds, .clusterDown)
+        case .failure(.loading): return .later(Self.laterMilliseconds, .loading)
+        case .failure(let failure) where failure == .clusterDown || failure == .readOnly:
+            lookUpMap(avoiding: node.server)
+            return .later(Self.laterMilliseconds, failure)
+        case .failure(let failure): return .fail(failure)
+        }
+    }
+}

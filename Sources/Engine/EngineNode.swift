@@ -1,0 +1,347 @@
+// One server: its connection, and whether it is asked. It makes its connection anew by itself for as long as it is wanted.
+
+import Reactor
+
+final class EngineNode: NodeConnectionOwner {
+    private enum Phase {
+        case idle
+        /// Its name is looked up, its files are read.
+        case preparing
+        /// The addresses that are left to try.
+        case connecting(NodeConnection, rest: [NodeAddress], NodeTLS?)
+        case greeting(NodeConnection)
+        case ready(NodeConnection)
+        /// Until the next try.
+        case resting
+        case closed
+    }
+
+    let server: EngineServer
+    private unowned let client: EngineClient
+    private var phase = Phase.idle
+    private(set) var breaker: NodeBreaker
+    /// Why it failed last.
+    private(set) var lastFailure = EngineFailure.unreachable
+    private var waiting: [EngineAttempt] = []
+    private var isPreparing = false
+    private var connectTimer: LoopTimer?
+    private var restTimer: LoopTimer?
+    private var probeTimer: LoopTimer?
+    private var silenceTimer: LoopTimer?
+    private var probes: UInt64 = 0
+    private var isProbing = false
+    /// Which of several addresses is tried first.
+    private var turn = 0
+
+    /// How long a connection has to last to be made anew at once.
+    private static let steadyMilliseconds: Int64 = 1000
+    /// The rest after a first failure; after more it is longer.
+    private static let restMilliseconds: Int64 = 50
+
+    init(_ server: EngineServer, _ client: EngineClient) {
+        (self.server, self.client) = (server, client)
+        breaker = NodeBreaker(failures: client.limits.failures)
+    }
+
+    private var loop: EventLoop { client.loop }
+    private var limits: EngineLimits { client.limits }
+    private var now: Int64 { loop.time.monotonicMilliseconds }
+
+    var isReady: Bool { if case .ready = phase { breaker.isClosed } else { false } }
+    /// It is up, whether the breaker is closed or not.
+    var isGreeted: Bool { if case .ready = phase { true } else { false } }
+
+    private var connection: NodeConnection? {
+        switch phase {
+        case .connecting(let connection, _, _), .greeting(let connection), .ready(let connection): connection
+        case .idle, .preparing, .resting, .closed: nil
+        }
+    }
+
+    var flightCount: Int { connection?.flightCount ?? 0 }
+    var isUnused: Bool { flightCount == 0 && waiting.isEmpty }
+
+    // MARK: Commands
+
+    func take(_ attempt: EngineAttempt) {
+        guard breaker.isClosed else { return attempt.fail(.breakerOpen, at: self) }
+        switch phase {
+        case .ready(let connection): write(attempt, connection)
+        case .idle, .preparing, .connecting, .greeting:
+            guard waiting.count < limits.commandsUnderWay else { return attempt.fail(.queueFull, at: self) }
+            waiting.append(attempt)
+            connect()
+        case .resting: attempt.fail(lastFailure, at: self)
+        case .closed: attempt.fail(.closed, at: self)
+        }
+    }
+
+    private func write(_ attempt: EngineAttempt, _ connection: NodeConnection) {
+        let call = attempt.call
+        // Whoever would not wait for it any more has it not sent at all.
+        guard !call.isExpired else { return attempt.fail(.timedOut, at: self) }
+        guard connection.hasRoom(commands: attempt.places.count * (attempt.isAsking ? 2 : 1), bytes: attempt.writtenBytes) else {
+            return attempt.fail(.queueFull, at: self)
+        }
+        (call.node, call.sent) = (self, now)
+        let microseconds = SystemTime.monotonicMicroseconds
+        for (index, place) in attempt.places.enumerated() {
+            let command = call.commands[place]
+            if attempt.isAsking, command.key != nil { connection.send(EngineCommand("ASKING"), at: microseconds) { _ in } }
+            connection.send(command, at: microseconds) { [self] reply in
+                if !call.isExpired, reply.failure == nil { breaker.noteReply() }
+                attempt.take(reply, at: index, from: self)
+            }
+        }
+        listenForSilence()
+    }
+
+    private func releaseWaiting(_ use: (EngineAttempt) -> Void) {
+        let released = waiting
+        waiting = []
+        released.forEach(use)
+    }
+
+    /// Patience with a command that was sent is over.
+    func noteTimeOut(sent: Int64) {
+        if breaker.noteTimeOut(sent: sent, at: now) { opened(.timedOut) }
+    }
+
+    // MARK: Coming up
+
+    func connect() {
+        guard case .idle = phase else { return }
+        phase = .preparing
+        connectTimer?.cancel()
+        connectTimer = loop.schedule(after: .milliseconds(limits.connectMilliseconds)) { [weak self] in self?.giveUpConnecting() }
+        prepare()
+    }
+
+    private func giveUpConnecting() {
+        // Its other addresses are tried first the next time.
+        turn += 1
+        if case .connecting(let connection, _, let tls) = phase { phase = .connecting(connection, rest: [], tls) }
+        if let connection { return connection.end(.unreachable) }
+        if case .preparing = phase { fail(.unreachable) }
+    }
+
+    /// An address in digits, or a Unix socket, in clear: known at once. The rest is done beside the loop, one for each server at a time.
+    private func prepare() {
+        let (server, tls) = (server, client.settings.tls)
+        if tls == nil, let addresses = NodeAddress.find(server, isNumeric: true) { return begin(addresses, nil) }
+        guard !isPreparing else { return }
+        isPreparing = true
+        let loop = loop
+        // Weakly, and by the loop alone.
+        let reference = LoopReference(self)
+        client.worker.perform(0) {
+            Prepared(addresses: NodeAddress.find(server, isNumeric: false) ?? [], tls: tls.map { NodeTLS($0, for: server) })
+        } then: { prepared in
+            loop.assertOnLoop()
+            reference.node?.takePrepared(prepared)
+        }
+    }
+
+    private struct Prepared: Sendable {
+        let addresses: [NodeAddress]
+        /// nil: in clear; nil within: a file cannot be used.
+        let tls: NodeTLS??
+    }
+
+    private func takePrepared(_ prepared: Prepared) {
+        isPreparing = false
+        guard case .preparing = phase else { return }
+        if case .some(nil) = prepared.tls { return fail(.untrusted) }
+        begin(prepared.addresses, prepared.tls ?? nil)
+    }
+
+    private func begin(_ addresses: [NodeAddress], _ tls: NodeTLS?) {
+        let start = addresses.isEmpty ? 0 : turn % addresses.count
+        tryEach(Array(addresses[start...] + addresses[..<start]), tls)
+    }
+
+    private func tryEach(_ addresses: [NodeAddress], _ tls: NodeTLS?) {
+        var rest = addresses[...]
+        while let address = rest.popFirst() {
+            guard let socket = address.connect() else { continue }
+            let connection = NodeConnection(
+                NodeStream(socket, tls), loop: loop, limits: limits, space: client.space, counted: client.counted, owner: self)
+            phase = .connecting(connection, rest: Array(rest), tls)
+            return
+        }
+        fail(.unreachable)
+    }
+
+    func connectionIsUp(_ connection: NodeConnection) {
+        phase = .greeting(connection)
+        guard let password = client.settings.password else { return greeted(connection) }
+        let user = client.settings.username.map { [Array($0.utf8)] } ?? []
+        let command = EngineCommand([Array("AUTH".utf8)] + user + [password])
+        connection.send(command, at: SystemTime.monotonicMicroseconds) { [self] reply in
+            switch reply {
+            case .status: greeted(connection)
+            // Its end has been told.
+            case .failed: break
+            case .error(let text):
+                if case .failure(.loading) = ErrorMeaning.of(text, from: server) { return connection.end(.loading) }
+                connection.end(.denied)
+            default: connection.end(.protocolError)
+            }
+        }
+    }
+
+    private func greeted(_ connection: NodeConnection) {
+        connectTimer?.cancel()
+        phase = .ready(connection)
+        guard breaker.isClosed else { return probe() }
+        isUp(connection)
+    }
+
+    private func isUp(_ connection: NodeConnection) {
+        releaseWaiting { write($0, connection) }
+        client.nodeIsUp(self)
+    }
+
+    // MARK: Failing
+
+    func connection(_ connection: NodeConnection, endedBy failure: EngineFailure, hadFlights: Bool) {
+        isProbing = false
+        silenceTimer?.cancel()
+        silenceTimer = nil
+        switch phase {
+        case .connecting(_, let rest, let tls):
+            // The next of its addresses, where that one cannot be reached.
+            if !rest.isEmpty, failure == .unreachable { return tryEach(rest, tls) }
+            fail(failure)
+        case .greeting: fail(failure == .connectionLost ? .unreachable : failure)
+        case .ready:
+            client.counted.figures.connectionsLost += 1
+            let wasSteady = now - connection.upSince >= Self.steadyMilliseconds
+            guard wasSteady, breaker.isClosed else { return fail(failure) }
+            phase = .idle
+            // One that was not in use may have been ended for that.
+            if hadFlights || failure != .connectionLost, breaker.noteFailure(at: now) { opened(failure) }
+            connect()
+            client.nodeIsLost(self)
+        case .idle, .preparing, .resting, .closed: break
+        }
+    }
+
+    /// No connection came about, or it did not last.
+    private func fail(_ failure: EngineFailure) {
+        connectTimer?.cancel()
+        lastFailure = failure
+        phase = .resting
+        let isOpened = failure == .denied || failure == .untrusted ? breaker.open() : breaker.noteFailure(at: now)
+        if isOpened { opened(failure) }
+        if breaker.isClosed { rest() }
+        let cause = breaker.isClosed ? failure : .breakerOpen
+        releaseWaiting { $0.fail(cause, at: self) }
+        client.nodeIsLost(self)
+    }
+
+    private func rest() {
+        let delay = min(limits.probeMilliseconds, Self.restMilliseconds << Int64(min(8, breaker.failuresInRow)))
+        restTimer?.cancel()
+        restTimer = loop.schedule(after: .milliseconds(delay)) { [weak self] in
+            guard let self, case .resting = phase else { return }
+            phase = .idle
+            connect()
+        }
+    }
+
+    /// The breaker has opened.
+    private func opened(_ failure: EngineFailure) {
+        lastFailure = failure
+        client.counted.figures.breakerOpenings += 1
+        scheduleProbe()
+        client.breakerChanged(of: self)
+        releaseWaiting { $0.fail(.breakerOpen, at: self) }
+    }
+
+    // MARK: Silence and probes
+
+    /// Called with whatever is sent: from now on somebody waits.
+    private func listenForSilence() {
+        guard silenceTimer == nil else { return }
+        silenceTimer = loop.schedule(after: .milliseconds(limits.silenceMilliseconds)) { [weak self] in
+            self?.silenceTimer = nil
+            self?.judgeSilence()
+        }
+    }
+
+    private func judgeSilence() {
+        guard case .ready(let connection) = phase, let oldest = connection.oldest else { return }
+        let quiet = now - max(oldest.sent, connection.lastHeard) - oldest.holdMilliseconds
+        if quiet >= limits.silenceMilliseconds, breaker.open() { opened(.timedOut) }
+        // Perhaps nobody is there any more.
+        if quiet >= limits.deadMilliseconds { return connection.end(.connectionLost) }
+        let wait = (quiet < limits.silenceMilliseconds ? limits.silenceMilliseconds : limits.deadMilliseconds) - quiet
+        silenceTimer = loop.schedule(after: .milliseconds(max(1, wait))) { [weak self] in
+            self?.silenceTimer = nil
+            self?.judgeSilence()
+        }
+    }
+
+    private func scheduleProbe() {
+        probeTimer?.cancel()
+        probeTimer = loop.schedule(after: .milliseconds(limits.probeMilliseconds)) { [weak self] in
+            guard let self, !breaker.isClosed else { return }
+            scheduleProbe()
+            probe()
+            client.nodeIsLost(self)
+        }
+    }
+
+    private func probe() {
+        switch phase {
+        case .ready(let connection):
+            guard !isProbing, connection.hasRoom(commands: 1, bytes: 64) else { return }
+            isProbing = true
+            probes += 1
+            let (sent, token) = (now, Array("cistern-\(probes)".utf8))
+            connection.send(EngineCommand([Array("PING".utf8), token]), at: SystemTime.monotonicMicroseconds) { [weak self] reply in
+                self?.takeProbe(reply, token, sent, connection)
+            }
+            listenForSilence()
+        case .resting:
+            phase = .idle
+            connect()
+        case .idle: connect()
+        case .preparing, .connecting, .greeting, .closed: break
+        }
+    }
+
+    private func takeProbe(_ reply: EngineReply, _ token: [UInt8], _ sent: Int64, _ connection: NodeConnection) {
+        isProbing = false
+        switch reply {
+        case .failed: return
+        // Whoever may not say PING may say other things.
+        case .error(let text):
+            guard ErrorMeaning.of(text, from: server) != .failure(.loading) else { return }
+        case .bytes(token): break
+        // Somebody else's reply.
+        default: return connection.end(.protocolError)
+        }
+        guard now - sent <= client.settings.patienceMilliseconds, breaker.noteProbe() else { return }
+        probeTimer?.cancel()
+        client.breakerChanged(of: self)
+        isUp(connection)
+    }
+
+    // MARK: The end
+
+    func close(_ failure: EngineFailure = .closed) {
+        for timer in [connectTimer, restTimer, probeTimer, silenceTimer] { timer?.cancel() }
+        let connection = connection
+        phase = .closed
+        connection?.end(failure)
+        releaseWaiting { $0.fail(failure, at: self) }
+    }
+}
+
+/// `@unchecked Sendable` because whoever carries it to another thread only brings it back to the loop.
+private final class LoopReference: @unchecked Sendable {
+    private(set) weak var node: EngineNode?
+    init(_ node: EngineNode) { self.node = node }
+}

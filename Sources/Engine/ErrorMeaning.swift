@@ -1,0 +1,59 @@
+// What an error of the engine says of where or when to ask again. Pure.
+
+enum ErrorMeaning: Equatable {
+    /// The slot is another server's from now on.
+    case moved(slot: Int, EngineServer)
+    /// This one command is another server's, for once.
+    case ask(EngineServer)
+    /// Soon it will be: keys of the slot are on their way.
+    case tryAgain
+    case failure(EngineFailure)
+    /// Something else: whoever asked has to know.
+    case other
+
+    /// - Parameter asked: who said it. Where it names no host, it means its own.
+    static func of(_ text: [UInt8], from asked: EngineServer) -> ErrorMeaning {
+        let words = text.split(separator: 0x20, maxSplits: 4).map { String(decoding: $0, as: UTF8.self) }
+        switch words.first {
+        case "MOVED":
+            guard words.count >= 3, let slot = Int(words[1]), (0..<KeySlot.count).contains(slot),
+                let server = EngineServer(told: words[2], by: asked)
+            else { return .failure(.protocolError) }
+            return .moved(slot: slot, server)
+        case "ASK":
+            guard words.count >= 3, let server = EngineServer(told: words[2], by: asked) else { return .failure(.protocolError) }
+            return .ask(server)
+        case "TRYAGAIN": return .tryAgain
+        case "LOADING": return .failure(.loading)
+        case "CLUSTERDOWN": return .failure(.clusterDown)
+        case "READONLY", "MASTERDOWN": return .failure(.readOnly)
+        case "NOAUTH", "WRONGPASS", "NOPERM": return .failure(.denied)
+        case "OOM", "MISCONF", "NOREPLICAS": return .failure(.full)
+        default: return .other
+        }
+    }
+}
+
+extension EngineServer {
+    /// As servers tell of each other: `host:port`, with IPv6 unbracketed, so the last colon counts.
+    init?(told text: String, by asked: EngineServer) {
+        guard let colon = text.lastIndex(of: ":"), let port = Int64(text[text.index(after: colon)...]) else { return nil }
+        self.init(toldHost: String(text[..<colon]), port: port, by: asked)
+    }
+
+    /// - Parameter host: empty or "?" where the one that was asked is meant: it does not know by which name it is reached.
+    init?(toldHost host: String, port: Int64, by asked: EngineServer) {
+        guard let port = UInt16(exactly: port), port > 0, host.utf8.count <= 253, host.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
+            return nil
+        }
+        guard host.isEmpty || host == "?" else {
+            self = .host(host, port: port)
+            return
+        }
+        switch asked {
+        case .host(let name, _): self = .host(name, port: port)
+        // Whoever is asked by a Unix socket is on this machine.
+        case .unix: self = .host("127.0.0.1", port: port)
+        }
+    }
+}

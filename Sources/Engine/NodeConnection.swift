@@ -1,0 +1,259 @@
+// One connection with a server: commands go out in one piece at the end of each batch of events, replies come back in the same order. Who asked and would
+// not wait takes the reply's place all the same, so that none is taken for another's; a reply that nobody has asked for ends it.
+
+import Glibc
+import Reactor
+
+protocol NodeConnectionOwner: AnyObject {
+    /// Connected, and TLS is agreed.
+    func connectionIsUp(_ connection: NodeConnection)
+    /// What was under way fails when this has returned.
+    func connection(_ connection: NodeConnection, endedBy failure: EngineFailure, hadFlights: Bool)
+}
+
+/// What several connections of one loop read into, one after another.
+final class ReadSpace {
+    let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: 32 * 1024, alignment: 16)
+    deinit { bytes.deallocate() }
+}
+
+final class NodeConnection: EventHandler {
+    struct Flight {
+        /// Milliseconds of the loop's clock; microseconds of the machine's.
+        let sent: Int64
+        let sentMicroseconds: Int64
+        let holdMilliseconds: Int64
+        /// Called once.
+        let then: (EngineReply) -> Void
+    }
+
+    private enum State { case connecting, securing, open, closed }
+
+    private let loop: EventLoop
+    private let stream: NodeStream
+    private let limits: EngineLimits
+    private let reader: ReplyReader
+    private let space: ReadSpace
+    private let counted: Counted
+    private weak var owner: (any NodeConnectionOwner)?
+    private var state = State.connecting
+    private var flights = FlightLine()
+    private var output: [UInt8] = []
+    private var sentBytes = 0
+    private var isFlushQueued = false
+    private var isReadQueued = false
+    private var readWaitsForWrite = false
+    private var writeWaitsForRead = false
+    /// When it was up, and when anything came last: milliseconds of the loop's clock.
+    private(set) var upSince: Int64 = 0
+    private(set) var lastHeard: Int64 = 0
+
+    /// What is done at one event, so that others on the loop have their turn: some hundred microseconds.
+    private static let repliesPerTurn = 128
+    private static let bytesPerTurn = 256 * 1024
+    private static let sentBytesPerTurn = 1 << 20
+
+    init(_ stream: NodeStream, loop: EventLoop, limits: EngineLimits, space: ReadSpace, counted: Counted, owner: any NodeConnectionOwner) {
+        (self.stream, self.loop, self.limits, self.space, self.counted, self.owner) = (stream, loop, limits, space, counted, owner)
+        reader = ReplyReader(limits: limits)
+        loop.add(stream.descriptor, .writable, self)
+    }
+
+    var isOpen: Bool { state == .open }
+    var flightCount: Int { flights.count }
+    var oldest: Flight? { flights.first }
+
+    func ready(_ events: ReadyEvents) {
+        switch state {
+        case .connecting: connect()
+        case .securing: secure()
+        case .open:
+            if events.isWritable {
+                if readWaitsForWrite {
+                    readWaitsForWrite = false
+                    read()
+                }
+                flush()
+            }
+            guard isOpen, events.isReadable || events.isBroken else { return }
+            read()
+            if isOpen, writeWaitsForRead { flush() }
+        case .closed: break
+        }
+    }
+
+    // MARK: Coming up
+
+    private func connect() {
+        switch stream.isConnected() {
+        case nil: end(.unreachable)
+        case false?: break
+        case true?:
+            state = .securing
+            secure()
+        }
+    }
+
+    private func secure() {
+        switch stream.secure() {
+        case .wantsRead: loop.modify(stream.descriptor, .readable)
+        case .wantsWrite: loop.modify(stream.descriptor, .writable)
+        case .failed(let failure): end(failure)
+        case .agreed:
+            state = .open
+            (upSince, lastHeard) = (now, now)
+            counted.figures.connections += 1
+            watch()
+            owner?.connectionIsUp(self)
+            // TLS may hold what came with its last message.
+            if isOpen, stream.mayHoldBytes { read() }
+        }
+    }
+
+    private var now: Int64 { loop.time.monotonicMilliseconds }
+
+    private func watch() {
+        guard isOpen else { return }
+        var events: ReadyEvents = readWaitsForWrite ? [] : .readable
+        if (sentBytes < output.count && !writeWaitsForRead && !isFlushQueued) || readWaitsForWrite { events.insert(.writable) }
+        loop.modify(stream.descriptor, events)
+    }
+
+    // MARK: Sending
+
+    func hasRoom(commands: Int, bytes: Int) -> Bool {
+        flights.count + commands <= limits.commandsUnderWay && output.count - sentBytes + bytes <= limits.unsentBytes
+    }
+
+    /// Where there is room. The reply, or why there is none, is given to `then`, and not from within this call.
+    func send(_ command: EngineCommand, at microseconds: Int64, _ then: @escaping (EngineReply) -> Void) {
+        command.write(to: &output)
+        flights.append(Flight(sent: now, sentMicroseconds: microseconds, holdMilliseconds: command.holdMilliseconds, then: then))
+        guard !isFlushQueued else { return }
+        isFlushQueued = true
+        loop.atEndOfBatch { [self] in
+            isFlushQueued = false
+            flush()
+        }
+    }
+
+    private func flush() {
+        guard isOpen, !isFlushQueued else { return }
+        writeWaitsForRead = false
+        var left = Self.sentBytesPerTurn
+        sending: while sentBytes < output.count, left > 0 {
+            switch output.withUnsafeBytes({ stream.send(UnsafeRawBufferPointer(rebasing: $0[sentBytes...])) }) {
+            case .bytes(let count):
+                sentBytes += count
+                left -= count
+                counted.figures.bytesSent += UInt64(count)
+            case .wantsWrite: break sending
+            case .wantsRead:
+                writeWaitsForRead = true
+                break sending
+            case .broken: return end(.connectionLost)
+            }
+        }
+        forgetSent()
+        watch()
+    }
+
+    private func forgetSent() {
+        if sentBytes == output.count {
+            // A big one's memory is given back.
+            output.removeAll(keepingCapacity: output.capacity <= 256 * 1024)
+            sentBytes = 0
+        } else if sentBytes > output.count / 2, sentBytes > 64 * 1024 {
+            output.removeFirst(sentBytes)
+            sentBytes = 0
+        }
+    }
+
+    // MARK: Reading
+
+    private func read() {
+        guard isOpen, !isReadQueued else { return }
+        let microseconds = SystemTime.monotonicMicroseconds
+        var (replies, bytes) = (0, 0)
+        var isDrained = false
+        while replies < Self.repliesPerTurn, bytes < Self.bytesPerTurn {
+            if let reply = reader.next() {
+                replies += 1
+                deliver(reply, at: microseconds)
+                guard isOpen else { return }
+                continue
+            }
+            guard !reader.isBroken else { return end(.protocolError) }
+            guard !isDrained else { return }
+            switch stream.receive(into: space.bytes) {
+            case .bytes(let count):
+                bytes += count
+                lastHeard = now
+                // The kernel had no more. TLS may hold some that the kernel no longer tells of.
+                isDrained = count < space.bytes.count && !stream.mayHoldBytes
+                counted.figures.bytesReceived += UInt64(count)
+                reader.feed(UnsafeRawBufferPointer(rebasing: space.bytes[..<count]))
+            case .nothing: return
+            case .wantsWrite:
+                readWaitsForWrite = true
+                return watch()
+            case .ended: return end(.connectionLost)
+            }
+        }
+        isReadQueued = true
+        loop.inNextRound { [weak self] in
+            self?.isReadQueued = false
+            self?.read()
+        }
+    }
+
+    private func deliver(_ reply: EngineReply, at microseconds: Int64) {
+        guard let flight = flights.removeFirst() else { return end(.protocolError) }
+        counted.figures.roundTrips.note(microseconds - flight.sentMicroseconds)
+        flight.then(reply)
+    }
+
+    // MARK: The end
+
+    func end(_ failure: EngineFailure) {
+        guard state != .closed else { return }
+        state = .closed
+        loop.remove(stream.descriptor)
+        stream.close()
+        output = []
+        let left = flights
+        flights = FlightLine()
+        // Whoever hears of it asks elsewhere from here on.
+        owner?.connection(self, endedBy: failure, hadFlights: !left.isEmpty)
+        for flight in left.all { flight.then(.failed(failure)) }
+    }
+}
+
+/// First in, first out.
+private struct FlightLine {
+    private var flights: [NodeConnection.Flight?] = []
+    private var head = 0
+
+    var count: Int { flights.count - head }
+    var isEmpty: Bool { head == flights.count }
+    var first: NodeConnection.Flight? { isEmpty ? nil : flights[head] }
+
+    mutating func append(_ flight: NodeConnection.Flight) { flights.append(flight) }
+
+    mutating func removeFirst() -> NodeConnection.Flight? {
+        guard !isEmpty else { return nil }
+        let first = flights[head]
+        flights[head] = nil
+        head += 1
+        if head == flights.count {
+            flights.removeAll(keepingCapacity: true)
+            head = 0
+        } else if head >= 512, head * 2 >= flights.count {
+            flights.removeFirst(head)
+            head = 0
+        }
+        return first
+    }
+
+    var all: [NodeConnection.Flight] { flights[head...].compactMap(\.self) }
+}

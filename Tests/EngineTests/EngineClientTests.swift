@@ -1,0 +1,285 @@
+// One server: what is asked of it together, what becomes of what it says late or not at all, and when it is asked no more.
+
+import Locking
+import Reactor
+import TestSupport
+import Testing
+
+@testable import Engine
+
+@Suite("One server", .play)
+struct EngineClientTests {
+    private static func bytes(_ text: String) -> EngineReply { .bytes(Array(text.utf8)) }
+    private static let ok = EngineReply.status(Array("OK".utf8))
+
+    /// Says back what it was asked for.
+    private static let echo: ScriptedEngine.Script = { words in
+        words[0] == "GET" ? [.reply("$\(words[1].utf8.count)\r\n\(words[1])\r\n")] : nil
+    }
+
+    @Test("what is asked together is replied to in order, each to who asked")
+    func pipelining() {
+        let engine = ScriptedEngine(Self.echo)
+        let play = EnginePlay(engine)
+        let outcomes = (0..<1000).map { _ in Outcome() }
+        play.onLoop { client in
+            for (number, outcome) in outcomes.enumerated() {
+                client.send(EngineCommand("GET", "k\(number)", keyAt: 1)) { outcome.put([$0]) }
+            }
+        }
+        for (number, outcome) in outcomes.enumerated() { #expect(outcome.reply == Self.bytes("k\(number)") && outcome.calls == 1) }
+        #expect(engine.connectionCount == 1)
+        let figures = play.figures
+        #expect(figures.commands == 1000 && figures.failures.isEmpty && figures.commandsUnderWay == 0 && figures.connections == 1)
+        // Each, and the look-up of the map.
+        #expect((0..<RoundTrips.buckets).reduce(0) { $0 + figures.roundTrips.counts[$1] } == 1001)
+    }
+
+    @Test("commands of one slot go out together, and their replies come together")
+    func together() {
+        let engine = ScriptedEngine()
+        let play = EnginePlay(engine)
+        let outcome = play.begin([
+            EngineCommand("GET", "a", keyAt: 1), EngineCommand("SET", "a:l", "me", "NX", "PX", "5000", keyAt: 1),
+            EngineCommand("WAIT", "1", "50", holdMilliseconds: 50),
+        ])
+        #expect(outcome.replies == [.nothing, Self.ok, Self.ok])
+        #expect(engine.commands.map { $0[0] } == ["GET", "SET", "WAIT"])
+    }
+
+    @Test("who would not wait is told so; the reply that comes later is told too, and is nobody else's")
+    func late() {
+        let gate = Gate()
+        let engine = ScriptedEngine { words in words[0] == "GET" ? [.pass(gate), .reply("$1\r\n\(words[1])\r\n")] : nil }
+        let play = EnginePlay(engine)
+        #expect(play.ask("SET", "x", "1") == Self.ok)
+        let first = play.begin("GET", "a")
+        #expect(engine.wait { $0.commands.count == 2 })
+        play.advance(9, step: 9)
+        #expect(first.now == nil)
+        play.advance(1)
+        #expect(first.reply == .failed(.timedOut))
+        let second = play.begin("GET", "b", patience: 100)
+        gate.open()
+        #expect(first.late == [Self.bytes("a")])
+        #expect(second.reply == Self.bytes("b"))
+        #expect(first.calls == 1)
+        let figures = play.figures
+        #expect(figures.failures == [.timedOut: 1] && figures.lateReplies == 1 && engine.connectionCount == 1)
+    }
+
+    @Test("after three time-outs nobody is kept waiting, until a probe is replied to")
+    func breaker() {
+        let gate = Gate()
+        let engine = ScriptedEngine { words in words[0] == "GET" ? [.pass(gate), .reply("$-1\r\n")] : nil }
+        let play = EnginePlay(engine)
+        #expect(play.ask("SET", "x", "1") == Self.ok)
+        for _ in 1...3 {
+            #expect(play.isOpen)
+            let outcome = play.begin("GET", "a")
+            play.advance(10)
+            #expect(outcome.reply == .failed(.timedOut))
+        }
+        #expect(!play.isOpen && play.onLoop { !$0.isOpen(forKey: [1]) })
+        let refused = play.begin("GET", "a")
+        #expect(refused.now == [.failed(.breakerOpen)])
+        #expect(play.changes.withLock { $0 } == [.timedOut])
+        // Its connection stands, and the probe waits behind the rest.
+        play.advance(500)
+        #expect(!play.isOpen)
+        gate.open()
+        #expect(play.wait { $0.isOpen })
+        #expect(play.ask("GET", "a") == .nothing)
+        #expect(play.changes.withLock { $0 } == [.timedOut, nil])
+        #expect(engine.connectionCount == 1)
+        #expect(engine.allCommands.count { $0[0] == "PING" } == 1)
+        #expect(play.figures.failures == [.timedOut: 3, .breakerOpen: 1])
+    }
+
+    @Test("a probe that is replied to slower than patience lasts changes nothing")
+    func slowProbe() {
+        let gates = Mutex<[Gate]>([])
+        let engine = ScriptedEngine { words in
+            guard words[0] == "PING" else { return nil }
+            let gate = Gate()
+            gates.withLock { $0.append(gate) }
+            return [.pass(gate), .reply(ScriptedEngine.usual(words))]
+        }
+        let play = EnginePlay(engine)
+        #expect(play.ask("SET", "x", "1") == Self.ok)
+        engine.down()
+        play.advance(1000)
+        #expect(!play.isOpen)
+        engine.up()
+        play.advance(500)
+        #expect(engine.wait { $0.allCommands.contains { $0[0] == "PING" } })
+        play.advance(20)
+        gates.withLock { $0[0] }.open()
+        #expect(play.wait { $0.figures.commandsUnderWay == 0 })
+        #expect(!play.isOpen)
+        play.advance(480, step: 480)
+        #expect(engine.wait { $0.allCommands.count { $0[0] == "PING" } == 2 })
+        gates.withLock { $0[1] }.open()
+        #expect(play.wait { $0.isOpen })
+    }
+
+    @Test("a server that says nothing is asked no more after 250 ms, and its connection is made anew")
+    func halfOpen() {
+        let gate = Gate()
+        let isSilent = Mutex(false)
+        let engine = ScriptedEngine { words in isSilent.withLock { $0 } ? [.pass(gate)] : nil }
+        let play = EnginePlay(engine) { $0.patienceMilliseconds = 5000 }
+        #expect(play.ask("SET", "x", "1") == Self.ok)
+        isSilent.withLock { $0 = true }
+        let outcome = play.begin("SET", "x", "2")
+        #expect(engine.wait { $0.commands.count == 2 })
+        play.advance(249, step: 249)
+        #expect(play.isOpen)
+        play.advance(1)
+        #expect(!play.isOpen && outcome.now == nil)
+        isSilent.withLock { $0 = false }
+        play.advance(1250)
+        #expect(outcome.reply == .failed(.connectionLost))
+        play.advance(500)
+        #expect(engine.wait { $0.connectionCount == 2 })
+        #expect(play.wait { $0.isOpen })
+        #expect(play.ask("SET", "x", "3") == Self.ok)
+        gate.open()
+    }
+
+    @Test("what the engine was asked to keep back is no silence")
+    func held() {
+        let gate = Gate()
+        let engine = ScriptedEngine { words in words[0] == "XREAD" ? [.pass(gate), .reply("*-1\r\n")] : nil }
+        let play = EnginePlay(engine)
+        let outcome = play.begin(
+            [EngineCommand("XREAD", "BLOCK", "1000", "STREAMS", "s", "0", keyAt: 4, holdMilliseconds: 1000)], patience: 2000)
+        #expect(engine.wait { $0.commands.count == 1 })
+        play.advance(1200)
+        #expect(play.isOpen && outcome.now == nil)
+        gate.open()
+        #expect(outcome.reply == .nothing)
+    }
+
+    @Test("beyond the limits nothing waits")
+    func full() {
+        let gate = Gate()
+        let engine = ScriptedEngine { words in words[0] == "GET" ? [.pass(gate), .reply("$-1\r\n")] : nil }
+        let play = EnginePlay(engine) { settings in
+            settings.limits.commandsUnderWay = 3
+            settings.limits.unsentBytes = 1000
+        }
+        #expect(play.begin([EngineCommand("SET", "a", String(repeating: "x", count: 1001))]).reply == .failed(.queueFull))
+        let outcomes = (0..<5).map { _ in play.begin("GET", "a") }
+        #expect(outcomes[3].reply == .failed(.queueFull) && outcomes[4].reply == .failed(.queueFull))
+        gate.open()
+        for outcome in outcomes[..<3] { #expect(outcome.reply == .nothing) }
+        #expect(play.ask("GET", "a") == .nothing)
+    }
+
+    @Test(
+        "a reply that nobody has asked for ends the connection, and so does what is no reply",
+        arguments: ["+OK\r\n", "HTTP/1.1 400\r\n", "$99999999\r\n"])
+    func outOfStep(surplus: String) {
+        let engine = ScriptedEngine { words in words.last == "bad" ? [.reply("+OK\r\n" + surplus)] : nil }
+        let play = EnginePlay(engine)
+        #expect(play.ask("SET", "a", "bad") == Self.ok)
+        #expect(play.wait { $0.figures.connectionsLost == 1 })
+        play.advance(200)
+        #expect(engine.wait { $0.connectionCount == 2 })
+        #expect(play.wait { $0.servers.allSatisfy { $0.failure == nil } })
+        let outcome = play.begin("SET", "a", "1", patience: 1000)
+        #expect(outcome.reply == Self.ok)
+    }
+
+    @Test("a probe that gets another's reply ends the connection")
+    func wrongProbe() {
+        let engine = ScriptedEngine { words in words[0] == "PING" ? [.reply("$5\r\nother\r\n")] : nil }
+        let play = EnginePlay(engine)
+        #expect(play.ask("SET", "a", "1") == Self.ok)
+        engine.down()
+        play.advance(1000)
+        engine.up()
+        play.advance(500)
+        #expect(engine.wait { $0.allCommands.contains { $0[0] == "PING" } })
+        #expect(play.wait { $0.figures.connectionsLost == 2 })
+        #expect(!play.isOpen)
+    }
+
+    @Test("a connection that ends fails what was under way, and is made again")
+    func lost() {
+        let engine = ScriptedEngine { words in words.last == "bad" ? [.close] : nil }
+        let play = EnginePlay(engine)
+        #expect(play.ask("SET", "a", "1") == Self.ok)
+        play.advance(2000)
+        #expect(play.ask("SET", "a", "bad") == .failed(.connectionLost))
+        #expect(play.ask("SET", "a", "2") == Self.ok)
+        #expect(engine.connectionCount == 2)
+    }
+
+    @Test("who cannot be reached fails at once what waits, and is not asked after three times")
+    func unreachable() {
+        let play = EnginePlay([.host("127.0.0.1", port: TestTools.freePort())])
+        #expect(play.ask("GET", "a") == .failed(.unreachable))
+        play.advance(400)
+        #expect(!play.isOpen)
+        #expect(play.begin("GET", "a").now == [.failed(.breakerOpen)])
+    }
+
+    @Test("the first of several servers that can be reached is asked")
+    func seeds() {
+        let engine = ScriptedEngine()
+        let play = EnginePlay([
+            .host("127.0.0.1", port: TestTools.freePort()), .host("127.0.0.1", port: TestTools.freePort()), engine.server,
+        ])
+        #expect(play.ask("SET", "a", "1", patience: 1000) == Self.ok)
+    }
+
+    @Test("who a name leads to is found beside the loop")
+    func name() {
+        let engine = ScriptedEngine()
+        let play = EnginePlay([.host("localhost", port: engine.port)])
+        #expect(play.ask("SET", "a", "1", patience: 1000) == Self.ok)
+    }
+
+    @Test("the password is said first, with the user where there is one", arguments: [nil, "me"])
+    func password(user: String?) {
+        let engine = ScriptedEngine()
+        let play = EnginePlay(engine) { settings in
+            settings.username = user
+            settings.password = Array("secret".utf8)
+        }
+        #expect(play.ask("SET", "a", "1") == Self.ok)
+        #expect(engine.allCommands.first == ["AUTH"] + (user.map { [$0] } ?? []) + ["secret"])
+    }
+
+    @Test("a wrong password opens the breaker at once, and a good one closes it")
+    func wrongPassword() {
+        let isGood = Mutex(false)
+        let engine = ScriptedEngine { words in
+            words[0] == "AUTH" && !isGood.withLock { $0 } ? [.reply("-WRONGPASS invalid username-password pair\r\n")] : nil
+        }
+        let play = EnginePlay(engine) { $0.password = Array("secret".utf8) }
+        // Before, and once the breaker is open.
+        #expect([.failed(.denied), .failed(.breakerOpen)].contains(play.ask("SET", "a", "1")))
+        #expect(!play.isOpen)
+        #expect(play.changes.withLock { $0 } == [.denied])
+        isGood.withLock { $0 = true }
+        play.advance(500)
+        #expect(play.wait { $0.isOpen })
+        #expect(play.ask("SET", "a", "1") == Self.ok)
+    }
+
+    @Test("closing tells all who wait")
+    func closed() {
+        let gate = Gate()
+        let engine = ScriptedEngine { words in words[0] == "GET" ? [.pass(gate)] : nil }
+        let play = EnginePlay(engine)
+        let outcomes = [play.begin("GET", "a"), play.begin("GET", "b")]
+        #expect(engine.wait { $0.commands.count >= 1 })
+        play.onLoop { $0.close() }
+        for outcome in outcomes { #expect(outcome.reply == .failed(.closed) && outcome.calls == 1) }
+        #expect(play.ask("GET", "c") == .failed(.closed))
+        gate.open()
+    }
+}

@@ -1,0 +1,195 @@
+// A Cluster: who has which slots, and what servers say when that has changed.
+
+import Locking
+import Reactor
+import TestSupport
+import Testing
+
+@testable import Engine
+
+@Suite("A Cluster", .play)
+struct EngineClusterTests {
+    private static func bytes(_ text: String) -> EngineReply { .bytes(Array(text.utf8)) }
+    private static let ok = EngineReply.status(Array("OK".utf8))
+
+    /// Two servers that share the slots; what else they say is the play's matter.
+    private final class Pair: Sendable {
+        let low = ScriptedEngine()
+        let high = ScriptedEngine()
+        /// Who has what, as both tell it: the port of each half's.
+        let shares: Mutex<(UInt16, UInt16)>
+
+        init() {
+            shares = Mutex((low.port, high.port))
+            for engine in [low, high] { react(engine) { _ in nil } }
+        }
+
+        func react(_ engine: ScriptedEngine, _ script: @escaping ScriptedEngine.Script) {
+            engine.react { [unowned self] words in
+                guard words[0] == "CLUSTER" else { return script(words) }
+                let (one, other) = shares.withLock { $0 }
+                return [.reply(ScriptedEngine.slots([(0...8191, one), (8192...16383, other)]))]
+            }
+        }
+    }
+
+    /// In slot 12182, the second half; 5061 is in the first.
+    private static let (high, low) = ("foo", "bar")
+
+    @Test("each key goes to who has its slot, and what has none to anybody")
+    func slots() {
+        let pair = Pair()
+        let play = EnginePlay(pair.low)
+        #expect(play.ask("SET", Self.high, "1", keyAt: 1) == Self.ok && play.ask("SET", Self.low, "1", keyAt: 1) == Self.ok)
+        #expect(pair.low.commands == [["SET", Self.low, "1"]] && pair.high.commands == [["SET", Self.high, "1"]])
+        for _ in 0..<2 { #expect(play.ask("INFO") == Self.ok) }
+        #expect(pair.low.commands.count == 2 && pair.high.commands.count == 2)
+        #expect(play.onLoop { $0.isCluster })
+    }
+
+    @Test("MOVED: the command goes again to whom it names, the next one goes there at once, and the map is looked up")
+    func moved() {
+        let pair = Pair()
+        pair.react(pair.low) { [port = pair.high.port] words in words[0] == "SET" ? [.reply("-MOVED 5061 127.0.0.1:\(port)\r\n")] : nil }
+        let play = EnginePlay(pair.low)
+        #expect(play.ask("SET", Self.low, "1", keyAt: 1) == Self.ok)
+        #expect(play.ask("SET", Self.low, "2", keyAt: 1) == Self.ok)
+        #expect(pair.low.commands.count == 1 && pair.high.commands.count == 2)
+        play.advance(200)
+        #expect(play.wait { $0.figures.mapLookUps == 2 })
+        #expect(play.figures.repetitions == 1)
+    }
+
+    @Test("MOVED in a ring ends")
+    func ring() {
+        let pair = Pair()
+        for engine in [pair.low, pair.high] {
+            let other = engine === pair.low ? pair.high.port : pair.low.port
+            pair.react(engine) { words in words[0] == "SET" ? [.reply("-MOVED 5061 127.0.0.1:\(other)\r\n")] : nil }
+        }
+        let play = EnginePlay(pair.low)
+        #expect(play.ask("SET", Self.low, "1", keyAt: 1) == .failed(.redirected))
+        #expect(pair.low.commands.count + pair.high.commands.count == 6)
+    }
+
+    @Test("ASK: this once the other is asked, with a word before, and the map stays")
+    func ask() {
+        let pair = Pair()
+        pair.react(pair.low) { [port = pair.high.port] words in
+            words[1] == "gone{bar}" ? [.reply("-ASK 5061 127.0.0.1:\(port)\r\n")] : nil
+        }
+        let play = EnginePlay(pair.low)
+        let outcome = play.begin([EngineCommand("GET", "gone{bar}", keyAt: 1), EngineCommand("SET", "here{bar}", "1", keyAt: 1)])
+        #expect(outcome.replies == [.nothing, Self.ok])
+        #expect(pair.high.commands == [["ASKING"], ["GET", "gone{bar}"]])
+        #expect(pair.low.commands == [["GET", "gone{bar}"], ["SET", "here{bar}", "1"]])
+        #expect(play.ask("SET", Self.low, "1", keyAt: 1) == Self.ok)
+        #expect(pair.low.commands.count == 3)
+    }
+
+    @Test("what has no key goes along with what was before it")
+    func wait() {
+        let pair = Pair()
+        pair.react(pair.low) { [port = pair.high.port] words in
+            switch words[0] {
+            case "XADD": [.reply("-MOVED 5061 127.0.0.1:\(port)\r\n")]
+            // Its own replica has all of nothing.
+            case "WAIT": [.reply(":1\r\n")]
+            default: nil
+            }
+        }
+        pair.react(pair.high) { words in words[0] == "WAIT" ? [.reply(":0\r\n")] : nil }
+        let play = EnginePlay(pair.low)
+        let outcome = play.begin([EngineCommand("XADD", Self.low, "*", "k", "v", keyAt: 1), EngineCommand("WAIT", "1", "50")])
+        #expect(outcome.replies == [Self.ok, .integer(0)])
+        #expect(pair.high.commands.map { $0[0] } == ["XADD", "WAIT"])
+    }
+
+    @Test("TRYAGAIN: a little later, and no longer than patience lasts")
+    func tryAgain() {
+        let pair = Pair()
+        let refusals = Mutex(2)
+        pair.react(pair.low) { words in
+            let isRefused = refusals.withLock { count in
+                count -= 1
+                return count >= 0
+            }
+            return words[0] == "GET" && isRefused ? [.reply("-TRYAGAIN Multiple keys request during rehashing of slot\r\n")] : nil
+        }
+        let play = EnginePlay(pair.low)
+        let outcome = play.begin("GET", Self.low, keyAt: 1)
+        #expect(pair.low.wait { $0.commands.count == 1 })
+        for count in 2...3 {
+            play.turn()
+            #expect(outcome.now == nil)
+            while pair.low.commands.count < count { play.advance(1, step: 1) }
+        }
+        #expect(outcome.reply == .nothing)
+    }
+
+    @Test(
+        "what does not pass within patience is told at once",
+        arguments: [
+            ("LOADING Redis is loading the dataset in memory", EngineFailure.loading), ("CLUSTERDOWN The cluster is down", .clusterDown),
+            ("READONLY You can't write against a read only replica.", .readOnly), ("NOPERM this user has no permissions", .denied),
+            ("OOM command not allowed when used memory > 'maxmemory'.", .full), ("NOAUTH Authentication required.", .denied),
+        ])
+    func passing(text: String, failure: EngineFailure) {
+        let pair = Pair()
+        pair.react(pair.low) { words in words[0] == "SET" ? [.reply("-\(text)\r\n")] : nil }
+        let play = EnginePlay(pair.low)
+        // The clock stands still: nothing is waited for.
+        #expect(play.ask("SET", Self.low, "1", keyAt: 1) == .failed(failure))
+        #expect(play.isOpen)
+    }
+
+    @Test("a primary that is a replica now: the map is looked up elsewhere, and who waits is served by the new one")
+    func readOnly() {
+        let pair = Pair()
+        pair.react(pair.low) { words in words[0] == "SET" ? [.reply("-READONLY You can't write against a read only replica.\r\n")] : nil }
+        let play = EnginePlay(pair.low)
+        #expect(play.ask("GET", Self.low, keyAt: 1) == .nothing)
+        pair.shares.withLock { $0 = (pair.high.port, pair.high.port) }
+        let outcome = play.begin("SET", Self.low, "1", keyAt: 1, patience: 2000)
+        #expect(pair.low.wait { $0.commands.count == 2 })
+        while outcome.now == nil { play.advance(50) }
+        #expect(outcome.reply == Self.ok)
+        #expect(pair.high.commands == [["SET", Self.low, "1"]])
+    }
+
+    @Test("one server that is lost fails what is its own, and the rest goes on; its slots are found again where they are")
+    func lost() {
+        let pair = Pair()
+        let play = EnginePlay([pair.low.server, pair.high.server])
+        #expect(play.ask("SET", Self.low, "1", keyAt: 1) == Self.ok)
+        pair.low.down()
+        play.advance(1000)
+        #expect(play.isOpen && play.onLoop { !$0.isOpen(forKey: Array("bar".utf8)) && $0.isOpen(forKey: Array("foo".utf8)) })
+        #expect(play.begin("SET", Self.low, "1", keyAt: 1).now == [.failed(.breakerOpen)])
+        #expect(play.ask("SET", Self.high, "1", keyAt: 1) == Self.ok)
+        pair.shares.withLock { $0 = (pair.high.port, pair.high.port) }
+        play.advance(1000)
+        #expect(play.wait { $0.isOpen(forKey: Array("bar".utf8)) })
+        #expect(play.ask("SET", Self.low, "2", keyAt: 1) == Self.ok)
+    }
+
+    @Test("a slot that nobody has is down")
+    func uncovered() {
+        let engine = ScriptedEngine()
+        engine.react { [port = engine.port] words in words[0] == "CLUSTER" ? [.reply(ScriptedEngine.slots([(0...99, port)]))] : nil }
+        let play = EnginePlay(engine)
+        #expect(play.ask("SET", Self.low, "1", keyAt: 1) == .failed(.clusterDown))
+    }
+
+    @Test("an engine that names more and more servers is not followed for ever")
+    func tooMany() {
+        let engine = ScriptedEngine()
+        let port = TestTools.freePort()
+        engine.react { words in
+            words[0] == "CLUSTER" ? nil : [.reply("-MOVED \(KeySlot.of(Array(words[1].utf8))) 127.0.0.1:\(port)\r\n")]
+        }
+        let play = EnginePlay(engine) { $0.limits.servers = 1 }
+        #expect(play.ask("SET", "a", "1", keyAt: 1) == .failed(.queueFull))
+        #expect(play.figures.servers == 1)
+    }
+}

@@ -1,0 +1,131 @@
+// A client on a loop of its own, with a clock that the play moves.
+
+import Dispatch
+import Locking
+import Reactor
+import TestSupport
+
+@testable import Engine
+
+/// What came of a command.
+final class Outcome: Sendable {
+    private let state = Mutex<(replies: [EngineReply]?, late: [EngineReply]?, calls: Int)>((nil, nil, 0))
+    private let told = DispatchSemaphore(value: 0)
+    private let toldLate = DispatchSemaphore(value: 0)
+
+    func put(_ replies: [EngineReply]) {
+        state.withLock { state in
+            state.replies = replies
+            state.calls += 1
+        }
+        told.signal()
+    }
+
+    func putLate(_ replies: [EngineReply]) {
+        state.withLock { $0.late = replies }
+        toldLate.signal()
+    }
+
+    /// Waits for it; empty where it does not come.
+    var replies: [EngineReply] {
+        guard told.wait(timeout: .now() + 30) == .success else { return [] }
+        told.signal()
+        return state.withLock { $0.replies ?? [] }
+    }
+
+    var reply: EngineReply? { replies.first }
+
+    var late: [EngineReply] {
+        guard toldLate.wait(timeout: .now() + 30) == .success else { return [] }
+        return state.withLock { $0.late ?? [] }
+    }
+
+    var now: [EngineReply]? { state.withLock { $0.replies } }
+    /// How often the caller was told.
+    var calls: Int { state.withLock { $0.calls } }
+}
+
+final class EnginePlay: Sendable {
+    let time: ManualTime?
+    let loop: EventLoop
+    let client: EngineClient
+    /// What the client said of its servers' breakers.
+    let changes = Mutex<[EngineFailure?]>([])
+
+    init(_ servers: [EngineServer], isRealTime: Bool = false, _ change: (inout EngineSettings) -> Void = { _ in }) {
+        var settings = EngineSettings(servers: servers)
+        change(&settings)
+        time = isRealTime ? nil : ManualTime()
+        loop = EventLoop(label: "engine", time: time ?? SystemTime.shared)
+        client = EngineClient(loop: loop, settings)
+        client.onChange = { [changes] _, failure in changes.withLock { $0.append(failure) } }
+        loop.start()
+    }
+
+    convenience init(_ engine: ScriptedEngine, _ change: (inout EngineSettings) -> Void = { _ in }) { self.init([engine.server], change) }
+
+    deinit {
+        let ended = DispatchSemaphore(value: 0)
+        loop.execute { [client, loop] in
+            client.close()
+            loop.stop { ended.signal() }
+        }
+        ended.wait()
+    }
+
+    func onLoop<Result: Sendable>(_ body: @escaping @Sendable (EngineClient) -> Result) -> Result {
+        let result = Mutex<Result?>(nil)
+        let done = DispatchSemaphore(value: 0)
+        loop.execute { [client] in
+            let value = body(client)
+            result.withLock { $0 = value }
+            done.signal()
+        }
+        done.wait()
+        guard let value = result.withLock({ $0 }) else { preconditionFailure("nothing was brought back") }
+        return value
+    }
+
+    @discardableResult
+    func begin(_ commands: [EngineCommand], patience: Int64? = nil) -> Outcome {
+        let outcome = Outcome()
+        onLoop { $0.sendAll(commands, patienceMilliseconds: patience, late: { outcome.putLate($0) }, then: { outcome.put($0) }) }
+        return outcome
+    }
+
+    func begin(_ words: String..., keyAt: Int? = nil, patience: Int64? = nil) -> Outcome {
+        begin([Self.command(words, keyAt)], patience: patience)
+    }
+
+    func ask(_ words: String..., keyAt: Int? = nil, patience: Int64? = nil) -> EngineReply? {
+        begin([Self.command(words, keyAt)], patience: patience).reply
+    }
+
+    static func command(_ words: [String], _ keyAt: Int? = nil) -> EngineCommand {
+        let arguments = words.map { Array($0.utf8) }
+        return EngineCommand(arguments, key: keyAt.map { arguments[$0] })
+    }
+
+    /// In steps, so that timers that are set by timers have their turn.
+    func advance(_ milliseconds: Int64, step: Int64 = 50) {
+        var left = milliseconds
+        while left > 0 {
+            time?.advance(by: .milliseconds(min(step, left)))
+            left -= step
+            turn()
+        }
+    }
+
+    /// What is due has been done.
+    func turn() { for _ in 0..<3 { onLoop { _ in } } }
+
+    var isOpen: Bool { onLoop { $0.isOpen } }
+    var figures: EngineFigures { onLoop { $0.figures } }
+
+    /// Goes on turning until something that needs no time to pass is so; false where that takes half a minute.
+    func wait(until isSo: @escaping @Sendable (EngineClient) -> Bool) -> Bool {
+        let end = SystemTime.shared.monotonicMilliseconds + 30_000
+        while SystemTime.shared.monotonicMilliseconds < end { if onLoop({ isSo($0) }) { return true } }
+        return false
+    }
+}

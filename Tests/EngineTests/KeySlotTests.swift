@@ -1,0 +1,25 @@
+// The slots of keys, as the Cluster's specification has them.
+
+import Testing
+
+@testable import Engine
+
+@Suite("Slots of keys")
+struct KeySlotTests {
+    @Test("the checksum is CRC-16/XMODEM")
+    func checksum() { #expect(KeySlot.crc16(Array("123456789".utf8)[...]) == 0x31C3) }
+
+    @Test(
+        "only what stands between the first braces counts, where something does",
+        arguments: [
+            ("{user1000}.following", "user1000"), ("{user1000}.followers", "user1000"), ("foo{}{bar}", "foo{}{bar}"),
+            ("foo{{bar}}zap", "{bar"), ("foo{bar}{zap}", "bar"), ("foo{bar", "foo{bar"), ("foo}bar{", "foo}bar{"), ("", ""),
+        ])
+    func tags(key: String, counted: String) {
+        #expect(KeySlot.of(Array(key.utf8)) == Int(KeySlot.crc16(Array(counted.utf8)[...])) % 16_384)
+    }
+
+    @Test(
+        "slots as redis-server computes them", arguments: [("foo", 12182), ("bar", 5061), ("hello", 866), ("{user1000}.following", 3443)])
+    func known(key: String, slot: Int) { #expect(KeySlot.of(Array(key.utf8)) == slot) }
+}

@@ -1,0 +1,40 @@
+// When a server is asked: events and what the breaker says.
+
+import Testing
+
+@testable import Engine
+
+@Suite("Breaker of a server")
+struct NodeBreakerTests {
+    @Test("three failures in a row open it, and a reply between them begins anew")
+    func failures() {
+        var breaker = NodeBreaker(failures: 3)
+        let steps = [breaker.noteFailure(at: 1), breaker.noteFailure(at: 2)]
+        #expect(steps == [false, false] && breaker.isClosed)
+        breaker.noteReply()
+        let more = [breaker.noteFailure(at: 3), breaker.noteFailure(at: 4), breaker.noteFailure(at: 5), breaker.noteFailure(at: 6)]
+        #expect(more == [false, false, true, false] && !breaker.isClosed)
+        // What waited comes all at once: it says nothing of the next.
+        breaker.noteReply()
+        #expect(!breaker.isClosed)
+        let closes = [breaker.noteProbe(), breaker.noteProbe()]
+        #expect(closes == [true, false] && breaker.isClosed && breaker.failuresInRow == 0)
+    }
+
+    @Test("time-outs of what was sent together count once")
+    func timeOuts() {
+        var breaker = NodeBreaker(failures: 3)
+        for _ in 0..<100 { #expect(breaker.noteTimeOut(sent: 100, at: 110) == false) }
+        #expect(breaker.failuresInRow == 1)
+        #expect(breaker.noteTimeOut(sent: 109, at: 119) == false && breaker.failuresInRow == 1)
+        #expect(breaker.noteTimeOut(sent: 110, at: 120) == false && breaker.failuresInRow == 2)
+        #expect(breaker.noteTimeOut(sent: 120, at: 130) && !breaker.isClosed)
+    }
+
+    @Test("silence opens it at once")
+    func silence() {
+        var breaker = NodeBreaker(failures: 3)
+        let opened = [breaker.open(), breaker.open()]
+        #expect(opened == [true, false] && !breaker.isClosed)
+    }
+}
