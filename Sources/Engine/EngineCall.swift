@@ -45,16 +45,14 @@ final class EngineCall {
     }
 
     /// All replies are known, or why there are none.
-    /// - Returns: whether it was in time.
-    func finish() -> Bool {
-        guard !isFinished else { return false }
+    func finish() {
+        guard !isFinished else { return }
         isFinished = true
         isUnderWay = false
         let result = replies.map { $0 ?? .failed(.closed) }
         let (then, late) = (then, late)
         letGo()
         if let then { then(result) } else { late?(result) }
-        return then != nil
     }
 
     /// What was replied so far goes to the caller; the rest is late.

@@ -51,11 +51,13 @@ extension EngineClient {
         let server = lookUp.candidates.removeFirst()
         counted.figures.mapLookUps += 1
         let patience = limits.probeMilliseconds
-        let call = EngineCall(
-            [EngineCommand("CLUSTER", "SLOTS")], deadline: loop.time.monotonicMilliseconds + patience, pinned: server
-        ) { [weak self] replies in
+        ask(server, EngineCommand("CLUSTER", "SLOTS"), patience) { [weak self] in self?.takeMap($0, from: server) }
+    }
+
+    private func ask(_ server: EngineServer, _ command: EngineCommand, _ patience: Int64, then: @escaping (EngineReply) -> Void) {
+        let call = EngineCall([command], deadline: loop.time.monotonicMilliseconds + patience, pinned: server) { [weak self] replies in
             // Not from within what told of it.
-            self?.loop.atEndOfBatch { [weak self] in self?.takeMap(replies[0], from: server) }
+            self?.loop.atEndOfBatch { then(replies[0]) }
         }
         route(call)
         if !call.isFinished { line(patience).add(call) }
@@ -72,8 +74,19 @@ extension EngineClient {
         case .error, .failed(.denied):
             // No Cluster, or nobody may ask for one. In a Cluster that was known it says nothing.
             guard !lookUp.isCluster, nodes[server]?.isGreeted == true else { return askNext() }
-            adopt(SlotMap(single: server))
+            if settings.servers.count == 1 { return adopt(SlotMap(single: server)) }
+            askForRole(server)
         case .status, .integer, .bytes, .nothing, .failed: askNext()
+        }
+    }
+
+    /// Of several servers that are no Cluster the primary is wanted: what a replica says may be old. Who may not be asked is taken for one.
+    private func askForRole(_ server: EngineServer) {
+        ask(server, EngineCommand("INFO", "replication"), limits.probeMilliseconds) { [weak self] reply in
+            guard let self, !isClosed, lookUp.isUnderWay else { return }
+            if case .failed(let failure) = reply, failure != .denied { return askNext() }
+            let text = String(decoding: reply.text ?? [], as: UTF8.self)
+            text.cut("role:slave") == nil ? adopt(SlotMap(single: server)) : askNext()
         }
     }
 
@@ -91,6 +104,7 @@ extension EngineClient {
     /// None of them told. What was known stays; who waits for the first map waits no longer.
     private func failLookUp() {
         lookUp.isUnderWay = false
+        keepOnly(Set(map?.primaries ?? settings.servers))
         guard map == nil else { return }
         let failure = settings.servers.lazy.compactMap { self.nodes[$0]?.lastFailure }.first ?? .unreachable
         release { finish($0, with: failure) }

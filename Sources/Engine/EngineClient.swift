@@ -31,15 +31,14 @@ public final class EngineClient: @unchecked Sendable {
     private var lines: [Int64: PatienceLine] = [:]
     private var turn = 0
 
-    /// Servers are asked as soon as the client is made, so that the first to want something need not wait for connections.
-    /// - Parameter settings: at least one server.
+    /// - Parameter settings: with one server at least.
     public init(loop: EventLoop, _ settings: EngineSettings) {
         precondition(!settings.servers.isEmpty, "no server is named")
         self.loop = loop
         self.settings = settings
     }
 
-    /// Connects. Without it the first command does so.
+    /// Connects, so that the first to want something need not wait for that. Without it the first command does so.
     public func start() {
         loop.assertOnLoop()
         lookUpMap()
@@ -50,8 +49,8 @@ public final class EngineClient: @unchecked Sendable {
     /// Sends a command, with all others of this batch of events.
     /// - Parameters:
     ///   - patienceMilliseconds: nil: the settings'.
-    ///   - late: once, with what came of it after patience was over; not where it was never sent.
-    ///   - then: once, at the latest when patience is over; from within this call where nothing is sent.
+    ///   - late: once where patience was over first, with what came of it then, which may be that nothing did; not where it was never taken up.
+    ///   - then: once, on the loop, at the latest when patience is over; from within this call where nothing is sent.
     public func send(
         _ command: EngineCommand, patienceMilliseconds: Int64? = nil, late: ((EngineReply) -> Void)? = nil,
         then: @escaping (EngineReply) -> Void
@@ -141,7 +140,7 @@ public final class EngineClient: @unchecked Sendable {
 
     private func expire(_ call: EngineCall) {
         if let node = call.node, let sent = call.sent, call.isUnderWay { node.noteTimeOut(sent: sent) }
-        for reply in call.replies where reply == nil { counted.noteFailure(.timedOut) }
+        if call.pinned == nil { for reply in call.replies where reply == nil { counted.noteFailure(.timedOut) } }
         call.expire()
     }
 
@@ -152,12 +151,16 @@ public final class EngineClient: @unchecked Sendable {
 
     func finish(_ call: EngineCall) {
         guard !call.isFinished else { return }
-        if call.isExpired {
-            counted.figures.lateReplies += 1
-        } else {
-            for case .failed(let failure)? in call.replies { counted.noteFailure(failure) }
+        // Our own are nobody's commands.
+        if call.pinned == nil {
+            for reply in call.replies {
+                switch reply {
+                case .failed(let failure)?: if !call.isExpired { counted.noteFailure(failure) }
+                default: if call.isExpired { counted.figures.lateReplies += 1 }
+                }
+            }
         }
-        _ = call.finish()
+        call.finish()
     }
 
     // MARK: Servers

@@ -51,6 +51,13 @@ final class EngineNode: NodeConnectionOwner {
     /// It is up, whether the breaker is closed or not.
     var isGreeted: Bool { if case .ready = phase { true } else { false } }
 
+    var isComingUp: Bool {
+        switch phase {
+        case .preparing, .connecting, .greeting: true
+        case .idle, .ready, .resting, .closed: false
+        }
+    }
+
     private var connection: NodeConnection? {
         switch phase {
         case .connecting(let connection, _, _), .greeting(let connection), .ready(let connection): connection
@@ -88,7 +95,9 @@ final class EngineNode: NodeConnectionOwner {
         for (index, place) in attempt.places.enumerated() {
             let command = call.commands[place]
             if attempt.isAsking, command.key != nil { connection.send(EngineCommand("ASKING"), at: microseconds) { _ in } }
-            connection.send(command, at: microseconds) { [self] reply in
+            // The client is not to go while something is on its way.
+            connection.send(command, at: microseconds) { [self, client] reply in
+                defer { withExtendedLifetime(client) {} }
                 if !call.isExpired, reply.failure == nil { breaker.noteReply() }
                 attempt.take(reply, at: index, from: self)
             }

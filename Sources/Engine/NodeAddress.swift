@@ -43,6 +43,11 @@ struct NodeAddress: Equatable, Sendable {
     /// Tried one after another.
     private static let addressLimit = 8
 
+    private func set(_ socket: Int32, _ level: Int32, _ option: Int32, _ value: Int32) {
+        var value = value
+        setsockopt(socket, level, option, &value, socklen_t(MemoryLayout<Int32>.size))
+    }
+
     /// A socket that is on its way there.
     /// - Returns: nil where that cannot be.
     func connect() -> Descriptor? {
@@ -53,8 +58,12 @@ struct NodeAddress: Equatable, Sendable {
             let socket = Glibc.socket(family, type, 0)
             guard socket >= 0 else { return -1 }
             if family != AF_UNIX {
-                var one: Int32 = 1
-                setsockopt(socket, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
+                set(socket, Int32(IPPROTO_TCP), TCP_NODELAY, 1)
+                // What was not used for long may be gone without a word, and the next command should not be the one to find out.
+                set(socket, SOL_SOCKET, SO_KEEPALIVE, 1)
+                set(socket, Int32(IPPROTO_TCP), TCP_KEEPIDLE, 30)
+                set(socket, Int32(IPPROTO_TCP), TCP_KEEPINTVL, 5)
+                set(socket, Int32(IPPROTO_TCP), TCP_KEEPCNT, 3)
             }
             guard Glibc.connect(socket, address, socklen_t(raw.count)) == 0 || errno == EINPROGRESS else {
                 _ = close(socket)

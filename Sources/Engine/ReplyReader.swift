@@ -25,6 +25,7 @@ final class ReplyReader {
         self.reader = reader
         reader.pointee.privdata = Unmanaged.passUnretained(builder).toOpaque()
         builder.elementLimit = limits.replyElements
+        builder.byteLimit = limits.replyBytes
     }
 
     deinit { redisReaderFree(reader) }
@@ -76,6 +77,7 @@ private final class ReplyBuilder {
     private var whole: EngineReply?
     private var elements = 0
     var elementLimit = 0
+    var byteLimit = 0
     private(set) var isRefused = false
 
     /// What stands for each object: hiredis wants something that is not null.
@@ -135,6 +137,7 @@ private final class ReplyBuilder {
             to: redisReplyObjectFunctions(
                 createString: { task, text, count in
                     guard let builder = ReplyBuilder.of(task), let task else { return nil }
+                    guard count <= builder.byteLimit else { return builder.refuse() }
                     let bytes = [UInt8](UnsafeRawBufferPointer(start: text, count: count))
                     return switch task.pointee.type {
                     case REDIS_REPLY_ERROR: builder.place(.error(bytes))

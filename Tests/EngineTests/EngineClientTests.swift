@@ -108,8 +108,8 @@ struct EngineClientTests {
         let play = EnginePlay(engine)
         #expect(play.ask("SET", "x", "1") == Self.ok)
         engine.down()
-        play.advance(1000)
-        #expect(!play.isOpen)
+        #expect(play.wait { $0.figures.connectionsLost == 1 })
+        #expect(play.advance { !$0.isOpen })
         engine.up()
         play.advance(500)
         #expect(engine.wait { $0.allCommands.contains { $0[0] == "PING" } })
@@ -140,7 +140,8 @@ struct EngineClientTests {
         isSilent.withLock { $0 = false }
         play.advance(1250)
         #expect(outcome.reply == .failed(.connectionLost))
-        play.advance(500)
+        // It was opened at 250, and is tried every 500.
+        play.advance(250)
         #expect(engine.wait { $0.connectionCount == 2 })
         #expect(play.wait { $0.isOpen })
         #expect(play.ask("SET", "x", "3") == Self.ok)
@@ -185,9 +186,7 @@ struct EngineClientTests {
         let play = EnginePlay(engine)
         #expect(play.ask("SET", "a", "bad") == Self.ok)
         #expect(play.wait { $0.figures.connectionsLost == 1 })
-        play.advance(200)
-        #expect(engine.wait { $0.connectionCount == 2 })
-        #expect(play.wait { $0.servers.allSatisfy { $0.failure == nil } })
+        #expect(play.advance { $0.figures.connections == 2 })
         let outcome = play.begin("SET", "a", "1", patience: 1000)
         #expect(outcome.reply == Self.ok)
     }
@@ -198,7 +197,8 @@ struct EngineClientTests {
         let play = EnginePlay(engine)
         #expect(play.ask("SET", "a", "1") == Self.ok)
         engine.down()
-        play.advance(1000)
+        #expect(play.wait { $0.figures.connectionsLost == 1 })
+        #expect(play.advance { !$0.isOpen })
         engine.up()
         play.advance(500)
         #expect(engine.wait { $0.allCommands.contains { $0[0] == "PING" } })
@@ -221,8 +221,7 @@ struct EngineClientTests {
     func unreachable() {
         let play = EnginePlay([.host("127.0.0.1", port: TestTools.freePort())])
         #expect(play.ask("GET", "a") == .failed(.unreachable))
-        play.advance(400)
-        #expect(!play.isOpen)
+        #expect(play.advance { !$0.isOpen })
         #expect(play.begin("GET", "a").now == [.failed(.breakerOpen)])
     }
 
@@ -233,6 +232,26 @@ struct EngineClientTests {
             .host("127.0.0.1", port: TestTools.freePort()), .host("127.0.0.1", port: TestTools.freePort()), engine.server,
         ])
         #expect(play.ask("SET", "a", "1", patience: 1000) == Self.ok)
+    }
+
+    @Test("of several servers that are no Cluster the primary is asked, and none of its replicas while it is away")
+    func role() {
+        let (replica, primary) = (ScriptedEngine(), ScriptedEngine())
+        for (engine, role) in [(replica, "slave"), (primary, "master")] {
+            engine.react { words in
+                let text = "# Replication\r\nrole:\(role)\r\n"
+                return words[0] == "INFO" ? [.reply("$\(text.utf8.count)\r\n\(text)\r\n")] : nil
+            }
+        }
+        let play = EnginePlay([replica.server, primary.server])
+        #expect(play.ask("SET", "a", "1", patience: 1000) == Self.ok)
+        #expect(replica.commands == [["INFO", "replication"]] && primary.commands.contains(["SET", "a", "1"]))
+        primary.down()
+        #expect(play.advance { !$0.isOpen })
+        primary.up()
+        #expect(play.advance { $0.isOpen })
+        #expect(play.ask("SET", "a", "2", patience: 1000) == Self.ok)
+        #expect(replica.commands.allSatisfy { $0[0] == "INFO" })
     }
 
     @Test("who a name leads to is found beside the loop")

@@ -55,8 +55,8 @@ struct EngineClusterTests {
         #expect(play.ask("SET", Self.low, "1", keyAt: 1) == Self.ok)
         #expect(play.ask("SET", Self.low, "2", keyAt: 1) == Self.ok)
         #expect(pair.low.commands.count == 1 && pair.high.commands.count == 2)
-        play.advance(200)
-        #expect(play.wait { $0.figures.mapLookUps == 2 })
+        play.advance(200, settles: true)
+        #expect(play.figures.mapLookUps == 2)
         #expect(play.figures.repetitions == 1)
     }
 
@@ -119,10 +119,10 @@ struct EngineClusterTests {
         let play = EnginePlay(pair.low)
         let outcome = play.begin("GET", Self.low, keyAt: 1)
         #expect(pair.low.wait { $0.commands.count == 1 })
-        for count in 2...3 {
-            play.turn()
+        for _ in 2...3 {
+            play.settle()
             #expect(outcome.now == nil)
-            while pair.low.commands.count < count { play.advance(1, step: 1) }
+            play.advance(2)
         }
         #expect(outcome.reply == .nothing)
     }
@@ -152,7 +152,7 @@ struct EngineClusterTests {
         pair.shares.withLock { $0 = (pair.high.port, pair.high.port) }
         let outcome = play.begin("SET", Self.low, "1", keyAt: 1, patience: 2000)
         #expect(pair.low.wait { $0.commands.count == 2 })
-        while outcome.now == nil { play.advance(50) }
+        #expect(play.advance { _ in outcome.now != nil })
         #expect(outcome.reply == Self.ok)
         #expect(pair.high.commands == [["SET", Self.low, "1"]])
     }
@@ -163,13 +163,13 @@ struct EngineClusterTests {
         let play = EnginePlay([pair.low.server, pair.high.server])
         #expect(play.ask("SET", Self.low, "1", keyAt: 1) == Self.ok)
         pair.low.down()
-        play.advance(1000)
+        #expect(play.wait { $0.figures.connectionsLost == 1 })
+        play.advance(1000, settles: true)
         #expect(play.isOpen && play.onLoop { !$0.isOpen(forKey: Array("bar".utf8)) && $0.isOpen(forKey: Array("foo".utf8)) })
         #expect(play.begin("SET", Self.low, "1", keyAt: 1).now == [.failed(.breakerOpen)])
         #expect(play.ask("SET", Self.high, "1", keyAt: 1) == Self.ok)
         pair.shares.withLock { $0 = (pair.high.port, pair.high.port) }
-        play.advance(1000)
-        #expect(play.wait { $0.isOpen(forKey: Array("bar".utf8)) })
+        #expect(play.advance { $0.isOpen(forKey: Array("bar".utf8)) })
         #expect(play.ask("SET", Self.low, "2", keyAt: 1) == Self.ok)
     }
 

@@ -107,13 +107,32 @@ final class EnginePlay: Sendable {
     }
 
     /// In steps, so that timers that are set by timers have their turn.
-    func advance(_ milliseconds: Int64, step: Int64 = 50) {
+    /// - Parameter settles: after each step; where a server holds its replies back nothing would.
+    func advance(_ milliseconds: Int64, step: Int64 = 50, settles: Bool = false) {
         var left = milliseconds
         while left > 0 {
             time?.advance(by: .milliseconds(min(step, left)))
             left -= step
             turn()
+            if settles { settle() }
         }
+    }
+
+    /// Until something is so; false where a minute of the play's does not do.
+    func advance(until isSo: @escaping @Sendable (EngineClient) -> Bool) -> Bool {
+        for _ in 0..<1200 {
+            settle()
+            if onLoop({ isSo($0) }) { return true }
+            advance(50)
+        }
+        return false
+    }
+
+    /// Nothing is on its way.
+    func settle() {
+        turn()
+        _ = wait { client in client.figures.commandsUnderWay == 0 && client.nodes.values.allSatisfy { !$0.isComingUp } }
+        turn()
     }
 
     /// What is due has been done.

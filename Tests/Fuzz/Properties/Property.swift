@@ -9,7 +9,7 @@ struct Violation: Error, CustomStringConvertible {
 /// What is fuzzed; the raw value names the folder of its corpus and is what `make fuzz TARGET=` takes.
 enum Property: String, CaseIterable, Sendable {
     case request, response, json, fields, cookies, keys, stored, recovery, codings, multipart, graphql, yaml, archive, administration, http2
-    case handshake, proxy, addresses
+    case handshake, proxy, addresses, replies
 
     func check(_ bytes: [UInt8]) throws(Violation) {
         switch self {
@@ -31,6 +31,7 @@ enum Property: String, CaseIterable, Sendable {
         case .handshake: try HandshakeProperty.check(bytes)
         case .proxy: try ProxyHeaderProperty.check(bytes)
         case .addresses: try AddressesProperty.check(bytes)
+        case .replies: try RepliesProperty.check(bytes)
         }
     }
 }

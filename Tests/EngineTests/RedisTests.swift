@@ -1,0 +1,257 @@
+// The client and real servers: one, by TLS, by a Unix socket, frozen, killed; and a Cluster in which slots move and a primary dies.
+
+import Glibc
+import Reactor
+import TestSupport
+import Testing
+
+@testable import Engine
+
+@Suite("Real servers", .play, .serialized, .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+struct RedisTests {
+    private static func bytes(_ text: String) -> EngineReply { .bytes(Array(text.utf8)) }
+    private static let ok = EngineReply.status(Array("OK".utf8))
+
+    private func play(_ servers: [EngineServer], patience: Int64 = 10_000, _ change: (inout EngineSettings) -> Void = { _ in }) -> EnginePlay {
+        EnginePlay(servers, isRealTime: true) { settings in
+            settings.patienceMilliseconds = patience
+            change(&settings)
+        }
+    }
+
+    /// Asks until the reply is one that fits; nil where that takes half a minute.
+    @discardableResult
+    private func ask(_ play: EnginePlay, _ words: [String], keyAt: Int? = nil, until fits: (EngineReply) -> Bool) -> EngineReply? {
+        let end = SystemTime.shared.monotonicMilliseconds + 30_000
+        while SystemTime.shared.monotonicMilliseconds < end {
+            if let reply = play.begin([EnginePlay.command(words, keyAt)]).reply, fits(reply) { return reply }
+            _ = poll(nil, 0, 5)
+        }
+        return nil
+    }
+
+    private func isPong(_ reply: EngineReply) -> Bool { reply == .status(Array("PONG".utf8)) }
+
+    // MARK: One server
+
+    @Test("one server, by a port and by a Unix socket")
+    func single() throws {
+        let redis = try RedisProcess()
+        let play = play([redis.server])
+        ask(play, ["PING"], until: isPong)
+        let long = String(repeating: "0123456789abcdef", count: 1 << 19)
+        #expect(play.ask("SET", "long", long, keyAt: 1) == Self.ok)
+        #expect(play.ask("GET", "long", keyAt: 1) == Self.bytes(long))
+        let outcome = play.begin([
+            EngineCommand("GET", "a", keyAt: 1), EngineCommand("SET", "a:l", "me", "NX", "PX", "50000", keyAt: 1),
+            EngineCommand("SET", "a:l", "me", "NX", "PX", "50000", keyAt: 1),
+        ])
+        #expect(outcome.replies == [.nothing, Self.ok, .nothing])
+        let id = play.ask("XADD", "log", "5-1", "k", "v", keyAt: 1)
+        #expect(id == Self.bytes("5-1"))
+        let read = play.ask("XREAD", "COUNT", "10", "BLOCK", "1000", "STREAMS", "log", "0", keyAt: 6)
+        #expect(read == .list([.list([Self.bytes("log"), .list([.list([Self.bytes("5-1"), .list([Self.bytes("k"), Self.bytes("v")])])])])]))
+        guard case .error(let text) = play.ask("GET", "log", keyAt: 1) else {
+            Issue.record("a stream is no string")
+            return
+        }
+        #expect(String(decoding: text, as: UTF8.self).hasPrefix("WRONGTYPE"))
+        let other = self.play([.unix(redis.socketPath)])
+        #expect(other.ask("GET", "a:l", keyAt: 1) == Self.bytes("me"))
+        #expect(play.onLoop { $0.isConnected && !$0.isCluster })
+    }
+
+    @Test("many values at once, both ways")
+    func manyLarge() throws {
+        let redis = try RedisProcess()
+        let play = play([redis.server])
+        ask(play, ["PING"], until: isPong)
+        let value = String(repeating: "v", count: 100_000)
+        let writes = (0..<100).map { play.begin("SET", "k\($0)", value + "\($0)", keyAt: 1) }
+        for write in writes { #expect(write.reply == Self.ok) }
+        let reads = (0..<100).map { play.begin("GET", "k\($0)", keyAt: 1) }
+        for (number, read) in reads.enumerated() { #expect(read.reply == Self.bytes(value + "\(number)")) }
+        #expect(play.figures.connections == 1)
+    }
+
+    @Test("by TLS, with our certificate, a user and a password")
+    func tls() throws {
+        let certificates = try TestCertificates()
+        let (server, mine) = (try certificates.make("server"), try certificates.make("mine"))
+        let redis = try RedisProcess(
+            isTLS: true,
+            [
+                "--tls-cert-file", server.certificate, "--tls-key-file", server.key, "--tls-ca-cert-file", certificates.authority,
+                "--user", "alice", "on", ">secret", "~*", "+@all", "--user", "default", "off",
+            ])
+        func asking(_ change: @escaping (inout EngineSettings) -> Void) -> EnginePlay {
+            play([redis.server]) { settings in
+                settings.username = "alice"
+                settings.password = Array("secret".utf8)
+                settings.tls = EngineTLS(authorities: certificates.authority, certificate: mine.certificate, key: mine.key)
+                change(&settings)
+            }
+        }
+        let good = asking { _ in }
+        #expect(ask(good, ["PING"], until: isPong) != nil)
+        let value = String(repeating: "v", count: 1_000_000)
+        #expect(good.ask("SET", "a", value, keyAt: 1) == Self.ok && good.ask("GET", "a", keyAt: 1) == Self.bytes(value))
+        #expect(asking { $0.password = Array("wrong".utf8) }.ask("PING") == .failed(.denied))
+        #expect(asking { $0.password = nil }.ask("PING") == .failed(.denied))
+        // Its certificate is for an address, and for no name.
+        #expect(asking { $0.tls?.name = "elsewhere.test" }.ask("PING") == .failed(.untrusted))
+        #expect(asking { $0.tls?.authorities = SharedCertificates.authority }.ask("PING") == .failed(.untrusted))
+        #expect(asking { $0.tls?.certificate = "/nowhere" }.ask("PING") == .failed(.untrusted))
+        #expect(asking { $0.tls?.certificate = nil }.ask("PING")?.failure != nil)
+    }
+
+    @Test("a frozen server is asked no more, and is asked again when it goes on")
+    func frozen() throws {
+        let redis = try RedisProcess()
+        let play = play([redis.server], patience: 100)
+        #expect(ask(play, ["PING"], until: isPong) != nil)
+        redis.freeze()
+        #expect(ask(play, ["PING"], until: { $0 == .failed(.breakerOpen) }) != nil)
+        #expect(!play.isOpen)
+        redis.thaw()
+        #expect(ask(play, ["PING"], until: isPong) != nil)
+    }
+
+    @Test("an access list that is too narrow is told of at each command")
+    func narrow() throws {
+        let redis = try RedisProcess(["--user", "default", "on", "nopass", "~cistern:*", "+get", "+ping"])
+        let play = play([redis.server])
+        #expect(ask(play, ["PING"], until: isPong) != nil)
+        #expect(play.ask("GET", "cistern:a", keyAt: 1) == .nothing)
+        #expect(play.ask("GET", "other", keyAt: 1) == .failed(.denied))
+        #expect(play.ask("SET", "cistern:a", "1", keyAt: 1) == .failed(.denied))
+        #expect(play.isOpen)
+    }
+
+    @Test("a server that is full says so")
+    func full() throws {
+        let redis = try RedisProcess(["--maxmemory", "1", "--maxmemory-policy", "noeviction"])
+        let play = play([redis.server])
+        #expect(ask(play, ["PING"], until: isPong) != nil)
+        #expect(play.ask("SET", "a", "1", keyAt: 1) == .failed(.full))
+    }
+
+    // MARK: A Cluster
+
+    /// Three primaries with a third of the slots each.
+    private func cluster(replicaOf first: Bool = false) throws -> [RedisProcess] {
+        let servers = try (0..<(first ? 4 : 3)).map { _ in try RedisProcess(isCluster: true) }
+        let direct = servers.map { Direct(port: $0.port) }
+        for (number, range) in [(0, "0 5460"), (1, "5461 10922"), (2, "10923 16383")] { direct[number].ask("CLUSTER ADDSLOTSRANGE \(range)") }
+        for (number, one) in direct.enumerated() { one.ask("CLUSTER SET-CONFIG-EPOCH \(number + 1)") }
+        for server in servers[1...] { direct[0].ask("CLUSTER MEET 127.0.0.1 \(server.port) \(server.busPort)") }
+        for one in direct[..<3] { one.ask("CLUSTER INFO", until: "cluster_slots_assigned:16384") }
+        for one in direct[..<3] { one.ask("CLUSTER INFO", until: "cluster_state:ok") }
+        if first {
+            let name = direct[0].ask("CLUSTER MYID").split(separator: "\r\n").last.map(String.init) ?? ""
+            direct[3].ask("CLUSTER NODES", until: name)
+            direct[3].ask("CLUSTER REPLICATE \(name)", until: "OK")
+            direct[3].ask("INFO replication", until: "master_link_status:up")
+            for one in direct { one.ask("CLUSTER SLOTS", until: ":\(servers[3].port)\r\n") }
+        }
+        return servers
+    }
+
+    @Test("all slots, from the address of one server")
+    func slots() throws {
+        let servers = try cluster()
+        let play = play([servers[1].server])
+        #expect(ask(play, ["PING"], until: isPong) != nil)
+        var seen: Set<Int> = []
+        let writes = (0..<5000).map { number in
+            seen.insert(KeySlot.of(Array("k\(number)".utf8)))
+            return play.begin("SET", "k\(number)", "\(number)", keyAt: 1)
+        }
+        for write in writes { #expect(write.reply == Self.ok) }
+        for number in 0..<5000 where number % 10 == 0 { #expect(play.ask("GET", "k\(number)", keyAt: 1) == Self.bytes("\(number)")) }
+        #expect(seen.count > 4000)
+        // Our slots are the servers': nobody had to be corrected.
+        #expect(play.figures.repetitions == 0 && play.figures.servers == 3 && play.onLoop { $0.isCluster })
+    }
+
+    @Test("a slot that moves, with a key on either side, and then for good")
+    func moving() throws {
+        let servers = try cluster()
+        let play = play([servers[0].server])
+        #expect(ask(play, ["PING"], until: isPong) != nil)
+        // foo: slot 12182, the third's.
+        #expect(play.ask("SET", "{foo}here", "1", keyAt: 1) == Self.ok)
+        let (from, to) = (Direct(port: servers[2].port), Direct(port: servers[0].port))
+        func name(_ one: Direct) -> String { one.ask("CLUSTER MYID").split(separator: "\r\n").last.map(String.init) ?? "" }
+        let (fromName, toName) = (name(from), name(to))
+        to.ask("CLUSTER SETSLOT 12182 IMPORTING \(fromName)", until: "OK")
+        from.ask("CLUSTER SETSLOT 12182 MIGRATING \(toName)", until: "OK")
+        #expect(play.ask("GET", "{foo}here", keyAt: 1) == Self.bytes("1"))
+        #expect(play.figures.repetitions == 0)
+        #expect(play.ask("SET", "{foo}new", "2", keyAt: 1) == Self.ok)
+        #expect(play.ask("GET", "{foo}new", keyAt: 1) == Self.bytes("2"))
+        #expect(play.figures.repetitions == 2)
+        from.ask("MIGRATE 127.0.0.1 \(servers[0].port) {foo}here 0 5000", until: "OK")
+        for one in [to, from, Direct(port: servers[1].port)] { one.ask("CLUSTER SETSLOT 12182 NODE \(toName)", until: "OK") }
+        #expect(play.ask("GET", "{foo}here", keyAt: 1) == Self.bytes("1"))
+        #expect(play.figures.repetitions == 3)
+        #expect(play.ask("GET", "{foo}new", keyAt: 1) == Self.bytes("2"))
+        #expect(play.figures.repetitions == 3)
+    }
+
+    @Test("a primary that is killed: the rest goes on, and its replica has its slots afterwards")
+    func failover() throws {
+        let servers = try cluster(replicaOf: true)
+        let play = play([servers[0].server, servers[1].server], patience: 1000)
+        #expect(ask(play, ["PING"], until: isPong) != nil)
+        // bar: slot 5061, the first's; foo: the third's.
+        let outcome = play.begin([EngineCommand("SET", "bar", "1", keyAt: 1), EngineCommand("WAIT", "1", "1000", holdMilliseconds: 1000)])
+        #expect(outcome.replies == [Self.ok, .integer(1)])
+        servers[0].die()
+        let lost = ask(play, ["GET", "bar"], keyAt: 1) { $0.failure != nil }
+        #expect(lost != nil)
+        #expect(play.ask("SET", "foo", "1", keyAt: 1) == Self.ok)
+        #expect(ask(play, ["GET", "bar"], keyAt: 1) { $0 == Self.bytes("1") } != nil)
+        #expect(ask(play, ["SET", "bar", "2"], keyAt: 1) { $0 == Self.ok } != nil)
+        #expect(play.isOpen)
+    }
+}
+
+/// Speaks with one server, past all that is tried.
+private final class Direct {
+    private let port: UInt16
+
+    init(port: UInt16) { self.port = port }
+
+    /// - Returns: all that it says, once it says `text`, or at last.
+    @discardableResult
+    func ask(_ command: String, until text: String = "") -> String {
+        var said = ""
+        for _ in 0..<3000 {
+            said = once(command)
+            if !said.isEmpty, text.isEmpty || said.contains(text) { return said }
+            _ = poll(nil, 0, 10)
+        }
+        return said
+    }
+
+    private func once(_ command: String) -> String {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        let isConnected = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0 }
+        }
+        guard isConnected else { return "" }
+        let bytes = Array("\(command)\r\nQUIT\r\n".utf8)
+        guard send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count else { return "" }
+        var said: [UInt8] = []
+        var piece = [UInt8](repeating: 0, count: 65_536)
+        while case let count = recv(descriptor, &piece, piece.count, 0), count > 0 { said += piece[..<count] }
+        // What QUIT has brought.
+        return String(decoding: said.dropLast(5), as: UTF8.self)
+    }
+}
