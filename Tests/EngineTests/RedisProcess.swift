@@ -25,7 +25,9 @@ final class RedisProcess {
         directory = TestTools.temporaryDirectory()
         port = TestTools.freePort()
         busPort = TestTools.freePort()
-        var words = ["redis-server", "--bind", "127.0.0.1", "--save", "", "--dir", directory.path, "--unixsocket", directory.path + "/redis.sock"]
+        var words = [
+            "redis-server", "--bind", "127.0.0.1", "--save", "", "--dir", directory.path, "--unixsocket", directory.path + "/redis.sock",
+        ]
         words += isTLS ? ["--port", "0", "--tls-port", "\(port)"] : ["--port", "\(port)"]
         if isCluster {
             words += ["--cluster-enabled", "yes", "--cluster-port", "\(busPort)", "--cluster-node-timeout", "1000"]

@@ -7,12 +7,15 @@ import Testing
 
 @testable import Engine
 
-@Suite("Real servers", .play, .serialized, .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+@Suite(
+    "Real servers", .play, .serialized, .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct RedisTests {
     private static func bytes(_ text: String) -> EngineReply { .bytes(Array(text.utf8)) }
     private static let ok = EngineReply.status(Array("OK".utf8))
 
-    private func play(_ servers: [EngineServer], patience: Int64 = 10_000, _ change: (inout EngineSettings) -> Void = { _ in }) -> EnginePlay {
+    private func play(_ servers: [EngineServer], patience: Int64 = 10_000, _ change: (inout EngineSettings) -> Void = { _ in })
+        -> EnginePlay
+    {
         EnginePlay(servers, isRealTime: true) { settings in
             settings.patienceMilliseconds = patience
             change(&settings)
@@ -50,7 +53,8 @@ struct RedisTests {
         let id = play.ask("XADD", "log", "5-1", "k", "v", keyAt: 1)
         #expect(id == Self.bytes("5-1"))
         let read = play.ask("XREAD", "COUNT", "10", "BLOCK", "1000", "STREAMS", "log", "0", keyAt: 6)
-        #expect(read == .list([.list([Self.bytes("log"), .list([.list([Self.bytes("5-1"), .list([Self.bytes("k"), Self.bytes("v")])])])])]))
+        #expect(
+            read == .list([.list([Self.bytes("log"), .list([.list([Self.bytes("5-1"), .list([Self.bytes("k"), Self.bytes("v")])])])])]))
         guard case .error(let text) = play.ask("GET", "log", keyAt: 1) else {
             Issue.record("a stream is no string")
             return
@@ -142,7 +146,9 @@ struct RedisTests {
     private func cluster(replicaOf first: Bool = false) throws -> [RedisProcess] {
         let servers = try (0..<(first ? 4 : 3)).map { _ in try RedisProcess(isCluster: true) }
         let direct = servers.map { Direct(port: $0.port) }
-        for (number, range) in [(0, "0 5460"), (1, "5461 10922"), (2, "10923 16383")] { direct[number].ask("CLUSTER ADDSLOTSRANGE \(range)") }
+        for (number, range) in [(0, "0 5460"), (1, "5461 10922"), (2, "10923 16383")] {
+            direct[number].ask("CLUSTER ADDSLOTSRANGE \(range)")
+        }
         for (number, one) in direct.enumerated() { one.ask("CLUSTER SET-CONFIG-EPOCH \(number + 1)") }
         for server in servers[1...] { direct[0].ask("CLUSTER MEET 127.0.0.1 \(server.port) \(server.busPort)") }
         for one in direct[..<3] { one.ask("CLUSTER INFO", until: "cluster_slots_assigned:16384") }
@@ -243,7 +249,9 @@ private final class Direct {
         address.sin_port = port.bigEndian
         address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
         let isConnected = withUnsafePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0 }
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+            }
         }
         guard isConnected else { return "" }
         let bytes = Array("\(command)\r\nQUIT\r\n".utf8)

@@ -103,12 +103,11 @@ final class ScriptedEngine: Sendable {
             piece.withUnsafeBytes { reader.feed(UnsafeRawBufferPointer(rebasing: $0[..<count])) }
             while let command = reader.next() {
                 let words = command.list?.map { String(decoding: $0.text ?? [], as: UTF8.self) } ?? []
-                let script = state.withLock { state in
-                    state.commands.append(words)
-                    return state.script
-                }
+                // What is done is decided before anybody hears of the command.
+                let steps = state.withLock({ $0.script })(words) ?? [.reply(Self.usual(words))]
+                state.withLock { $0.commands.append(words) }
                 arrived.signal()
-                for step in script(words) ?? [.reply(Self.usual(words))] where !perform(step, connection) { break reading }
+                for step in steps where !perform(step, connection) { break reading }
             }
         }
         state.withLock { _ = $0.connections.remove(connection) }
