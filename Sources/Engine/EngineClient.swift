@@ -50,7 +50,8 @@ public final class EngineClient: @unchecked Sendable {
     /// - Parameters:
     ///   - patienceMilliseconds: nil: the settings'.
     ///   - late: once where patience was over first, with what came of it then, which may be that nothing did; not where it was never taken up.
-    ///   - then: once, on the loop, at the latest when patience is over; from within this call where nothing is sent.
+    ///   - then: once, on the loop, at the latest when patience is over; from within this call where nothing is sent, so who asks again
+    ///     after a failure does so by a timer.
     public func send(
         _ command: EngineCommand, patienceMilliseconds: Int64? = nil, late: ((EngineReply) -> Void)? = nil,
         then: @escaping (EngineReply) -> Void

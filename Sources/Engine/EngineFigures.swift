@@ -70,6 +70,8 @@ public struct RoundTrips: Sendable {
 /// One client's, touched by its loop only.
 final class Counted {
     var figures = EngineFigures()
+    /// Of replies that have not come whole.
+    var heldBytes = 0
 
     func noteFailure(_ failure: EngineFailure) { figures.failures[failure, default: 0] += 1 }
 }

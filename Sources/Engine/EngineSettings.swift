@@ -35,6 +35,8 @@ public struct EngineLimits: Sendable, Equatable {
     public var replyBytes = 16 << 20
     /// Of one reply: its lists, and what is in them. A Cluster of a hundred nodes with broken up slots tells of itself in a tenth.
     public var replyElements = 262_144
+    /// Of replies that have not come whole, on all connections together.
+    public var unfinishedBytes = 64 << 20
     /// For each server: sent and without a reply, or waiting to be sent. A thousand are on their way at 100,000 a second and 10 ms.
     public var commandsUnderWay = 4096
     /// For each server: written and not yet taken by the kernel.
@@ -43,8 +45,8 @@ public struct EngineLimits: Sendable, Equatable {
     public var commandsWaiting = 4096
     /// How often one command is sent to another server.
     public var redirections = 5
-    /// Servers that are known at a time.
-    public var servers = 1024
+    /// Servers that are known at a time: each may have a connection on each loop, and an engine can name what it likes.
+    public var servers = 128
     /// No reply for so long, while commands are under way, opens the breaker.
     public var silenceMilliseconds: Int64 = 250
     /// The same, and the connection is made anew: whoever was there may be gone without a word.

@@ -40,6 +40,8 @@ final class NodeConnection: EventHandler {
     private var flights = FlightLine()
     private var output: [UInt8] = []
     private var sentBytes = 0
+    /// As it was counted last.
+    private var heldBytes = 0
     private var isFlushQueued = false
     private var isReadQueued = false
     private var readWaitsForWrite = false
@@ -184,6 +186,7 @@ final class NodeConnection: EventHandler {
                 continue
             }
             guard !reader.isBroken else { return end(.protocolError) }
+            guard noteHeld() else { return end(.protocolError) }
             guard !isDrained else { return }
             switch stream.receive(into: space.bytes) {
             case .bytes(let count):
@@ -207,6 +210,13 @@ final class NodeConnection: EventHandler {
         }
     }
 
+    /// - Returns: false where too much is held on all connections together.
+    private func noteHeld() -> Bool {
+        counted.heldBytes += reader.heldBytes - heldBytes
+        heldBytes = reader.heldBytes
+        return heldBytes == 0 || counted.heldBytes <= limits.unfinishedBytes
+    }
+
     private func deliver(_ reply: EngineReply, at microseconds: Int64) {
         guard let flight = flights.removeFirst() else { return end(.protocolError) }
         counted.figures.roundTrips.note(microseconds - flight.sentMicroseconds)
@@ -221,6 +231,8 @@ final class NodeConnection: EventHandler {
         loop.remove(stream.descriptor)
         stream.close()
         output = []
+        counted.heldBytes -= heldBytes
+        heldBytes = 0
         let left = flights
         flights = FlightLine()
         // Whoever hears of it asks elsewhere from here on.

@@ -30,6 +30,9 @@ final class ReplyReader {
 
     deinit { redisReaderFree(reader) }
 
+    /// What is held of a reply that has not come whole.
+    var heldBytes: Int { bytesSinceReply }
+
     /// Hands over what has come: some ten thousand bytes at a time, since what is used up is moved away again and again.
     func feed(_ bytes: UnsafeRawBufferPointer) {
         guard !isBroken, let start = bytes.baseAddress else { return }

@@ -289,6 +289,60 @@ struct EngineClientTests {
         #expect(play.ask("SET", "a", "1") == Self.ok)
     }
 
+    @Test("what nobody waits for any more when the connection is there is not sent")
+    func neverSent() {
+        let gate = Gate()
+        let engine = ScriptedEngine { words in words[0] == "AUTH" ? [.pass(gate), .reply("+OK\r\n")] : nil }
+        let play = EnginePlay(engine) { $0.password = Array("secret".utf8) }
+        let outcome = play.begin("SET", "a", "1")
+        #expect(engine.wait { $0.allCommands.count == 1 })
+        play.advance(10)
+        #expect(outcome.reply == .failed(.timedOut))
+        gate.open()
+        #expect(play.wait { $0.isConnected })
+        #expect(play.ask("SET", "a", "2") == Self.ok)
+        #expect(engine.commands.filter { $0[0] == "SET" } == [["SET", "a", "2"]])
+        #expect(play.figures.lateReplies == 0)
+    }
+
+    @Test("who is told of a reply may ask again, and may close the client")
+    func fromWithin() {
+        let engine = ScriptedEngine(Self.echo)
+        let play = EnginePlay(engine)
+        let (again, last, unwanted) = (Outcome(), Outcome(), Outcome())
+        play.onLoop { client in
+            client.send(EngineCommand("GET", "a", keyAt: 1)) { _ in
+                client.send(EngineCommand("GET", "b", keyAt: 1)) { again.put([$0]) }
+                client.send(EngineCommand("GET", "c", keyAt: 1)) { reply in
+                    client.close()
+                    last.put([reply])
+                    client.send(EngineCommand("GET", "d", keyAt: 1)) { last.putLate([$0]) }
+                }
+                client.send(EngineCommand("GET", "e", keyAt: 1)) { unwanted.put([$0]) }
+            }
+        }
+        #expect(again.reply == Self.bytes("b") && last.reply == Self.bytes("c"))
+        #expect(unwanted.reply == .failed(.closed) && last.late == [.failed(.closed)])
+        #expect(play.figures.servers == 0)
+    }
+
+    @Test("what was late when the client was closed, or its connection ended, is told once", arguments: [false, true])
+    func lateEnd(closes: Bool) {
+        let gate = Gate()
+        let engine = ScriptedEngine { words in words[0] == "GET" ? [.pass(gate), .close] : nil }
+        let play = EnginePlay(engine)
+        #expect(play.ask("SET", "a", "1") == Self.ok)
+        let outcome = play.begin([EngineCommand("GET", "a", keyAt: 1), EngineCommand("SET", "a", "1", keyAt: 1)])
+        #expect(engine.wait { $0.commands.count == 2 })
+        play.advance(10)
+        #expect(outcome.replies == [.failed(.timedOut), .failed(.timedOut)])
+        if closes { play.onLoop { $0.close() } } else { gate.open() }
+        let end = EngineReply.failed(closes ? .closed : .connectionLost)
+        #expect(outcome.late == [end, end] && outcome.calls == 1)
+        #expect(play.figures.failures == [.timedOut: 2] && play.figures.lateReplies == 0)
+        gate.open()
+    }
+
     @Test("closing tells all who wait")
     func closed() {
         let gate = Gate()

@@ -181,6 +181,27 @@ struct EngineClusterTests {
         #expect(play.ask("SET", Self.low, "1", keyAt: 1) == .failed(.clusterDown))
     }
 
+    @Test("what has come of replies is bounded over all connections")
+    func unfinished() {
+        let pair = Pair()
+        let gate = Gate()
+        for engine in [pair.low, pair.high] {
+            let part = "$90000\r\n" + String(repeating: "x", count: 60_000)
+            pair.react(engine) { words in
+                words[0] == "GET" ? [.reply(part), .pass(gate), .reply(String(repeating: "x", count: 30_000) + "\r\n")] : nil
+            }
+        }
+        let play = EnginePlay(pair.low) { $0.limits.unfinishedBytes = 100_000 }
+        #expect(play.ask("SET", Self.low, "1", keyAt: 1) == Self.ok)
+        let outcomes = [play.begin("GET", Self.low, keyAt: 1), play.begin("GET", Self.high, keyAt: 1)]
+        #expect(play.wait { _ in outcomes.contains { $0.now != nil } })
+        gate.open()
+        let replies = outcomes.map(\.reply)
+        #expect(replies.count { $0 == .failed(.protocolError) } == 1 && replies.count { $0?.text?.count == 90_000 } == 1)
+        // What was taken is given back.
+        #expect(play.onLoop { $0.counted.heldBytes } == 0)
+    }
+
     @Test("an engine that names more and more servers is not followed for ever")
     func tooMany() {
         let engine = ScriptedEngine()
