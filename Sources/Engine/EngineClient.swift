@@ -90,6 +90,13 @@ public final class EngineClient: @unchecked Sendable {
         return node.breaker.isClosed
     }
 
+    /// The connection to the server that has the key: each new one of this client has another number. What the engine keeps by connection (WAIT) or by server is
+    /// another's once it has changed. nil where there is none.
+    public func connection(forKey key: [UInt8]) -> UInt64? {
+        loop.assertOnLoop()
+        return map?.owner(of: KeySlot.of(key)).flatMap { nodes[$0] }?.connectionNumber
+    }
+
     /// Whether it is known where what is.
     public var isConnected: Bool { map != nil }
 

@@ -30,6 +30,9 @@ final class EngineNode: NodeConnectionOwner {
     private var silenceTimer: LoopTimer?
     private var probes: UInt64 = 0
     private var isProbing = false
+    /// When the breaker was closed last, and how long it is until a probe.
+    private var closedAt: Int64?
+    private var probeInterval: Int64 = 0
     /// Which of several addresses is tried first.
     private var turn = 0
 
@@ -37,6 +40,9 @@ final class EngineNode: NodeConnectionOwner {
     private static let steadyMilliseconds: Int64 = 1000
     /// The rest after a first failure; after more it is longer.
     private static let restMilliseconds: Int64 = 50
+    /// A breaker that opens again so soon after it was closed has closed for nothing.
+    private static let relapseMilliseconds: Int64 = 5_000
+    private static let longestProbeInterval: Int64 = 8_000
 
     init(_ server: EngineServer, _ client: EngineClient) {
         (self.server, self.client) = (server, client)
@@ -66,6 +72,8 @@ final class EngineNode: NodeConnectionOwner {
     }
 
     var flightCount: Int { connection?.flightCount ?? 0 }
+    /// Of the connection on which commands go out; nil where there is none.
+    var connectionNumber: UInt64? { if case .ready(let connection) = phase { connection.number } else { nil } }
     var isUnused: Bool { flightCount == 0 && waiting.isEmpty }
 
     // MARK: Commands
@@ -263,6 +271,10 @@ final class EngineNode: NodeConnectionOwner {
     private func opened(_ failure: EngineFailure) {
         lastFailure = failure
         client.counted.figures.breakerOpenings += 1
+        // One that is good for probes only is tried less and less often.
+        let hasRelapsed = closedAt.map { now - $0 < Self.relapseMilliseconds } ?? false
+        probeInterval =
+            hasRelapsed ? min(probeInterval * 2, max(limits.probeMilliseconds, Self.longestProbeInterval)) : limits.probeMilliseconds
         scheduleProbe()
         client.breakerChanged(of: self)
         releaseWaiting { $0.fail(.breakerOpen, at: self) }
@@ -294,7 +306,7 @@ final class EngineNode: NodeConnectionOwner {
 
     private func scheduleProbe() {
         probeTimer?.cancel()
-        probeTimer = loop.schedule(after: .milliseconds(limits.probeMilliseconds)) { [weak self] in
+        probeTimer = loop.schedule(after: .milliseconds(probeInterval)) { [weak self] in
             guard let self, !breaker.isClosed else { return }
             scheduleProbe()
             probe()
@@ -332,7 +344,8 @@ final class EngineNode: NodeConnectionOwner {
         // Somebody else's reply.
         default: return connection.end(.protocolError)
         }
-        guard now - sent <= client.settings.patienceMilliseconds, breaker.noteProbe() else { return }
+        guard now - sent < limits.silenceMilliseconds, breaker.noteProbe() else { return }
+        closedAt = now
         probeTimer?.cancel()
         client.breakerChanged(of: self)
         isUp(connection)

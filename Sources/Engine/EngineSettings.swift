@@ -47,13 +47,13 @@ public struct EngineLimits: Sendable, Equatable {
     public var redirections = 5
     /// Servers that are known at a time: each may have a connection on each loop, and an engine can name what it likes.
     public var servers = 128
-    /// No reply for so long, while commands are under way, opens the breaker.
+    /// No reply for so long, while commands are under way, opens the breaker; the reply to a probe closes it that comes sooner.
     public var silenceMilliseconds: Int64 = 250
     /// The same, and the connection is made anew: whoever was there may be gone without a word.
     public var deadMilliseconds: Int64 = 1500
     /// So many failures in a row open the breaker.
     public var failures = 3
-    /// How often a server whose breaker is open is tried.
+    /// How often a server whose breaker is open is tried; one whose breaker opens again at once less and less often, up to each 8 s.
     public var probeMilliseconds: Int64 = 500
     /// For the name, the connection, TLS and the password together.
     public var connectMilliseconds: Int64 = 1000
@@ -72,7 +72,7 @@ public struct EngineSettings: Sendable, Equatable, CustomStringConvertible {
     public var password: [UInt8]?
     /// nil: in clear.
     public var tls: EngineTLS?
-    /// How long a command is waited for where it does not say so itself. A probe has to be replied to within it, too.
+    /// How long a command is waited for where it does not say so itself.
     public var patienceMilliseconds: Int64 = 10
     public var limits = EngineLimits()
 

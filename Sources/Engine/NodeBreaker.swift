@@ -1,8 +1,8 @@
 // Whether a server is asked. Pure: times are passed in, in milliseconds of a clock that never goes back.
 //
 // Failures in a row open it: connections that could not be made or were lost, and time-outs one after another, of which many at once count as one. So
-// does a server that says nothing while commands are under way. While it is open nobody waits; a probe is sent from time to time, and the reply to it,
-// within the patience that others have too, closes it again.
+// does a server that says nothing while commands are under way. While it is open nobody waits; a probe is sent from time to time, and the reply to it, unless
+// it comes so late that silence would have opened it, closes it again.
 
 struct NodeBreaker: Equatable {
     enum State: Equatable {

@@ -46,6 +46,8 @@ final class NodeConnection: EventHandler {
     private var isReadQueued = false
     private var readWaitsForWrite = false
     private var writeWaitsForRead = false
+    /// Of all of the client's; 0 before it is up.
+    private(set) var number: UInt64 = 0
     /// When it was up, and when anything came last: milliseconds of the loop's clock.
     private(set) var upSince: Int64 = 0
     private(set) var lastHeard: Int64 = 0
@@ -105,6 +107,7 @@ final class NodeConnection: EventHandler {
             state = .open
             (upSince, lastHeard) = (now, now)
             counted.figures.connections += 1
+            number = counted.figures.connections
             watch()
             owner?.connectionIsUp(self)
             // TLS may hold what came with its last message.

@@ -96,7 +96,7 @@ struct EngineClientTests {
         #expect(play.figures.failures == [.timedOut: 3, .breakerOpen: 1])
     }
 
-    @Test("a probe that is replied to slower than patience lasts changes nothing")
+    @Test("a probe that is replied to after 250 ms changes nothing")
     func slowProbe() {
         let gates = Mutex<[Gate]>([])
         let engine = ScriptedEngine { words in
@@ -113,14 +113,38 @@ struct EngineClientTests {
         engine.up()
         play.advance(500)
         #expect(engine.wait { $0.allCommands.contains { $0[0] == "PING" } })
-        play.advance(20)
+        play.advance(260)
         gates.withLock { $0[0] }.open()
         #expect(play.wait { $0.figures.commandsUnderWay == 0 })
         #expect(!play.isOpen)
-        play.advance(480, step: 480)
+        play.advance(240, step: 240)
         #expect(engine.wait { $0.allCommands.count { $0[0] == "PING" } == 2 })
         gates.withLock { $0[1] }.open()
         #expect(play.wait { $0.isOpen })
+    }
+
+    @Test("a server that is good for probes only is tried less and less often")
+    func relapses() {
+        let intervals: [Int64] = [500, 1000, 2000, 500]
+        let gates = intervals.map { _ in Gate() }
+        let engine = ScriptedEngine { words in words[0] == "GET" ? [.pass(gates[Int(words[1]) ?? 0]), .reply("$-1\r\n")] : nil }
+        let play = EnginePlay(engine)
+        #expect(play.ask("SET", "x", "1") == Self.ok)
+        for (round, interval) in intervals.enumerated() {
+            // Before the last it has been good for long.
+            if round == 3 { play.advance(10_000, settles: true) }
+            for _ in 1...3 {
+                let outcome = play.begin("GET", "\(round)")
+                play.advance(10)
+                #expect(outcome.reply == .failed(.timedOut))
+            }
+            #expect(!play.isOpen)
+            gates[round].open()
+            play.advance(interval - 1, settles: true)
+            #expect(!play.isOpen)
+            play.advance(1)
+            #expect(play.wait { $0.isOpen })
+        }
     }
 
     @Test("a server that says nothing is asked no more after 250 ms, and its connection is made anew")
@@ -212,9 +236,10 @@ struct EngineClientTests {
         let play = EnginePlay(engine)
         #expect(play.ask("SET", "a", "1") == Self.ok)
         play.advance(2000)
+        #expect(play.onLoop { $0.connection(forKey: [1]) } == 1)
         #expect(play.ask("SET", "a", "bad") == .failed(.connectionLost))
         #expect(play.ask("SET", "a", "2") == Self.ok)
-        #expect(engine.connectionCount == 2)
+        #expect(engine.connectionCount == 2 && play.onLoop { $0.connection(forKey: [1]) } == 2)
     }
 
     @Test("who cannot be reached fails at once what waits, and is not asked after three times")
