@@ -286,6 +286,23 @@ struct EngineClientTests {
         #expect(play.ask("SET", "a", "1", patience: 1000) == Self.ok)
     }
 
+    @Test("a server that does not get on with TLS, or with the password, is given up after a second", arguments: [false, true])
+    func hangingGreeting(isTLS: Bool) {
+        let gate = Gate()
+        let engine = ScriptedEngine { words in words[0] == "AUTH" ? [.pass(gate)] : nil }
+        let play = EnginePlay(engine) { settings in
+            settings.password = Array("secret".utf8)
+            if isTLS { settings.tls = EngineTLS() }
+        }
+        let outcome = play.begin("SET", "a", "1", patience: 5000)
+        #expect(engine.wait { $0.connectionCount == 1 })
+        #expect(play.wait { $0.nodes.values.allSatisfy(\.isComingUp) })
+        play.advance(1000)
+        // The map could not be looked up, so nothing waits for it any more.
+        #expect(outcome.reply?.failure != nil && play.figures.commandsUnderWay == 0)
+        gate.open()
+    }
+
     @Test("the password is said first, with the user where there is one", arguments: [nil, "me"])
     func password(user: String?) {
         let engine = ScriptedEngine()

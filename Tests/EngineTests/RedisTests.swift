@@ -121,6 +121,18 @@ struct RedisTests {
         #expect(ask(play, ["PING"], until: isPong) != nil)
     }
 
+    @Test("a server that takes a second for each command keeps nobody waiting that long")
+    func slow() throws {
+        let redis = try RedisProcess()
+        let play = play([redis.server], patience: 50)
+        #expect(ask(play, ["PING"], until: isPong) != nil)
+        #expect(play.ask("CLIENT", "PAUSE", "1000") == Self.ok)
+        #expect(ask(play, ["GET", "a"], until: { $0 == .failed(.breakerOpen) }) != nil)
+        #expect(ask(play, ["GET", "a"], until: { $0 == .nothing }) != nil)
+        // What was late came to whom it was for: nothing is out of step.
+        #expect(play.ask("SET", "a", "1", patience: 10_000) == Self.ok && play.ask("GET", "a", patience: 10_000) == Self.bytes("1"))
+    }
+
     @Test("an access list that is too narrow is told of at each command")
     func narrow() throws {
         let redis = try RedisProcess(["--user", "default", "on", "nopass", "~cistern:*", "+get", "+ping"])
