@@ -1,13 +1,13 @@
 // Replies, read by hiredis from what a socket brings, in pieces of any size. hiredis is given callbacks of ours, so that it makes no object of its
 // own: what it would take by a number that the engine has sent (a list of two thousand million) is never asked for. A reply's bytes, elements and lines
-// are bounded here; hiredis ends at lists in lists in lists, seven deep.
+// are bounded here, and so is how deep lists lie in each other.
 
 import CHiredis
 
 /// Of one connection.
 final class ReplyReader {
     private let reader: UnsafeMutablePointer<redisReader>
-    private let builder = ReplyBuilder()
+    private let builder: ReplyBuilder
     private let limits: EngineLimits
     /// Of the reply that is being read, and what has come behind it.
     private var bytesSinceReply = 0
@@ -21,11 +21,9 @@ final class ReplyReader {
 
     init(limits: EngineLimits) {
         self.limits = limits
-        guard let reader = redisReaderCreateWithFunctions(ReplyBuilder.functions) else { preconditionFailure("no memory for hiredis") }
+        builder = ReplyBuilder(limits)
+        guard let reader = chiredis_reader_make(builder.parts) else { preconditionFailure("no memory for hiredis") }
         self.reader = reader
-        reader.pointee.privdata = Unmanaged.passUnretained(builder).toOpaque()
-        builder.elementLimit = limits.replyElements
-        builder.byteLimit = limits.replyBytes
     }
 
     deinit { redisReaderFree(reader) }
@@ -44,7 +42,7 @@ final class ReplyReader {
     func next() -> EngineReply? {
         guard !isBroken else { return nil }
         var token: UnsafeMutableRawPointer?
-        guard redisReaderGetReply(reader, &token) == REDIS_OK else {
+        guard redisReaderGetReply(reader, &token) == REDIS_OK, !builder.isRefused else {
             isBroken = true
             return nil
         }
@@ -75,16 +73,39 @@ final class ReplyReader {
 
 /// Puts a reply together as hiredis tells of its parts, from the outside in.
 private final class ReplyBuilder {
+    /// As hiredis has it.
+    let parts: UnsafeMutablePointer<chiredis_parts>
+    /// Something there was no room for: nothing more is taken.
+    private(set) var isRefused = false
     /// Lists that are not whole: what they have, and how many they lack.
     private var open: [(items: [EngineReply], missing: Int)] = []
     private var whole: EngineReply?
     private var elements = 0
-    var elementLimit = 0
-    var byteLimit = 0
-    private(set) var isRefused = false
+    private let elementLimit: Int
+    private let byteLimit: Int
 
-    /// What stands for each object: hiredis wants something that is not null.
-    private static var token: UnsafeMutableRawPointer? { UnsafeMutableRawPointer(bitPattern: 1) }
+    /// Lists in each other: more than any command has, few enough to be let go one within the other.
+    private static let depthLimit = 7
+
+    init(_ limits: EngineLimits) {
+        (elementLimit, byteLimit) = (limits.replyElements, limits.replyBytes)
+        parts = .allocate(capacity: 1)
+        parts.initialize(
+            to: chiredis_parts(
+                owner: nil,
+                bytes: { owner, type, text, count in ReplyBuilder.of(owner).place(type, UnsafeRawBufferPointer(start: text, count: count))
+                },
+                list: { owner, count in ReplyBuilder.of(owner).begin(count) },
+                integer: { owner, number in ReplyBuilder.of(owner).place(.integer(number)) },
+                nothing: { owner in ReplyBuilder.of(owner).place(.nothing) }))
+        parts.pointee.owner = Unmanaged.passUnretained(self).toOpaque()
+    }
+
+    deinit { parts.deallocate() }
+
+    private static func of(_ owner: UnsafeMutableRawPointer?) -> ReplyBuilder {
+        Unmanaged<ReplyBuilder>.fromOpaque(owner!).takeUnretainedValue()
+    }
 
     func takeReply() -> EngineReply {
         defer {
@@ -94,64 +115,40 @@ private final class ReplyBuilder {
         return whole ?? .nothing
     }
 
-    private func place(_ reply: EngineReply) -> UnsafeMutableRawPointer? {
+    private func place(_ type: Int32, _ bytes: UnsafeRawBufferPointer) -> Int32 {
+        guard bytes.count <= byteLimit else { return refuse() }
+        return switch type {
+        case REDIS_REPLY_ERROR: place(.error([UInt8](bytes)))
+        case REDIS_REPLY_STATUS: place(.status([UInt8](bytes)))
+        default: place(.bytes([UInt8](bytes)))
+        }
+    }
+
+    /// - Returns: 0 where it is one too many.
+    private func place(_ reply: EngineReply) -> Int32 {
         elements += 1
         guard elements <= elementLimit else { return refuse() }
         var reply = reply
-        while !open.isEmpty {
-            let last = open.count - 1
+        while let last = open.indices.last {
             open[last].items.append(reply)
             open[last].missing -= 1
-            guard open[last].missing == 0 else { return Self.token }
+            guard open[last].missing == 0 else { return 1 }
             reply = .list(open.removeLast().items)
         }
         whole = reply
-        return Self.token
+        return 1
     }
 
-    private func begin(_ count: Int) -> UnsafeMutableRawPointer? {
+    private func begin(_ count: Int) -> Int32 {
         guard count > 0 else { return place(.list([])) }
         elements += 1
-        guard count <= elementLimit - elements else { return refuse() }
+        guard count <= elementLimit - elements, open.count < Self.depthLimit else { return refuse() }
         open.append(([], count))
-        return Self.token
+        return 1
     }
 
-    private func refuse() -> UnsafeMutableRawPointer? {
+    private func refuse() -> Int32 {
         isRefused = true
-        return nil
+        return 0
     }
-
-    private static func of(_ task: UnsafePointer<redisReadTask>?) -> ReplyBuilder? {
-        task?.pointee.privdata.map { Unmanaged<ReplyBuilder>.fromOpaque($0).takeUnretainedValue() }
-    }
-
-    /// For all readers, for ever.
-    static var functions: UnsafeMutablePointer<redisReplyObjectFunctions> { sharedFunctions.pointer }
-
-    /// `@unchecked Sendable` because what it points to never changes.
-    private struct Functions: @unchecked Sendable {
-        let pointer: UnsafeMutablePointer<redisReplyObjectFunctions>
-    }
-
-    private static let sharedFunctions: Functions = {
-        let pointer = UnsafeMutablePointer<redisReplyObjectFunctions>.allocate(capacity: 1)
-        pointer.initialize(
-            to: redisReplyObjectFunctions(
-                createString: { task, text, count in
-                    guard let builder = ReplyBuilder.of(task), let task else { return nil }
-                    guard count <= builder.byteLimit else { return builder.refuse() }
-                    let bytes = [UInt8](UnsafeRawBufferPointer(start: text, count: count))
-                    return switch task.pointee.type {
-                    case REDIS_REPLY_ERROR: builder.place(.error(bytes))
-                    case REDIS_REPLY_STATUS: builder.place(.status(bytes))
-                    default: builder.place(.bytes(bytes))
-                    }
-                },
-                createArray: { task, count in ReplyBuilder.of(task)?.begin(Int(count)) },
-                createInteger: { task, number in ReplyBuilder.of(task)?.place(.integer(number)) },
-                createNil: { task in ReplyBuilder.of(task)?.place(.nothing) },
-                freeObject: { _ in }))
-        return Functions(pointer: pointer)
-    }()
 }
