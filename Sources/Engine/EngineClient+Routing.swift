@@ -117,6 +117,8 @@ extension EngineClient {
         case .tryAgain: return .later(Self.tryAgainMilliseconds, .clusterDown)
         case .failure(.loading): return .later(Self.laterMilliseconds, .loading)
         case .failure(let failure) where failure == .clusterDown || failure == .readOnly:
+            // The same name may lead to another server by now.
+            if failure == .readOnly, !isCluster { node.connectAnew() }
             lookUpMap(avoiding: node.server)
             return .later(Self.laterMilliseconds, failure)
         case .failure(let failure): return .fail(failure)

@@ -219,6 +219,12 @@ final class EngineNode: NodeConnectionOwner {
         client.nodeIsUp(self)
     }
 
+    /// Where the connection has stood for a while.
+    func connectAnew() {
+        guard case .ready(let connection) = phase, now - connection.upSince >= Self.steadyMilliseconds else { return }
+        connection.end(.readOnly)
+    }
+
     // MARK: Failing
 
     func connection(_ connection: NodeConnection, endedBy failure: EngineFailure, hadFlights: Bool) {

@@ -279,6 +279,25 @@ struct EngineClientTests {
         #expect(replica.commands.allSatisfy { $0[0] == "INFO" })
     }
 
+    @Test("a server that is a replica now is connected to anew, since its name may lead to another")
+    func replicaNow() {
+        let isReplica = Mutex(true)
+        let engine = ScriptedEngine { words in
+            words[0] == "SET" && isReplica.withLock { $0 } ? [.reply("-READONLY You can't write against a read only replica.\r\n")] : nil
+        }
+        let play = EnginePlay(engine)
+        #expect(play.ask("GET", "a") == .nothing)
+        // Not at once, or there would be a new one for each command.
+        #expect(play.ask("SET", "a", "1") == .failed(.readOnly))
+        play.settle()
+        #expect(engine.connectionCount == 1)
+        play.advance(1000, settles: true)
+        #expect(play.ask("SET", "a", "1") == .failed(.readOnly))
+        isReplica.withLock { $0 = false }
+        #expect(play.ask("SET", "a", "1", patience: 1000) == Self.ok)
+        #expect(engine.connectionCount == 2)
+    }
+
     @Test("who a name leads to is found beside the loop")
     func name() {
         let engine = ScriptedEngine()
