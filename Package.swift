@@ -11,7 +11,7 @@ let strict: [SwiftSetting] = [
 
 /// Rooms that tell of their decisions.
 let withReadMe: Set = [
-    "Addresses", "Archives", "CachePolicy", "CacheStore", "Coordination", "Downstream", "Engine", "Examination", "Explanation",
+    "Addresses", "Archives", "CachePolicy", "CacheStore", "Coordination", "Downstream", "Engine", "Examination", "Explanation", "Fleet",
     "HTTPCore", "Identity", "Reactor", "ResponseCache", "Sending", "Tracing", "Upstream",
 ]
 
@@ -63,6 +63,7 @@ let package = Package(
         room("Forwarding", ["HTTPCore", "WellKnownNames"]),
         room("Archives", ["HTTPCore", "JSON", "CachePolicy", "Forwarding"]),
         room("TakeOver"),
+        room("Fleet"),
         room("Locking"),
         room("Descriptors"),
         room("Hashing", ["HTTPCore", "CHash"]),
@@ -159,6 +160,7 @@ let package = Package(
             ],
             path: "Tests/TestSupport", swiftSettings: strict),
         tests("TakeOverTests", ["TakeOver"]),
+        tests("FleetTests", ["Fleet"]),
         tests("ReactorTests", ["Reactor", "CSystem", "Descriptors", "Locking", "TestSupport"]),
         tests("HTTPCoreTests", ["HTTPCore", "TestSupport"]),
         tests("HTTP2Tests", ["HTTP2"]),

@@ -1,0 +1,63 @@
+// A connection to the log comes and goes: what the node knows is held against what is there.
+
+extension LogFollower {
+    mutating func leave() -> [Action] {
+        let wasSeeing = state == .seeing
+        state = .away
+        owesReading = false
+        return wasSeeing ? [.blind(since: lastAnswer)] : []
+    }
+
+    mutating func tick(_ now: Int64) -> [Action] {
+        if state != .away, now - lastAnswer > limits.silence { return leave() + [.reconnect] }
+        if case .missing(let until) = state, now >= until { return abandonMissing() }
+        return []
+    }
+
+    mutating func connect(_ info: LogInfo, fleetMilliseconds: UInt64?) -> [Action] {
+        var actions = leave()
+        let former = reached
+        let isOtherLog = former?.epoch != info.epoch
+        remembers = isFilled && !isOtherLog
+        if !remembers {
+            seen = SeenSequences(nodes: limits.nodes, missing: limits.missing)
+            actions.append(.startAnew(epoch: info.epoch, floor: info.floor))
+        }
+        if isOtherLog {
+            if former != nil { actions.append(.gap(.epoch)) }
+            reached = KeptPosition(position: .beginning, epoch: info.epoch, primary: info.primary, added: 0)
+            (highest, lowestLate, checkpoints) = (.beginning, nil, [])
+        }
+        (obeyed, next) = (position, remembers ? min(position, info.last) : .beginning)
+        if isTrimmed(info) { actions += [.raiseFloor(info.floor), .gap(.trimmed)] }
+        let isNewPrimary = former.map { isOtherLog || $0.primary != info.primary || info.last < highest } ?? false
+        let fence = isNewPrimary && !isOtherLog ? meet(info, fleetMilliseconds ?? 0, &actions) : nil
+        if !remembers { past = obeyed }
+        highest = max(highest, info.last)
+        (isFilled, isCounting, met, state) = (true, false, info, .catchingUp(to: info.last))
+        return actions + [.mayAppend(fence: fence, isNewPrimary: isNewPrimary), .readFrom(next)]
+    }
+
+    /// Whether entries that were never read are gone from the log's beginning, or it was made anew without another epoch.
+    private func isTrimmed(_ info: LogInfo) -> Bool {
+        if info.lastDeleted > position { return true }
+        if let first = info.first, first <= position { return false }
+        // All that is there was appended later than what was reached. What went before must be just what was reached.
+        if info.first == nil, info.last == position { return false }
+        return reached?.added.map { $0 != info.removed } ?? (info.removed > 0)
+    }
+
+    /// Another server is asked, or the same with less than it had: entries may be lost, and ids may have begun again below what they were.
+    private mutating func meet(_ info: LogInfo, _ fleetMilliseconds: UInt64, _ actions: inout [Action]) -> Fence? {
+        obeyed = min(position, info.last).earlier(byMilliseconds: limits.readAgain)
+        next = min(next, obeyed)
+        reached?.added = nil
+        // The former primary has given no id above this one.
+        let bound = max(highest, position, LogPosition(fleetMilliseconds))
+        guard info.last < bound else { return nil }
+        let fence = Fence(at: bound.later(byMilliseconds: limits.fenceLead), doubtedAfter: info.last)
+        highest = fence.position
+        actions.append(.doubt(after: fence.doubtedAfter, before: fence.position))
+        return fence
+    }
+}

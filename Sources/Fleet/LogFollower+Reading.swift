@@ -1,0 +1,105 @@
+// Entries come: which of them are applied, when all is read, and what is wanting.
+
+extension LogFollower {
+    mutating func take(_ entries: [PlacedEntry], _ now: Int64) -> [Action] {
+        var actions: [Action] = []
+        for placed in entries where placed.position > next { take(placed, &actions) }
+        return finishBatch(isEnd: false, now, actions)
+    }
+
+    private mutating func take(_ placed: PlacedEntry, _ actions: inout [Action]) {
+        next = placed.position
+        highest = max(highest, next)
+        let isLate = next <= position
+        count(isLate: isLate)
+        if !isLate { reached?.position = next }
+        guard placed.entry.origin.map({ seen.note($0, at: placed.position) }) ?? true else { return }
+        if let fence = Fence(placed) {
+            actions.append(.doubt(after: fence.doubtedAfter, before: fence.position))
+            return
+        }
+        guard placed.entry.message.kind != .hello else { return }
+        if next <= obeyed || placed.entry.origin?.node == node {
+            actions.append(.note(placed))
+            return
+        }
+        if isLate, remembers, placed.entry.origin != nil {
+            lowestLate = min(lowestLate ?? next, next)
+            actions.append(.doubt(after: next.previous, before: highest))
+        }
+        actions.append(.apply(placed))
+    }
+
+    private mutating func count(isLate: Bool) {
+        if let met, next > met.last { startCounting(met) }
+        if isCounting || !isLate, let added = reached?.added { reached?.added = added + 1 }
+    }
+
+    private mutating func startCounting(_ met: LogInfo) {
+        guard !isCounting else { return }
+        isCounting = true
+        reached?.added = met.added
+    }
+
+    /// - Parameter isEnd: nothing follows as yet.
+    mutating func finishBatch(isEnd: Bool, _ now: Int64, _ before: [Action]) -> [Action] {
+        var actions = before
+        if case .catchingUp(let last) = state, next >= last || isEnd, let met {
+            startCounting(met)
+            reached?.primary = met.primary
+            state = .missing(until: now + limits.waitForMissing)
+        }
+        if case .catchingUp = state {
+        } else {
+            if let late = lowestLate {
+                lowestLate = nil
+                actions.append(.append(Fence(at: highest, doubtedAfter: late.previous)))
+            }
+            actions += seen.isMissingTooMuch ? abandonMissing() : lookForMissing(now)
+        }
+        return actions + checkpoint() + read()
+    }
+
+    private mutating func lookForMissing(_ now: Int64) -> [Action] {
+        switch (state, seen.isMissingSome) {
+        case (.seeing, true):
+            state = .missing(until: now + limits.waitForMissing)
+            return [.blind(since: now)]
+        case (.missing, false):
+            state = .seeing
+            return [.seeing]
+        case (.seeing, false), (.missing, true), (.away, _), (.catchingUp, _): return []
+        }
+    }
+
+    /// What is missing will not come.
+    mutating func abandonMissing() -> [Action] {
+        var actions: [Action] = []
+        if let lost = seen.abandonMissing() {
+            actions.append(.raiseFloor(lost))
+            if lost > past { actions.append(.gap(.lostEntries)) }
+        }
+        if state != .seeing { actions.append(.seeing) }
+        state = .seeing
+        return actions
+    }
+
+    private mutating func checkpoint() -> [Action] {
+        guard let reached, checkpoints.last?.kept != reached else { return [] }
+        lastReport += 1
+        checkpoints.append(Checkpoint(report: lastReport, kept: reached))
+        return [.report(lastReport)]
+    }
+
+    private mutating func read() -> [Action] {
+        owesReading = checkpoints.count > limits.batches
+        return owesReading ? [] : [.readFrom(next)]
+    }
+
+    mutating func keep(_ report: UInt64) -> [Action] {
+        guard let last = checkpoints.lastIndex(where: { $0.report <= report }) else { return [] }
+        let kept = checkpoints[last].kept
+        checkpoints.removeSubrange(...last)
+        return [.keep(kept)] + (owesReading && state != .away ? read() : [])
+    }
+}

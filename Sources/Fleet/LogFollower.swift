@@ -1,0 +1,158 @@
+// The machine of who follows the log: what is read, what of it is applied, whether the node sees what the others say, and what is wanting.
+// It does no I/O and has no clock; its shell performs its actions in their order, and decides nothing.
+
+public struct LogFollower: Hashable, Sendable {
+    public struct Limits: Hashable, Sendable {
+        /// Milliseconds without an answer of the engine until nothing counts as seen. A wait for entries is answered within 1,000.
+        public var silence: Int64 = 1_500
+        /// Milliseconds that are waited for what is wanting: its sender sends it again when it meets the new primary.
+        public var waitForMissing: Int64 = 2_000
+        /// Milliseconds of the log that are read again from a new primary. Twice of what is sent again.
+        public var readAgain: UInt64 = 120_000
+        /// Milliseconds that a fence lies ahead, so that one will do for all who meet the primary meanwhile.
+        public var fenceLead: UInt64 = 1_000
+        /// Batches that were handed over and not yet obeyed durably. Beyond, nothing is read.
+        public var batches = 64
+        public var nodes = 8_192
+        public var missing = 1_024
+
+        public init() {}
+    }
+
+    public enum State: Hashable, Sendable {
+        /// There is no connection.
+        case away
+        /// What was said meanwhile is read.
+        case catchingUp(to: LogPosition)
+        /// All is read, but something is wanting.
+        case missing(until: Int64)
+        /// What the others say is obeyed as they say it.
+        case seeing
+    }
+
+    /// Times are those of a clock that never goes back, in milliseconds.
+    public enum Event: Hashable, Sendable {
+        /// - Parameter fleetMilliseconds: The fleet's time now, at the latest, as it was known before this connection (`FleetClock.latest`).
+        case connected(LogInfo, fleetMilliseconds: UInt64?)
+        /// In the order of the log. Opened by the shell; what does not open is `LogEntry.unopened`.
+        case entries([PlacedEntry])
+        /// A wait for entries has ended without any.
+        case nothingNew
+        /// The epoch as read with the entries; nil where there is none.
+        case epoch(UInt64?)
+        case lost
+        /// All that was handed over before this report was asked for is obeyed, durably.
+        case applied(report: UInt64)
+        /// The engine's clock differs from what it was before (`FleetClock.note`): ages of what was stored until now are not to be relied on.
+        case clockJumped
+        /// At least every 250 ms.
+        case tick
+    }
+
+    public enum Action: Hashable, Sendable {
+        /// Ask for what comes after this position; wait for it where there is nothing.
+        case readFrom(LogPosition)
+        /// To the table of marks and the local store.
+        case apply(PlacedEntry)
+        /// To the table of marks only: the local store has obeyed it.
+        case note(PlacedEntry)
+        /// `MarkTable.startAnew`.
+        case startAnew(epoch: UInt64, floor: LogPosition)
+        /// `MarkTable.raiseFloor`.
+        case raiseFloor(LogPosition)
+        /// `MarkTable.doubt`.
+        case doubt(after: LogPosition, before: LogPosition)
+        /// Entries may be missing: the local store is treated as `share.after_gap` says.
+        case gap(LogGap)
+        /// Say `applied` with this number when all actions before this one are performed, durably. Reports may be said together, by the last.
+        case report(UInt64)
+        /// Keep it durably, in the place of the former.
+        case keep(KeptPosition)
+        /// To the writer (`LogWriter.Event.connected`): it may append to this primary, the fence before anything else.
+        case mayAppend(fence: Fence?, isNewPrimary: Bool)
+        /// To the writer (`LogWriter.Event.fence`), at whatever id the engine gives.
+        case append(Fence)
+        case seeing
+        /// Since the last answer.
+        case blind(since: Int64)
+        /// Close the connection to the log and make another.
+        case reconnect
+    }
+
+    public let limits: Limits
+    /// Of this process: its own entries are obeyed before they are appended.
+    let node: UInt64
+    public internal(set) var state = State.away
+    /// How far the log was obeyed, by this process or an earlier one.
+    var reached: KeptPosition?
+    /// What is asked for next comes after this one.
+    var next = LogPosition.beginning
+    /// Entries up to here were obeyed by the local store: they only fill the table.
+    var obeyed = LogPosition.beginning
+    /// What was obeyed before the process began: what is missing up to there is its past.
+    var past = LogPosition.beginning
+    /// No id above it was given, as far as this node knows.
+    var highest: LogPosition
+    /// Whether the table was filled since the process began.
+    var isFilled = false
+    /// Whether it is known which entries were seen of what is read again.
+    var remembers = false
+    var seen: SeenSequences
+    /// The log as it was when the connection was made.
+    var met: LogInfo?
+    /// Whether all of that was read, so that `added` counts.
+    var isCounting = false
+    /// The lowest that came below what was reached: appended after its place had been given to another, which is lost.
+    var lowestLate: LogPosition?
+    var lastAnswer: Int64
+    /// What will be kept once it is obeyed durably.
+    var checkpoints: [Checkpoint] = []
+    var lastReport: UInt64 = 0
+    var owesReading = false
+
+    struct Checkpoint: Hashable, Sendable {
+        var report: UInt64
+        var kept: KeptPosition
+    }
+
+    /// - Parameter kept: What an earlier process kept; nil: nothing of this log was ever obeyed.
+    public init(node: UInt64, kept: KeptPosition?, now: Int64, limits: Limits = Limits()) {
+        (self.node, self.limits, reached, lastAnswer) = (node, limits, kept, now)
+        highest = kept?.position ?? .beginning
+        seen = SeenSequences(nodes: limits.nodes, missing: limits.missing)
+    }
+
+    /// What a request that goes upstream now would write into its record; nil: its response is not shared.
+    public var version: RecordVersion? {
+        guard state == .seeing, let reached else { return nil }
+        return RecordVersion(epoch: reached.epoch, position: reached.position)
+    }
+
+    /// Whether the shared level may be asked at all.
+    public var isSeeing: Bool { state == .seeing }
+
+    /// How far the log was handed over.
+    public var position: LogPosition { reached?.position ?? .beginning }
+
+    public mutating func handle(_ event: Event, now: Int64) -> [Action] {
+        switch event {
+        case .connected(let info, let fleetMilliseconds):
+            lastAnswer = now
+            return connect(info, fleetMilliseconds: fleetMilliseconds)
+        case .applied(let report): return keep(report)
+        case .lost: return leave()
+        case .tick: return tick(now)
+        case .entries, .nothingNew, .epoch, .clockJumped:
+            guard state != .away else { return [] }
+            lastAnswer = now
+        }
+        switch event {
+        case .entries(let entries): return take(entries, now)
+        case .nothingNew: return finishBatch(isEnd: true, now, [])
+        case .epoch(let epoch): return epoch == reached?.epoch ? [] : leave() + [.reconnect]
+        case .clockJumped:
+            return [.raiseFloor(max(highest, position)), .append(Fence(at: highest, doubtedAfter: .beginning))]
+        case .connected, .applied, .lost, .tick: return []
+        }
+    }
+}

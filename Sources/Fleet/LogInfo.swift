@@ -1,0 +1,64 @@
+// What a node asks of the engine when a connection to the log is there, and what it keeps on its disk.
+
+/// The state of the log, as `XINFO STREAM`, `INFO` and the key of the epoch tell it.
+public struct LogInfo: Hashable, Sendable {
+    /// Random, made with the log. Another one is another log.
+    public var epoch: UInt64
+    /// Who is asked: `run_id` and `master_replid` together. A server that has become the primary again has the same `run_id`, and not the
+    /// same entries.
+    public var primary: [UInt8]
+    /// `last-generated-id`.
+    public var last: LogPosition
+    /// `recorded-first-entry-id`, or the id of the first entry; nil where there is none.
+    public var first: LogPosition?
+    /// `max-deleted-entry-id`: the last that was deleted by itself. Trimming does not change it.
+    public var lastDeleted: LogPosition
+    /// `length`.
+    public var count: UInt64
+    /// `entries-added`: how many there ever were.
+    public var added: UInt64
+
+    public init(
+        epoch: UInt64, primary: [UInt8], last: LogPosition, first: LogPosition?, lastDeleted: LogPosition, count: UInt64, added: UInt64
+    ) {
+        (self.epoch, self.primary, self.last, self.first) = (epoch, primary, last, first)
+        (self.lastDeleted, self.count, self.added) = (lastDeleted, count, added)
+    }
+
+    /// How many are no longer there.
+    var removed: UInt64 { added > count ? added - count : 0 }
+
+    /// Marks up to here are not in the log.
+    var floor: LogPosition {
+        removed == 0 ? .beginning : max(lastDeleted, first?.previous ?? last)
+    }
+}
+
+/// How far the local store has obeyed the log. Kept durably.
+public struct KeptPosition: Hashable, Sendable {
+    public var position: LogPosition
+    public var epoch: UInt64
+    public var primary: [UInt8]
+    /// How many entries there ever were up to the position; nil where it is not known.
+    public var added: UInt64?
+
+    public init(position: LogPosition, epoch: UInt64, primary: [UInt8], added: UInt64?) {
+        (self.position, self.epoch, self.primary, self.added) = (position, epoch, primary, added)
+    }
+
+    /// In a file.
+    public var bytes: [UInt8] {
+        RecordVersion(epoch: epoch, position: position).bytes + Fleet.bytes(of: added ?? .max) + primary
+    }
+
+    /// - Returns: nil where there are too few or too many. Whether they are whole is for the file to say.
+    public init?(bytes: [UInt8]) {
+        guard (32...Self.lengthLimit).contains(bytes.count), let version = RecordVersion(bytes: bytes[..<24]),
+            let added = number(of: bytes[24..<32])
+        else { return nil }
+        self.init(position: version.position, epoch: version.epoch, primary: Array(bytes[32...]), added: added == .max ? nil : added)
+    }
+
+    /// Names of primaries have 80 bytes.
+    private static let lengthLimit = 1024
+}

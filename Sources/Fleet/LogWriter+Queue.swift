@@ -1,0 +1,104 @@
+// What is handed to the writer, until it is sent: merged, bounded, and told of.
+
+extension LogWriter {
+    mutating func appendWrite(_ message: LogMessage, _ token: Token?, _ now: Int64) -> [Action] {
+        let covering = unsentWrites[.everythingStale] == nil ? message : .everythingStale
+        var actions: [Action] = []
+        if unsentWrites[covering] == nil {
+            guard unsentWrites.count < limits.writes else { return sayEverything(token, now) }
+            unsentWrites[covering] = []
+            queue.append(Item(message: covering, since: now))
+            actions.append(.hold(covering))
+        }
+        guard let token else { return actions }
+        if phase == .away || unsentWrites[covering, default: []].count >= limits.waiters {
+            actions.append(.tell(token, .later))
+        } else {
+            unsentWrites[covering, default: []].append(token)
+        }
+        return actions
+    }
+
+    /// Too much waits: one entry stands for all of it.
+    private mutating func sayEverything(_ token: Token?, _ now: Int64) -> [Action] {
+        var actions: [Action] = [.hold(.everythingStale)]
+        queue.removeAll { item in
+            guard !item.isPurge, item.sequence == nil, let tokens = unsentWrites[item.message] else { return false }
+            actions.append(.settle(item.message, at: nil))
+            actions += tokens.map { .tell($0, .later) }
+            return true
+        }
+        unsentWrites = [.everythingStale: []]
+        queue.append(Item(message: .everythingStale, since: now))
+        if let token { actions.append(.tell(token, .later)) }
+        return actions
+    }
+
+    mutating func appendPurge(_ message: LogMessage, _ token: Token?, isKept: Bool, _ now: Int64) -> [Action] {
+        // Where there is no replica, those in the log are as durable as can be, and the oldest give way.
+        if !isKept, (replicas == 0 ? unreachedPurges : pendingPurges) >= limits.purges {
+            return token.map { [.tell($0, .refused)] } ?? []
+        }
+        var item = Item(message: message, isPurge: true, isKept: isKept, isTold: isKept, tokens: token.map { [$0] } ?? [], since: now)
+        var actions: [Action] = [.hold(message)]
+        if phase == .away { actions += tell(&item, .notReached) }
+        queue.append(item)
+        return actions
+    }
+
+    /// Tells once that a purge is pending, after it is kept.
+    func tell(_ item: inout Item, _ cause: Pending) -> [Action] {
+        guard item.isPurge, !item.isTold else { return [] }
+        item.isTold = true
+        let isKept = item.isKept
+        item.isKept = true
+        let message = item.message
+        return item.tokens.flatMap { token -> [Action] in
+            (isKept ? [] : [.keepPending(token, message)]) + [.tell(token, .pending(cause))]
+        }
+    }
+
+    /// What has not come into the log for too long.
+    mutating func tellPending(_ now: Int64) -> [Action] {
+        var actions: [Action] = []
+        for index in queue.indices where queue[index].isPurge && now - queue[index].since >= limits.patience {
+            actions += tell(&queue[index], .notReached)
+        }
+        if case .sending(var items) = phase {
+            for index in items.indices where now - items[index].since >= limits.patience { actions += tell(&items[index], .notReached) }
+            phase = .sending(items)
+        }
+        return actions
+    }
+
+    /// The connection is gone: what was under way is sent again by the next, and nobody waits for it.
+    mutating func leave(_ now: Int64) -> [Action] {
+        takeBack()
+        if phase != .away { lostAt = lostAt ?? now }
+        phase = .away
+        var actions: [Action] = []
+        for index in queue.indices {
+            actions += tell(&queue[index], .notReached)
+            guard !queue[index].isPurge else { continue }
+            actions += queue[index].tokens.map { .tell($0, .later) }
+            queue[index].tokens = []
+        }
+        for (message, tokens) in unsentWrites where !tokens.isEmpty {
+            actions += tokens.map { .tell($0, .later) }
+            unsentWrites[message] = []
+        }
+        for index in unreplicated.indices { actions += tell(&unreplicated[index], .notReplicated) }
+        return actions
+    }
+
+    /// What is under way goes back to where it came from.
+    private mutating func takeBack() {
+        if case .sending(let items) = phase { queue.insert(contentsOf: items, at: 0) }
+        if case .sendingFence(let fence) = phase { fences.insert(fence, at: 0) }
+    }
+
+    mutating func add(_ fence: Outgoing) {
+        fences.append(fence)
+        if fences.count > limits.fences { fences.removeFirst() }
+    }
+}

@@ -1,0 +1,203 @@
+// What is sent, in which order, and what follows from the answers.
+
+extension LogWriter {
+    mutating func connect(isNewPrimary: Bool, fence: Fence?, replicas: Int, _ now: Int64) -> [Action] {
+        var actions = leave(now)
+        self.replicas = replicas
+        (phase, hasAppended, pausedUntil, pause, waitsAgainAt) = (.idle, false, .min, limits.firstPause, nil)
+        if let fence { add(Outgoing(entry: fence.entry, position: fence.position)) }
+        if isNewPrimary, lastSequence > 0 { actions += repeatLastMinute(now) }
+        if isNewPrimary ? lastSequence > 0 : !unreplicated.isEmpty { greet(now) }
+        lostAt = nil
+        return actions
+    }
+
+    /// Says how far the sequence has come; and gives a `WAIT` for earlier entries something to wait for.
+    private mutating func greet(_ now: Int64) {
+        guard !queue.contains(where: { $0.message.kind == .hello }) else { return }
+        queue.append(Item(message: LogMessage(.hello), since: now))
+    }
+
+    /// The new primary may not have what the former had when it was lost.
+    private mutating func repeatLastMinute(_ now: Int64) -> [Action] {
+        let since = (lostAt ?? now) - limits.sentAgain
+        var items = unreplicated + queue.filter { $0.sequence != nil }
+        var sent = Set(items.compactMap(\.sequence))
+        for entry in remembered where entry.time >= since && sent.insert(entry.sequence).inserted {
+            items.append(Item(message: entry.message, sequence: entry.sequence, since: now, isSettled: true))
+        }
+        items.sort { ($0.sequence ?? 0) < ($1.sequence ?? 0) }
+        queue = items + queue.filter { $0.sequence == nil }
+        unreplicated = []
+        guard let forgotten, forgotten >= since, unsentWrites[.everythingStale] == nil else { return [] }
+        unsentWrites[.everythingStale] = []
+        queue.append(Item(message: .everythingStale, since: now))
+        return [.hold(.everythingStale)]
+    }
+
+    /// Sends what may be sent, if nothing is under way.
+    mutating func proceed(_ now: Int64) -> [Action] {
+        guard phase == .idle else { return [] }
+        if let waitsAgainAt, now >= waitsAgainAt, hasAppended, !unreplicated.isEmpty {
+            self.waitsAgainAt = nil
+            phase = .waiting
+            return [.wait]
+        }
+        guard now >= pausedUntil else { return [] }
+        if !fences.isEmpty {
+            let fence = fences.removeFirst()
+            phase = .sendingFence(fence)
+            return [.send([fence])]
+        }
+        let items = nextBatch(now)
+        guard !items.isEmpty else { return [] }
+        phase = .sending(items)
+        return [
+            .send(
+                items.map { item in
+                    Outgoing(entry: LogEntry(item.message, origin: LogOrigin(node: node, sequence: item.sequence ?? 0)), position: nil)
+                })
+        ]
+    }
+
+    /// Takes what is due out of the queue. A write to what was sent a moment ago waits for others of its kind.
+    private mutating func nextBatch(_ now: Int64) -> [Item] {
+        var batch: [Item] = []
+        var left: [Item] = []
+        var looked = 0
+        for item in queue.prefix(limits.lookedAt) {
+            guard batch.count < limits.batch else { break }
+            looked += 1
+            if isMerging(item, now) { left.append(item) } else { batch.append(ready(item, now)) }
+        }
+        queue.replaceSubrange(..<looked, with: left)
+        return batch
+    }
+
+    private mutating func ready(_ item: Item, _ now: Int64) -> Item {
+        guard item.sequence == nil else { return item }
+        var item = item
+        lastSequence += 1
+        item.sequence = lastSequence
+        guard !item.isPurge, item.message.kind != .hello else { return item }
+        item.tokens = unsentWrites.removeValue(forKey: item.message) ?? []
+        if lately.count >= limits.writes { lately = lately.filter { now - $0.value < limits.mergeWindow } }
+        if lately.count < limits.writes { lately[item.message] = now }
+        return item
+    }
+
+    private func isMerging(_ item: Item, _ now: Int64) -> Bool {
+        guard item.sequence == nil, !item.isPurge, let last = lately[item.message] else { return false }
+        return now - last < limits.mergeWindow
+    }
+
+    /// When `tick` is to be said; nil: not before something else happens.
+    public var nextTick: Int64? {
+        var next = queue.lazy.filter { !$0.isTold && $0.isPurge }.map { $0.since + limits.patience }.min()
+        if case .sending(let items) = phase {
+            next = least(next, items.lazy.filter { !$0.isTold && $0.isPurge }.map { $0.since + limits.patience }.min())
+        }
+        guard phase == .idle else { return next }
+        next = least(next, waitsAgainAt)
+        guard !queue.isEmpty || !fences.isEmpty else { return next }
+        if pausedUntil > .min { return least(next, pausedUntil) }
+        return least(next, queue.prefix(limits.lookedAt).compactMap { lately[$0.message].map { $0 + limits.mergeWindow } }.min())
+    }
+
+    private func least(_ one: Int64?, _ other: Int64?) -> Int64? {
+        guard let one, let other else { return one ?? other }
+        return min(one, other)
+    }
+}
+
+// MARK: - Answers
+
+extension LogWriter {
+    mutating func answer(_ replies: [Reply], _ now: Int64) -> [Action] {
+        switch phase {
+        case .sendingFence(let fence):
+            phase = .idle
+            if replies == [.refused] || replies.count != 1 {
+                fences.insert(fence, at: 0)
+                pauseSending(now)
+            }
+            return []
+        case .sending(let items):
+            phase = .idle
+            var actions: [Action] = []
+            var refused: [Item] = []
+            for (index, item) in items.enumerated() {
+                if index < replies.count, case .appended(let position) = replies[index] {
+                    actions += appended(item, at: position, now)
+                } else {
+                    refused.append(item)
+                }
+            }
+            for index in refused.indices { actions += tell(&refused[index], .refused) }
+            queue.insert(contentsOf: refused, at: 0)
+            if refused.isEmpty { (pause, pausedUntil) = (limits.firstPause, .min) } else { pauseSending(now) }
+            return actions + (items.contains(where: \.isPurge) || waitsAgainAt == nil ? askReplicas(now) : [])
+        case .away, .idle, .waiting: return []
+        }
+    }
+
+    private mutating func pauseSending(_ now: Int64) {
+        pausedUntil = now + pause
+        pause = min(pause * 2, limits.longestPause)
+    }
+
+    /// What is in the log now is asked of the replicas, where there are any.
+    private mutating func askReplicas(_ now: Int64) -> [Action] {
+        guard hasAppended, !unreplicated.isEmpty else { return [] }
+        guard replicas > 0 else { return waitAgain(now) }
+        phase = .waiting
+        return [.wait]
+    }
+
+    private mutating func appended(_ item: Item, at position: LogPosition, _ now: Int64) -> [Action] {
+        hasAppended = true
+        guard item.message.kind != .hello, let sequence = item.sequence else { return [] }
+        remember(Remembered(message: item.message, sequence: sequence, time: now))
+        var item = item
+        let wasSettled = item.isSettled
+        item.isSettled = true
+        if item.isPurge { unreplicated.append(item) }
+        return wasSettled ? [] : [.settle(item.message, at: position)] + item.tokens.map { .tell($0, .appended(position)) }
+    }
+
+    private mutating func remember(_ entry: Remembered) {
+        remembered.append(entry)
+        guard remembered.count > limits.remembered else { return }
+        // Some at a time, so that this is seldom.
+        let some = remembered.prefix(limits.remembered / 4)
+        forgotten = some.last?.time ?? forgotten
+        remembered.removeFirst(some.count)
+    }
+
+    mutating func wait(_ replicas: Int, _ now: Int64) -> [Action] {
+        guard phase == .waiting else { return [] }
+        phase = .idle
+        guard replicas > 0 else { return waitAgain(now) }
+        self.replicas = max(self.replicas, replicas)
+        (waitsAgainAt, pause) = (nil, limits.firstPause)
+        let durable = unreplicated
+        unreplicated = []
+        return durable.flatMap { item in
+            item.tokens.flatMap { (item.isKept ? [.dropPending($0)] : []) + [.tell($0, .durable)] }
+        }
+    }
+
+    /// No replica has it: it is asked again, later and later.
+    private mutating func waitAgain(_ now: Int64) -> [Action] {
+        var actions: [Action] = []
+        for index in unreplicated.indices { actions += tell(&unreplicated[index], replicas == 0 ? .noReplica : .notReplicated) }
+        let surplus = replicas == 0 ? max(0, unreplicated.count - limits.purges) : 0
+        actions += unreplicated.prefix(surplus).flatMap(\.tokens).map { .dropPending($0) }
+        unreplicated.removeFirst(surplus)
+        if (waitsAgainAt ?? .min) <= now {
+            waitsAgainAt = now + pause
+            pause = min(pause * 2, limits.longestPause)
+        }
+        return actions
+    }
+}

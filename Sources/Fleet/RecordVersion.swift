@@ -1,0 +1,25 @@
+// What a shared record says of the log: which one, and how far its writer had applied it when the request went upstream.
+
+/// Carried by each record of the shared level, sealed with it.
+public struct RecordVersion: Hashable, Sendable {
+    /// Which log the position is of. Another one has other ids.
+    public var epoch: UInt64
+    /// What had been applied when the request went upstream. Whatever was appended later may be newer than the response.
+    public var position: LogPosition
+
+    public init(epoch: UInt64, position: LogPosition) { (self.epoch, self.position) = (epoch, position) }
+
+    /// Twenty-four bytes.
+    public var bytes: [UInt8] {
+        Fleet.bytes(of: epoch) + Fleet.bytes(of: position.milliseconds) + Fleet.bytes(of: position.sequence)
+    }
+
+    /// - Returns: nil unless these are exactly twenty-four bytes.
+    public init?(bytes: some Collection<UInt8>) {
+        let bytes = Array(bytes)
+        guard bytes.count == 24, let epoch = number(of: bytes[..<8]), let milliseconds = number(of: bytes[8..<16]),
+            let sequence = number(of: bytes[16...])
+        else { return nil }
+        self.init(epoch: epoch, position: LogPosition(milliseconds, sequence))
+    }
+}
