@@ -10,8 +10,10 @@ extension LogFollower {
 
     mutating func tick(_ now: Int64) -> [Action] {
         if state != .away, now - lastAnswer > limits.silence { return leave() + [.reconnect] }
-        if case .missing(let until) = state, now >= until { return abandonMissing() }
-        return []
+        if case .missing(let until) = state, now >= until { return abandonMissing() + checkpoint() }
+        guard state == .seeing, now - lastLook >= limits.looking else { return [] }
+        lastLook = now
+        return [.look]
     }
 
     mutating func connect(_ info: LogInfo, fleetMilliseconds: UInt64?) -> [Action] {
@@ -34,8 +36,27 @@ extension LogFollower {
         let fence = isNewPrimary && !isOtherLog ? meet(info, fleetMilliseconds ?? 0, &actions) : nil
         if !remembers { past = obeyed }
         highest = max(highest, info.last)
+        if !remembers || isNewPrimary { (verified, removed) = (next, info.removed) }
         (isFilled, isCounting, met, state) = (true, false, info, .catchingUp(to: info.last))
         return actions + [.mayAppend(fence: fence, isNewPrimary: isNewPrimary), .readFrom(next)]
+    }
+
+    /// What was read was all that there was, unless more than that was removed from the log's beginning meanwhile.
+    mutating func verify(_ info: LogInfo, _ now: Int64) -> [Action] {
+        guard info.epoch == reached?.epoch, info.primary == met?.primary else { return leave() + [.reconnect] }
+        lastLook = now
+        var actions: [Action] = []
+        let isWhole = info.removed == removed || (info.last == next && info.added == reached?.added)
+        if info.lastDeleted > verified || !isWhole && info.floor > verified {
+            actions.append(.raiseFloor(info.floor))
+            if info.floor > obeyed { actions.append(.gap(.trimmed)) }
+        }
+        (verified, removed) = (next, info.removed)
+        guard state == .verifying else { return actions }
+        if let met { startCounting(met) }
+        reached?.primary = info.primary
+        state = .missing(until: now + limits.waitForMissing)
+        return actions + lookForMissing(now) + checkpoint()
     }
 
     /// Whether entries that were never read are gone from the log's beginning, or it was made anew without another epoch.
@@ -54,6 +75,8 @@ extension LogFollower {
         reached?.added = nil
         // The former primary has given no id above this one.
         let bound = max(highest, position, LogPosition(fleetMilliseconds))
+        // What an earlier process obeyed may be lost: the table is filled without it.
+        if !remembers { actions.append(.raiseFloor(position)) }
         guard info.last < bound else { return nil }
         let fence = Fence(at: bound.later(byMilliseconds: limits.fenceLead), doubtedAfter: info.last)
         highest = fence.position

@@ -35,7 +35,7 @@ extension LogFollower {
         if isCounting || !isLate, let added = reached?.added { reached?.added = added + 1 }
     }
 
-    private mutating func startCounting(_ met: LogInfo) {
+    mutating func startCounting(_ met: LogInfo) {
         guard !isCounting else { return }
         isCounting = true
         reached?.added = met.added
@@ -44,13 +44,13 @@ extension LogFollower {
     /// - Parameter isEnd: nothing follows as yet.
     mutating func finishBatch(isEnd: Bool, _ now: Int64, _ before: [Action]) -> [Action] {
         var actions = before
-        if case .catchingUp(let last) = state, next >= last || isEnd, let met {
-            startCounting(met)
-            reached?.primary = met.primary
-            state = .missing(until: now + limits.waitForMissing)
+        if case .catchingUp(let last) = state, next >= last || isEnd {
+            state = .verifying
+            actions.append(.look)
         }
-        if case .catchingUp = state {
-        } else {
+        switch state {
+        case .away, .catchingUp: break
+        case .verifying, .missing, .seeing:
             if let late = lowestLate {
                 lowestLate = nil
                 actions.append(.append(Fence(at: highest, doubtedAfter: late.previous)))
@@ -60,7 +60,7 @@ extension LogFollower {
         return actions + checkpoint() + read()
     }
 
-    private mutating func lookForMissing(_ now: Int64) -> [Action] {
+    mutating func lookForMissing(_ now: Int64) -> [Action] {
         switch (state, seen.isMissingSome) {
         case (.seeing, true):
             state = .missing(until: now + limits.waitForMissing)
@@ -68,7 +68,7 @@ extension LogFollower {
         case (.missing, false):
             state = .seeing
             return [.seeing]
-        case (.seeing, false), (.missing, true), (.away, _), (.catchingUp, _): return []
+        case (.seeing, false), (.missing, true), (.away, _), (.catchingUp, _), (.verifying, _): return []
         }
     }
 
@@ -79,13 +79,14 @@ extension LogFollower {
             actions.append(.raiseFloor(lost))
             if lost > past { actions.append(.gap(.lostEntries)) }
         }
-        if state != .seeing { actions.append(.seeing) }
+        guard case .missing = state else { return actions }
         state = .seeing
-        return actions
+        return actions + [.seeing]
     }
 
-    private mutating func checkpoint() -> [Action] {
-        guard let reached, checkpoints.last?.kept != reached else { return [] }
+    mutating func checkpoint() -> [Action] {
+        // Until all is known of what was read, it is read again by the next process.
+        guard state == .seeing, let reached, checkpoints.last?.kept != reached else { return [] }
         lastReport += 1
         checkpoints.append(Checkpoint(report: lastReport, kept: reached))
         return [.report(lastReport)]
@@ -99,6 +100,7 @@ extension LogFollower {
     mutating func keep(_ report: UInt64) -> [Action] {
         guard let last = checkpoints.lastIndex(where: { $0.report <= report }) else { return [] }
         let kept = checkpoints[last].kept
+        self.kept = kept
         checkpoints.removeSubrange(...last)
         return [.keep(kept)] + (owesReading && state != .away ? read() : [])
     }

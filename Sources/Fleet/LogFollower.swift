@@ -13,6 +13,8 @@ public struct LogFollower: Hashable, Sendable {
         public var fenceLead: UInt64 = 1_000
         /// Batches that were handed over and not yet obeyed durably. Beyond, nothing is read.
         public var batches = 64
+        /// Milliseconds between two looks at the state of the log.
+        public var looking: Int64 = 10_000
         public var nodes = 8_192
         public var missing = 1_024
 
@@ -24,6 +26,8 @@ public struct LogFollower: Hashable, Sendable {
         case away
         /// What was said meanwhile is read.
         case catchingUp(to: LogPosition)
+        /// All is read; whether nothing was removed meanwhile is asked.
+        case verifying
         /// All is read, but something is wanting.
         case missing(until: Int64)
         /// What the others say is obeyed as they say it.
@@ -40,6 +44,8 @@ public struct LogFollower: Hashable, Sendable {
         case nothingNew
         /// The epoch as read with the entries; nil where there is none.
         case epoch(UInt64?)
+        /// What `look` has asked for, on the connection of the reading, after what was read last.
+        case looked(LogInfo)
         case lost
         /// All that was handed over before this report was asked for is obeyed, durably.
         case applied(report: UInt64)
@@ -52,6 +58,8 @@ public struct LogFollower: Hashable, Sendable {
     public enum Action: Hashable, Sendable {
         /// Ask for what comes after this position; wait for it where there is nothing.
         case readFrom(LogPosition)
+        /// Ask for the state of the log.
+        case look
         /// To the table of marks and the local store.
         case apply(PlacedEntry)
         /// To the table of marks only: the local store has obeyed it.
@@ -85,6 +93,8 @@ public struct LogFollower: Hashable, Sendable {
     public internal(set) var state = State.away
     /// How far the log was obeyed, by this process or an earlier one.
     var reached: KeptPosition?
+    /// What of it is on the disk.
+    var kept: KeptPosition?
     /// What is asked for next comes after this one.
     var next = LogPosition.beginning
     /// Entries up to here were obeyed by the local store: they only fill the table.
@@ -104,7 +114,11 @@ public struct LogFollower: Hashable, Sendable {
     var isCounting = false
     /// The lowest that came below what was reached: appended after its place had been given to another, which is lost.
     var lowestLate: LogPosition?
+    /// Nothing was removed unread up to here; and how many entries had been removed when that was known.
+    var verified = LogPosition.beginning
+    var removed: UInt64 = 0
     var lastAnswer: Int64
+    var lastLook: Int64
     /// What will be kept once it is obeyed durably.
     var checkpoints: [Checkpoint] = []
     var lastReport: UInt64 = 0
@@ -117,15 +131,17 @@ public struct LogFollower: Hashable, Sendable {
 
     /// - Parameter kept: What an earlier process kept; nil: nothing of this log was ever obeyed.
     public init(node: UInt64, kept: KeptPosition?, now: Int64, limits: Limits = Limits()) {
-        (self.node, self.limits, reached, lastAnswer) = (node, limits, kept, now)
+        (self.node, self.limits, reached, lastAnswer, lastLook) = (node, limits, kept, now, now)
+        self.kept = kept
         highest = kept?.position ?? .beginning
         seen = SeenSequences(nodes: limits.nodes, missing: limits.missing)
     }
 
-    /// What a request that goes upstream now would write into its record; nil: its response is not shared.
+    /// What a request that goes upstream now would write into its record; nil: its response is not shared. It is what the disk has: a
+    /// process that begins anew knows each position that its records carry, and sees where the log has gone back behind it.
     public var version: RecordVersion? {
-        guard state == .seeing, let reached else { return nil }
-        return RecordVersion(epoch: reached.epoch, position: reached.position)
+        guard state == .seeing, let reached, let kept, kept.epoch == reached.epoch else { return nil }
+        return RecordVersion(epoch: reached.epoch, position: min(kept.position, reached.position))
     }
 
     /// Whether the shared level may be asked at all.
@@ -142,7 +158,7 @@ public struct LogFollower: Hashable, Sendable {
         case .applied(let report): return keep(report)
         case .lost: return leave()
         case .tick: return tick(now)
-        case .entries, .nothingNew, .epoch, .clockJumped:
+        case .entries, .nothingNew, .epoch, .looked, .clockJumped:
             guard state != .away else { return [] }
             lastAnswer = now
         }
@@ -150,6 +166,7 @@ public struct LogFollower: Hashable, Sendable {
         case .entries(let entries): return take(entries, now)
         case .nothingNew: return finishBatch(isEnd: true, now, [])
         case .epoch(let epoch): return epoch == reached?.epoch ? [] : leave() + [.reconnect]
+        case .looked(let info): return verify(info, now)
         case .clockJumped:
             return [.raiseFloor(max(highest, position)), .append(Fence(at: highest, doubtedAfter: .beginning))]
         case .connected, .applied, .lost, .tick: return []

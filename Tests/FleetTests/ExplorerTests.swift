@@ -1,0 +1,212 @@
+// All orders in which a few things can happen to two or three nodes, one after the other, each looked at once.
+
+import Testing
+
+@testable import Fleet
+
+/// What may still happen. All else (connecting, reading, sending, answers, replicating, the ends of fetches) happens as often as it can.
+struct Budget: Hashable {
+    var fetches = 0
+    var purges = 0
+    var writes = 0
+    var failOvers = 0
+    var restarts = 0
+    var cuts = 0
+    var lostAnswers = 0
+    var trims = 0
+    var takes = 0
+    var pauses = 0
+    /// Of a new primary to the former's.
+    var clock: Int64 = 0
+}
+
+struct Explorer {
+    struct State: Hashable {
+        var fleet: ModelFleet
+        var budget: Budget
+    }
+
+    enum Step {
+        case connect(Int)
+        case read(Int)
+        case deliver(Int)
+        case loseAnswer(Int)
+        case report(Int)
+        case replicate(Int)
+        case beginFetch(Int)
+        case endFetch(Int)
+        case take(Int)
+        case purge(Int)
+        case write(Int)
+        case cut(Int)
+        case restart(Int)
+        case failOver(Int)
+        case trim
+        case pass
+    }
+
+    /// Whether what was obeyed is kept at once. Else it is one more thing that may come late.
+    var keepsAtOnce = true
+    private(set) var visited: Set<Int> = []
+    private(set) var ends = 0
+    private(set) var counterexample: [String] = []
+    private var path: [Step] = []
+
+    /// - Returns: false where something was found that must not be.
+    mutating func explore(_ state: State) -> Bool {
+        guard visited.insert(state.hashValue).inserted else { return true }
+        let steps = steps(from: state)
+        if steps.isEmpty {
+            ends += 1
+            var fleet = state.fleet
+            fleet.checkEnd()
+            if let violation = fleet.violation { return found(violation) }
+        }
+        for step in steps {
+            var next = state
+            perform(step, on: &next)
+            path.append(step)
+            if let violation = next.fleet.violation { return found(violation) }
+            guard explore(next) else { return false }
+            path.removeLast()
+        }
+        return true
+    }
+
+    private mutating func found(_ violation: String) -> Bool {
+        counterexample = path.map { "\($0)" } + [violation]
+        return false
+    }
+
+    private func steps(from state: State) -> [Step] {
+        let (fleet, budget) = (state.fleet, state.budget)
+        var steps: [Step] = []
+        for (index, node) in fleet.nodes.enumerated() {
+            if node.primary == nil { steps.append(.connect(index)) }
+            if fleet.hasToRead(index) { steps.append(.read(index)) }
+            if node.outgoing != nil || node.isWaiting { steps.append(.deliver(index)) }
+            if node.outgoing != nil, budget.lostAnswers > 0 { steps.append(.loseAnswer(index)) }
+            if node.report != nil, !keepsAtOnce { steps.append(.report(index)) }
+            if !node.fetches.isEmpty { steps.append(.endFetch(index)) }
+            if budget.fetches > 0 { steps.append(.beginFetch(index)) }
+            if budget.takes > 0, fleet.mayTake(index, key: 0) { steps.append(.take(index)) }
+            if budget.purges > 0 { steps.append(.purge(index)) }
+            if budget.writes > 0 { steps.append(.write(index)) }
+            if budget.cuts > 0, node.primary != nil { steps.append(.cut(index)) }
+            if budget.restarts > 0 { steps.append(.restart(index)) }
+        }
+        for replica in fleet.engine.replicas.indices {
+            if fleet.engine.replicas[replica].version != fleet.engine.content.version { steps.append(.replicate(replica)) }
+            if budget.failOvers > 0 { steps.append(.failOver(replica)) }
+        }
+        if budget.trims > 0, fleet.engine.content.entries.count > 1 { steps.append(.trim) }
+        if budget.pauses > 0 { steps.append(.pass) }
+        return steps
+    }
+
+    private func perform(_ step: Step, on state: inout State) {
+        switch step {
+        case .connect(let node): state.fleet.connect(node)
+        case .read(let node): state.fleet.read(node)
+        case .deliver(let node): state.fleet.deliver(node)
+        case .report(let node): state.fleet.report(node)
+        case .replicate(let replica): state.fleet.engine.replicate(to: replica)
+        case .endFetch(let node): state.fleet.endFetch(node, 0)
+        case .loseAnswer(let node):
+            state.budget.lostAnswers -= 1
+            state.fleet.deliver(node, answerIsLost: true)
+        case .beginFetch(let node):
+            state.budget.fetches -= 1
+            state.fleet.beginFetch(node, key: 0)
+        case .take(let node):
+            state.budget.takes -= 1
+            state.fleet.take(node, key: 0)
+        case .purge(let node):
+            state.budget.purges -= 1
+            state.fleet.purge(node, key: 0)
+        case .write(let node):
+            state.budget.writes -= 1
+            state.fleet.write(node, key: 0)
+        case .cut(let node):
+            state.budget.cuts -= 1
+            state.fleet.cut(node)
+        case .restart(let node):
+            state.budget.restarts -= 1
+            state.fleet.restart(node)
+        case .failOver(let replica):
+            state.budget.failOvers -= 1
+            state.fleet.failOver(to: replica, clock: state.fleet.engine.clock + state.budget.clock)
+        case .trim:
+            state.budget.trims -= 1
+            state.fleet.engine.trim(keeping: 1)
+        case .pass:
+            state.budget.pauses -= 1
+            state.fleet.pass(1_200)
+        }
+        if keepsAtOnce { for node in state.fleet.nodes.indices { state.fleet.report(node) } }
+        // Asking changes nothing, so all are asked each time.
+        for node in state.fleet.nodes.indices { state.fleet.checkTake(node, key: 0) }
+    }
+}
+
+struct Scenario: CustomTestStringConvertible {
+    var testDescription: String
+    var budget: Budget
+    var nodes = 2
+    /// So many of them come later, and know nothing.
+    var late = 0
+    var replicas = 1
+    var keepsAtOnce = true
+
+    init(_ description: String, _ budget: Budget, nodes: Int = 2, late: Int = 0, replicas: Int = 1, keepsAtOnce: Bool = true) {
+        (testDescription, self.budget, self.nodes, self.late) = (description, budget, nodes, late)
+        (self.replicas, self.keepsAtOnce) = (replicas, keepsAtOnce)
+    }
+
+    /// All that are there see, and the log has an entry.
+    var start: Explorer.State {
+        var fleet = ModelFleet(nodes: nodes, keys: 1, replicas: replicas)
+        for node in 0..<nodes - late {
+            fleet.connect(node)
+            for _ in 0..<2 { fleet.read(node) }
+        }
+        fleet.write(0, key: 0)
+        fleet.deliver(0)
+        for node in 0..<nodes - late {
+            fleet.read(node)
+            fleet.report(node)
+        }
+        for replica in fleet.engine.replicas.indices { fleet.engine.replicate(to: replica) }
+        fleet.time += 100
+        return Explorer.State(fleet: fleet, budget: budget)
+    }
+}
+
+@Suite("All orders of small histories")
+struct ExplorerTests {
+    static let scenarios: [Scenario] = [
+        Scenario("a store and a purge", Budget(fetches: 1, purges: 1, takes: 1)),
+        Scenario("a store and a purge at three nodes", Budget(fetches: 1, purges: 1), nodes: 3),
+        Scenario("two stores and a write", Budget(fetches: 2, writes: 1, takes: 1)),
+        Scenario("a split", Budget(fetches: 1, purges: 1, cuts: 2, takes: 1)),
+        Scenario("an answer that is lost", Budget(fetches: 1, purges: 1, lostAnswers: 1)),
+        Scenario("another primary", Budget(fetches: 1, purges: 1, failOvers: 1, takes: 1)),
+        Scenario("another primary, whose clock is behind", Budget(fetches: 1, purges: 1, failOvers: 1, takes: 1, clock: -5_000)),
+        Scenario("two primaries after each other", Budget(fetches: 1, purges: 1, failOvers: 2, clock: -5_000)),
+        Scenario(
+            "a new node meets a primary whose clock is behind first", Budget(fetches: 1, purges: 2, failOvers: 1, clock: -5_000), late: 1),
+        Scenario("a restart", Budget(fetches: 1, purges: 1, restarts: 1, takes: 1), keepsAtOnce: false),
+        Scenario("a restart and another primary", Budget(fetches: 1, purges: 1, failOvers: 1, restarts: 1, clock: -50)),
+        Scenario("the log is trimmed", Budget(fetches: 1, purges: 2, cuts: 1, trims: 1)),
+        Scenario("another primary at three nodes", Budget(fetches: 1, purges: 1, failOvers: 1), nodes: 3),
+    ]
+
+    @Test("nothing purged is taken, and what was answered is obeyed by all in the end", arguments: scenarios)
+    func all(scenario: Scenario) {
+        var explorer = Explorer()
+        explorer.keepsAtOnce = scenario.keepsAtOnce
+        let isWell = explorer.explore(scenario.start)
+        #expect(isWell, "\(explorer.counterexample.joined(separator: "\n"))")
+        print("\(scenario.testDescription): \(explorer.visited.count) states, \(explorer.ends) ends")
+    }
+}

@@ -1,0 +1,350 @@
+// All of it: nodes, the engine, the origin that knows the truth, the shared records, and what must hold of them.
+
+@testable import Fleet
+
+struct ModelFleet: Hashable {
+    struct Record: Hashable {
+        var version: RecordVersion
+        var value: Int
+    }
+
+    struct Purge: Hashable {
+        var key: Int
+        var value: Int
+        var node: Int
+        var isDurable = false
+        var isPending = false
+        var isRefused = false
+        /// The node ended before it answered.
+        var isUnanswered = false
+        /// Nobody has it any more: the node that said it ended, and a primary was lost with it.
+        var isLost = false
+    }
+
+    var engine: ModelEngine
+    var nodes: [ModelNode]
+    /// What the origin has, by key: it changes before anybody purges.
+    var origin: [Int]
+    var shared: [Record?]
+    var purges: [Purge] = []
+    /// What an entry's sender had seen written when it was sent first, by key.
+    var written: [LogOrigin: [Int]] = [:]
+    var time: Int64 = 10_000_000
+    var names: UInt64 = 0
+    /// What must not be, and was.
+    var violation: String?
+    var isOutOfMemory = false
+    /// What happened, where somebody wants to know.
+    var isTraced = false
+    var trace: [String] = []
+
+    init(nodes count: Int, keys: Int, replicas: Int) {
+        engine = ModelEngine(replicas: replicas)
+        (origin, shared, nodes) = (Array(repeating: 1, count: keys), Array(repeating: nil, count: keys), [])
+        for _ in 0..<count {
+            names += 1
+            let disk = ModelNode.Disk(copies: Array(repeating: nil, count: keys), obeyed: Array(repeating: 0, count: keys))
+            nodes.append(ModelNode(name: names, disk: disk, now: time))
+        }
+    }
+
+    private mutating func complain(_ what: String) { violation = violation ?? what }
+
+    mutating func note(_ what: @autoclosure () -> String) { if isTraced { trace.append(what()) } }
+
+    // MARK: - Clients
+
+    mutating func beginFetch(_ node: Int, key: Int) {
+        nodes[node].fetches.append(.init(key: key, value: origin[key], version: nodes[node].follower.version))
+    }
+
+    mutating func endFetch(_ node: Int, _ index: Int) {
+        let fetch = nodes[node].fetches.remove(at: index)
+        if !fetch.isOvertaken { nodes[node].disk.copies[fetch.key] = fetch.value }
+        if let version = fetch.version { shared[fetch.key] = Record(version: version, value: fetch.value) }
+        note("   \(node) stores \(fetch.value) of key \(fetch.key) at \(fetch.version.map { $0.position.text } ?? "none")")
+    }
+
+    /// Asks the shared level, and takes what may be taken.
+    mutating func take(_ node: Int, key: Int) {
+        checkTake(node, key: key)
+        if mayTake(node, key: key), let record = shared[key] { nodes[node].disk.copies[key] = record.value }
+    }
+
+    mutating func checkTake(_ node: Int, key: Int) {
+        guard let record = shared[key], record.value < nodes[node].obeyed(key), mayTake(node, key: key) else { return }
+        complain("node \(node) takes value \(record.value) of key \(key), and has obeyed \(nodes[node].obeyed(key))")
+    }
+
+    func mayTake(_ node: Int, key: Int) -> Bool {
+        guard let record = shared[key], nodes[node].follower.isSeeing else { return false }
+        return nodes[node].refusal(of: record.version, key: key) == nil
+    }
+
+    /// The origin changes, and then somebody says so.
+    mutating func purge(_ node: Int, key: Int, kind: LogMessage.Kind = .target) {
+        origin[key] += 1
+        let message = kind == .all ? LogMessage(.all, argument: [255, 0]) : ModelNode.message(kind, key: key, value: origin[key])
+        nodes[node].obey(message, values: origin, isOwn: true)
+        nodes[node].writes = zip(nodes[node].writes, origin).enumerated().map {
+            $0.offset == key ? max($0.element.0, $0.element.1) : $0.element.0
+        }
+        purges.append(Purge(key: key, value: origin[key], node: node))
+        write(node, .append(message, .purge, token: UInt64(purges.count - 1)))
+    }
+
+    mutating func write(_ node: Int, key: Int) {
+        origin[key] += 1
+        let message = ModelNode.message(.target, key: key)
+        nodes[node].obey(message, values: origin, isOwn: true)
+        nodes[node].writes[key] = origin[key]
+        write(node, .append(message, .write, token: nil))
+    }
+
+    // MARK: - What befalls nodes
+
+    mutating func connect(_ node: Int) {
+        guard nodes[node].primary == nil else { return }
+        let info = engine.info()
+        let clock = engine.clock
+        let former = nodes[node].clock
+        nodes[node].primary = engine.primary
+        nodes[node].clock = clock
+        follow(node, .connected(info, fleetMilliseconds: former.map { UInt64(max(0, time + $0)) }))
+        if let former, abs(former - clock) > FleetClock.jumpMilliseconds { follow(node, .clockJumped) }
+    }
+
+    mutating func cut(_ node: Int) {
+        guard nodes[node].primary != nil else { return }
+        nodes[node].primary = nil
+        (nodes[node].asked, nodes[node].outgoing, nodes[node].isWaiting, nodes[node].hasToLook) = (nil, nil, false, false)
+        follow(node, .lost)
+        write(node, .lost)
+    }
+
+    mutating func restart(_ node: Int) {
+        names += 1
+        let disk = nodes[node].disk
+        // Who asked has no answer, and asks again.
+        for index in purges.indices where purges[index].node == node && !purges[index].isPending { purges[index].isUnanswered = true }
+        nodes[node] = ModelNode(name: names, disk: disk, now: time)
+        for (token, message) in disk.pending.sorted(by: { $0.key < $1.key }) { write(node, .append(message, .keptPurge, token: token)) }
+    }
+
+    mutating func failOver(to replica: Int, clock: Int64) {
+        let former = engine.content.entries
+        engine.promote(replica, clock: clock)
+        let left = Set(engine.content.entries.compactMap(\.entry.origin))
+        let alive = Set(nodes.map(\.follower.node))
+        for placed in former {
+            guard let origin = placed.entry.origin, !left.contains(origin), !alive.contains(origin.node) else { continue }
+            for index in purges.indices where placed.entry.message.argument == Self.argument(of: purges[index]) {
+                purges[index].isLost = true
+            }
+        }
+        for node in nodes.indices { cut(node) }
+    }
+
+    private static func argument(of purge: Purge) -> [UInt8] { [UInt8(purge.key), UInt8(truncatingIfNeeded: purge.value)] }
+
+    // MARK: - What goes over the wires
+
+    /// The node gets what it asked for.
+    mutating func read(_ node: Int, atMost count: Int = .max) {
+        guard let asked = nodes[node].asked, nodes[node].primary != nil else { return }
+        nodes[node].asked = nil
+        let entries = engine.read(after: asked)
+        if entries.isEmpty {
+            follow(node, .nothingNew)
+        } else {
+            follow(node, .entries(Array(entries.prefix(count))))
+        }
+        follow(node, .epoch(engine.content.epoch))
+        look(node)
+        if entries.count <= count { checkSeeing(node) }
+    }
+
+    private mutating func look(_ node: Int) {
+        guard nodes[node].hasToLook, nodes[node].primary != nil else { return }
+        nodes[node].hasToLook = false
+        follow(node, .looked(engine.info()))
+    }
+
+    func hasToRead(_ node: Int) -> Bool {
+        guard let asked = nodes[node].asked, nodes[node].primary != nil else { return false }
+        return engine.content.last > asked || !nodes[node].follower.isSeeing
+    }
+
+    /// What the writer sent comes to the engine; the answer comes back, or is lost.
+    mutating func deliver(_ node: Int, answerIsLost: Bool = false) {
+        guard nodes[node].primary != nil else { return }
+        if let outgoing = nodes[node].outgoing {
+            nodes[node].outgoing = nil
+            let replies = outgoing.map { isOutOfMemory ? .refused : engine.append($0, time: time) }
+            nodes[node].written = engine.content.version
+            if answerIsLost { cut(node) } else { write(node, .answered(replies)) }
+        } else if nodes[node].isWaiting {
+            nodes[node].isWaiting = false
+            if answerIsLost { cut(node) } else { write(node, .waited(replicas: engine.waited(for: nodes[node].written))) }
+        }
+    }
+
+    mutating func report(_ node: Int) {
+        guard let report = nodes[node].report else { return }
+        nodes[node].report = nil
+        follow(node, .applied(report: report))
+    }
+
+    mutating func pass(_ milliseconds: Int64) {
+        time += milliseconds
+        for node in nodes.indices {
+            follow(node, .tick)
+            if let tick = nodes[node].writer.nextTick, tick <= time { write(node, .tick) }
+        }
+    }
+
+    // MARK: - The shell
+
+    private mutating func follow(_ node: Int, _ event: LogFollower.Event) {
+        note("   \(node) <- \(event)")
+        for action in nodes[node].follower.handle(event, now: time) {
+            note("   \(node) follower: \(action)")
+            switch action {
+            case .readFrom(let position): nodes[node].asked = position
+            case .look: nodes[node].hasToLook = true
+            case .apply(let placed):
+                nodes[node].obey(placed.entry.message, values: values(of: placed.entry))
+                note(node, placed)
+            case .note(let placed): note(node, placed)
+            case .startAnew(let epoch, let floor): nodes[node].table.startAnew(epoch: epoch, floor: floor)
+            case .raiseFloor(let position): nodes[node].table.raiseFloor(to: position)
+            case .doubt(let after, let before): nodes[node].table.doubt(after: after, before: before)
+            case .gap(let gap):
+                nodes[node].gaps.append(gap)
+                nodes[node].dropAll()
+            case .report(let number): nodes[node].report = number
+            case .keep(let kept): nodes[node].disk.kept = kept
+            case .mayAppend(let fence, let isNewPrimary):
+                nodes[node].written = 0
+                write(node, .connected(isNewPrimary: isNewPrimary, fence: fence, replicas: engine.replicas.count))
+            case .append(let fence): write(node, .fence(fence))
+            case .seeing, .blind: break
+            case .reconnect:
+                cut(node)
+                connect(node)
+            }
+        }
+    }
+
+    private mutating func note(_ node: Int, _ placed: PlacedEntry) {
+        if let mark = ModelNode.marks(placed.entry.message) { nodes[node].table.note(mark, at: placed.position) }
+    }
+
+    private func values(of entry: LogEntry) -> [Int] { entry.origin.flatMap { written[$0] } ?? origin.map { _ in 0 } }
+
+    private mutating func write(_ node: Int, _ event: LogWriter.Event) {
+        for action in nodes[node].writer.handle(event, now: time) {
+            note("   \(node) writer: \(action)")
+            switch action {
+            case .send(let outgoing):
+                nodes[node].outgoing = outgoing
+                for one in outgoing { learn(node, one.entry) }
+            case .wait: nodes[node].isWaiting = true
+            case .hold(let message): if let mark = ModelNode.marks(message) { nodes[node].table.hold(mark) }
+            case .settle(let message, let position): if let mark = ModelNode.marks(message) { nodes[node].table.settle(mark, at: position) }
+            case .keepPending(let token, let message): nodes[node].disk.pending[token] = message
+            case .dropPending(let token): nodes[node].disk.pending[token] = nil
+            case .tell(let token, .durable):
+                purges[Int(token)].isDurable = true
+                answered(node, purges[Int(token)])
+            case .tell(let token, .pending):
+                purges[Int(token)].isPending = true
+                answered(node, purges[Int(token)])
+            case .tell(let token, .refused): purges[Int(token)].isRefused = true
+            case .tell: break
+            }
+        }
+    }
+
+    private mutating func answered(_ node: Int, _ purge: Purge) {
+        nodes[node].disk.obeyed[purge.key] = max(nodes[node].disk.obeyed[purge.key], purge.value)
+    }
+
+    /// Which values an entry speaks of: those of its purge, or all that its sender has written by now.
+    private mutating func learn(_ node: Int, _ entry: LogEntry) {
+        guard let origin = entry.origin, written[origin] == nil else { return }
+        var values = nodes[node].writes
+        if entry.message.argument.count == 2, entry.message.argument[1] > 0 {
+            values[Int(entry.message.argument[0])] = Int(entry.message.argument[1])
+        }
+        written[origin] = values
+    }
+
+    // MARK: - What must hold
+
+    /// Who sees has obeyed all that the log holds.
+    private mutating func checkSeeing(_ node: Int) {
+        guard nodes[node].follower.isSeeing else { return }
+        for placed in engine.content.entries {
+            guard let origin = placed.entry.origin, let values = written[origin] else { continue }
+            for (key, copy) in nodes[node].disk.copies.enumerated() {
+                guard let copy, copy < values[key], placed.entry.message.kind == .all || placed.entry.message.argument.first == UInt8(key),
+                    nodes[node].obeyed(key) < values[key]
+                else { continue }
+                complain("node \(node) sees, and has value \(copy) of key \(key) although \(placed.position.text) speaks of \(values[key])")
+            }
+        }
+    }
+
+    private mutating func settle(_ node: Int) {
+        connect(node)
+        for _ in 0..<3 {
+            read(node)
+            deliver(node)
+            for replica in engine.replicas.indices where engine.replicas[replica].version != engine.content.version {
+                engine.replicate(to: replica)
+            }
+            deliver(node)
+            report(node)
+        }
+    }
+
+    /// Everything that is under way ends; then all that was answered is obeyed by all, also by one that comes new.
+    mutating func checkEnd() {
+        isOutOfMemory = false
+        var quietRounds = 0
+        for _ in 0..<60 where quietRounds < 3 {
+            let before = engine.content.version
+            for node in nodes.indices { settle(node) }
+            pass(1_200)
+            let isQuiet = nodes.allSatisfy { $0.follower.isSeeing && $0.writer.pendingPurges == 0 } && engine.content.version == before
+            quietRounds = isQuiet ? quietRounds + 1 : 0
+        }
+        for node in nodes.indices where !nodes[node].follower.isSeeing { complain("node \(node) does not see at the end") }
+        for (index, purge) in purges.enumerated() where !purge.isDurable && !purge.isRefused && !purge.isUnanswered {
+            if !engine.replicas.isEmpty { complain("purge \(index) is not durable at the end") }
+        }
+        checkObeyed()
+        let disk = ModelNode.Disk(copies: origin.map { _ in nil }, obeyed: origin.map { _ in 0 })
+        names += 1
+        nodes.append(ModelNode(name: names, disk: disk, now: time))
+        connect(nodes.count - 1)
+        for _ in 0..<4 { read(nodes.count - 1) }
+        pass(2_500)
+        checkObeyed()
+        nodes.removeLast()
+    }
+
+    private mutating func checkObeyed() {
+        for purge in purges where purge.isDurable && !purge.isLost {
+            for node in nodes.indices {
+                if let copy = nodes[node].disk.copies[purge.key], copy < purge.value {
+                    complain("node \(node) still has value \(copy) of key \(purge.key) after \(purge.value) was purged")
+                }
+                if let record = shared[purge.key], record.value < purge.value, mayTake(node, key: purge.key) {
+                    complain("node \(node) would take value \(record.value) of key \(purge.key) after \(purge.value) was purged")
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+// A node: the machines with the shell that performs what they say, a local store, and a disk that outlives the process.
+
+@testable import Fleet
+
+struct ModelNode: Hashable {
+    /// A request that is upstream.
+    struct Fetch: Hashable {
+        var key: Int
+        var value: Int
+        var version: RecordVersion?
+        /// Whether what it brings was made invalid meanwhile.
+        var isOvertaken = false
+    }
+
+    struct Disk: Hashable {
+        var kept: KeptPosition?
+        var pending: [LogWriter.Token: LogMessage] = [:]
+        /// The local store: the value of each key's copy.
+        var copies: [Int?]
+        /// By key, the value that the last invalidation obeyed speaks of: nothing older may be had again.
+        var obeyed: [Int]
+    }
+
+    var disk: Disk
+    var follower: LogFollower
+    var writer: LogWriter
+    var table = MarkTable()
+    var fetches: [Fetch] = []
+    /// Where it is connected to.
+    var primary: Int?
+    /// The fleet's time less the world's, as known.
+    var clock: Int64?
+    var asked: LogPosition?
+    var outgoing: [LogWriter.Outgoing]?
+    var isWaiting = false
+    /// The engine's version after the last that this connection has appended.
+    var written = 0
+    var report: UInt64?
+    /// The last value of a write of this node, by key; and of what this process has purged or seen written.
+    var writes: [Int]
+    var said: [Int]
+    var gaps: [LogGap] = []
+    var hasToLook = false
+
+    init(name: UInt64, disk: Disk, now: Int64) {
+        self.disk = disk
+        follower = LogFollower(node: name, kept: disk.kept, now: now)
+        writer = LogWriter(node: name)
+        writes = disk.obeyed.map { _ in 0 }
+        said = writes
+    }
+
+    /// All entries name a key and the value that replaced what they make invalid.
+    static func message(_ kind: LogMessage.Kind, key: Int, value: Int = 0) -> LogMessage {
+        LogMessage(kind, argument: [UInt8(key), UInt8(truncatingIfNeeded: value)])
+    }
+
+    static func marks(_ message: LogMessage) -> Mark? {
+        switch message.kind {
+        case .target, .collection, .group, .entry: .hash(UInt64(message.argument[0]))
+        case .selection: .selection([message.argument[0]])
+        case .all, .unknown: .all
+        case .fence, .hello: nil
+        }
+    }
+
+    func refusal(of version: RecordVersion, key: Int) -> TakeRefusal? {
+        table.refusal(of: version, concerning: [UInt64(key)]) { $0 == [UInt8(key)] }
+    }
+
+    // MARK: - Obeying
+
+    /// Nothing older may be had again: by what came from the log or was answered, and by what this process itself has said.
+    func obeyed(_ key: Int) -> Int { max(disk.obeyed[key], said[key]) }
+
+    /// Copies, and what is under way, are gone.
+    mutating func obey(_ message: LogMessage, values: [Int], isOwn: Bool = false) {
+        for key in disk.copies.indices where message.kind == .all || message.kind == .unknown || message.argument.first == UInt8(key) {
+            disk.copies[key] = nil
+            if isOwn { said[key] = max(said[key], values[key]) } else { disk.obeyed[key] = max(disk.obeyed[key], values[key]) }
+            for index in fetches.indices where fetches[index].key == key { fetches[index].isOvertaken = true }
+        }
+    }
+
+    mutating func dropAll() {
+        disk.copies = disk.copies.map { _ in nil }
+        for index in fetches.indices { fetches[index].isOvertaken = true }
+    }
+}
