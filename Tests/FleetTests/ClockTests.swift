@@ -1,0 +1,51 @@
+// The fleet's time: what two nodes whose clocks are apart make of one record.
+
+import Testing
+
+@testable import Fleet
+
+@Suite("The fleet's clock")
+struct ClockTests {
+    /// Two clocks that are an hour apart, and an engine's that is neither.
+    @Test("clocks apart change no age by more than measuring errs", arguments: [0, 1, 7, 400] as [Int64])
+    func apart(roundTrip: Int64) {
+        var (writer, reader) = (FleetClock(), FleetClock())
+        let (writersWall, readersWall, engine) = (1_000_000 + 3_600_000, 1_000_000 as Int64, 1_000_000 - 7_200_000 + 50_000_000 as Int64)
+        // The engine answers at the very end, or at the very beginning, of the round trip.
+        #expect(writer.note(.init(asked: 0, answered: roundTrip, engine: engine + roundTrip)) == .steady)
+        #expect(reader.note(.init(asked: 0, answered: roundTrip, engine: engine)) == .steady)
+        let error = (writer.error(roundTrip) ?? .max) + (reader.error(roundTrip) ?? .max)
+        // Both clocks that never go back began together. A response of ten seconds ago is told at 20,000, read at 80,000.
+        let told = writer.fleetTime(ofWall: Int64(writersWall) + 10_000, wallNow: Int64(writersWall) + 20_000, now: 20_000)
+        let read = told.flatMap { reader.wallTime(ofFleet: $0, wallNow: readersWall + 80_000, now: 80_000) }
+        #expect(abs((read ?? 0) - (readersWall + 10_000)) <= error)
+        #expect(error <= 2 * (roundTrip + 2) + 2)
+    }
+
+    @Test("nothing is later than now, and what is far ahead is not taken")
+    func future() {
+        var clock = FleetClock()
+        #expect(clock.wallTime(ofFleet: 0, wallNow: 0, now: 0) == nil, "unknown")
+        #expect(clock.note(.init(asked: 0, answered: 0, engine: 5_000)) == .steady)
+        #expect(clock.wallTime(ofFleet: 5_100, wallNow: 77, now: 100) == 77)
+        #expect(clock.wallTime(ofFleet: 7_100, wallNow: 77, now: 100) == 77)
+        #expect(clock.wallTime(ofFleet: 7_101, wallNow: 77, now: 100) == nil)
+        #expect(clock.wallTime(ofFleet: -1, wallNow: 77, now: 100) == nil)
+        #expect(clock.wallTime(ofFleet: .max, wallNow: 77, now: 100) == nil)
+        #expect(clock.fleetTime(ofWall: 500, wallNow: 100, now: 0) == 5_000)
+    }
+
+    @Test("a clock that jumps is told from one that is measured badly")
+    func jumps() {
+        var clock = FleetClock()
+        #expect(clock.note(.init(asked: 0, answered: 10, engine: 1_000_005)) == .steady)
+        #expect(clock.note(.init(asked: 1_000, answered: 3_000, engine: 1_001_050)) == .steady, "a slow answer")
+        #expect(clock.now(3_000) == 1_003_000, "the better measurement stays")
+        #expect(clock.note(.init(asked: 4_000, answered: 4_010, engine: 1_004_900)) == .steady)
+        #expect(clock.note(.init(asked: 5_000, answered: 5_010, engine: 1_003_000)) == .jumped)
+        #expect(clock.now(5_005) == 1_003_000)
+        #expect(clock.note(.init(asked: 6_000, answered: 5_990, engine: 1_004_000)) == .useless)
+        #expect(clock.note(.init(asked: 6_000, answered: 6_000, engine: .max)) == .useless)
+        #expect((clock.latest(6_000) ?? 0) >= 1_003_995)
+    }
+}

@@ -1,0 +1,115 @@
+// Entries as they lie in the stream, and bytes that are none.
+
+import Testing
+
+@testable import Fleet
+
+@Suite("Entries of the log")
+struct EntryTests {
+    private static let origin = LogOrigin(node: 0x0123_4567_89ab_cdef, sequence: 7)
+
+    private func fields(_ pairs: [(String, String)]) -> [LogField] { pairs.map { (Array($0.0.utf8), Array($0.1.utf8)) } }
+
+    @Test("are read as they were written", arguments: LogMessage.Kind.allCases.filter { $0 != .unknown }, [false, true])
+    func written(kind: LogMessage.Kind, isSoft: Bool) {
+        for argument in [[], [0, 255, 13, 10]] as [[UInt8]] {
+            let entry = LogEntry(LogMessage(kind, argument: argument, isSoft: isSoft), origin: kind == .fence ? nil : Self.origin)
+            #expect(LogEntry(fields: entry.fields(sealedArgument: argument)) == entry)
+        }
+    }
+
+    @Test("look like this to an operator")
+    func shape() {
+        let entry = LogEntry(LogMessage(.target, isSoft: true), origin: Self.origin)
+        let shown = entry.fields(sealedArgument: [1]).map {
+            String(decoding: $0.name, as: UTF8.self) + "=" + String(decoding: $0.value, as: UTF8.self)
+        }
+        #expect(shown == ["k=t", "f=1", "n=0123456789abcdef", "s=7", "v=\u{1}"])
+    }
+
+    static let unknown: [(String, [(String, String)], Bool)] = [
+        ("nothing", [], false),
+        ("no kind", [("n", "0123456789abcdef"), ("s", "7")], true),
+        ("a kind of a newer version", [("k", "z"), ("n", "0123456789abcdef"), ("s", "7")], true),
+        ("a kind of two letters", [("k", "tt"), ("n", "0123456789abcdef"), ("s", "7")], true),
+        ("two kinds", [("k", "t"), ("k", "t"), ("n", "0123456789abcdef"), ("s", "7")], true),
+        ("two arguments", [("k", "t"), ("v", "1"), ("v", "2"), ("n", "0123456789abcdef"), ("s", "7")], true),
+        ("a softness that is none", [("k", "t"), ("f", "0"), ("n", "0123456789abcdef"), ("s", "7")], true),
+        ("no origin", [("k", "t")], false),
+        ("a short node", [("k", "t"), ("n", "0123"), ("s", "7")], false),
+        ("a node with a sign", [("k", "t"), ("n", "+123456789abcdef"), ("s", "7")], false),
+        ("a node in capitals", [("k", "t"), ("n", "0123456789ABCDEF"), ("s", "7")], false),
+        ("two nodes", [("k", "t"), ("n", "0123456789abcdef"), ("n", "0123456789abcdef"), ("s", "7")], false),
+        ("the sequence 0", [("k", "t"), ("n", "0123456789abcdef"), ("s", "0")], false),
+        ("a sequence that nobody reaches", [("k", "t"), ("n", "0123456789abcdef"), ("s", "9223372036854775808")], false),
+        ("a sequence with a leading zero", [("k", "t"), ("n", "0123456789abcdef"), ("s", "07")], false),
+    ]
+
+    @Test("what is not understood counts as everything, softly", arguments: unknown.indices)
+    func notUnderstood(row: Int) {
+        let (name, pairs, hasOrigin) = Self.unknown[row]
+        let entry = LogEntry(fields: fields(pairs))
+        #expect(entry.message.kind == .unknown && entry.message.isSoft, "\(name)")
+        #expect(entry.origin == (hasOrigin ? Self.origin : nil), "\(name)")
+    }
+
+    @Test("fields of newer versions are looked past, and sealed with the others")
+    func newerFields() {
+        let plain = fields([("k", "t"), ("n", "0123456789abcdef"), ("s", "7"), ("v", "x")])
+        let newer = plain + fields([("region", "eu")])
+        #expect(LogEntry(fields: newer) == LogEntry(fields: plain))
+        #expect(LogEntry.associatedData(of: newer) != LogEntry.associatedData(of: plain))
+    }
+
+    @Test("the seal vouches for all but the argument itself, wherever it is cut")
+    func associatedData() {
+        let all = LogMessage.Kind.allCases.flatMap { kind in
+            [false, true].flatMap { isSoft in
+                [1, 2].map { LogEntry(LogMessage(kind, isSoft: isSoft), origin: LogOrigin(node: 1, sequence: $0)) }
+            }
+        }
+        #expect(Set(all.map { LogEntry.associatedData(of: $0.fields) }).count == all.count)
+        #expect(LogEntry.associatedData(of: fields([("ab", "c")])) != LogEntry.associatedData(of: fields([("a", "bc")])))
+        let entry = all[0]
+        #expect(LogEntry.associatedData(of: entry.fields(sealedArgument: [1, 2, 3])) == LogEntry.associatedData(of: entry.fields))
+    }
+
+    @Test("whatever comes, reading it ends")
+    func anything() {
+        var numbers = SeededNumbers(state: 1)
+        let names = ["k", "v", "f", "n", "s", "", "x", "kk"]
+        for _ in 0..<20_000 {
+            let pairs: [LogField] = (0..<Int.random(in: 0...6, using: &numbers)).map { _ in
+                let value = (0..<Int.random(in: 0...20, using: &numbers)).map { _ in UInt8.random(in: .min ... .max, using: &numbers) }
+                return (Array(names.randomElement(using: &numbers)!.utf8), value)
+            }
+            let entry = LogEntry(fields: pairs)
+            #expect(entry.message.kind != .unknown || entry.message.isSoft)
+            let bytes = pairs.flatMap(\.value)
+            _ = (LogPosition(text: bytes), RecordVersion(bytes: bytes), KeptPosition(bytes: bytes))
+        }
+    }
+
+    @Test("a record's version and the kept position are read as they were written, and nothing else is")
+    func bytes() {
+        let version = RecordVersion(epoch: .max, position: LogPosition(5, 6))
+        #expect(RecordVersion(bytes: version.bytes) == version)
+        #expect(RecordVersion(bytes: version.bytes.dropLast()) == nil)
+        #expect(RecordVersion(bytes: version.bytes + [0]) == nil)
+        for added in [nil, 0, 9] as [UInt64?] {
+            let kept = KeptPosition(position: LogPosition(1, 2), epoch: 3, primary: [4, 5], added: added)
+            #expect(KeptPosition(bytes: kept.bytes) == kept)
+        }
+        #expect(KeptPosition(bytes: Array(version.bytes)) == nil)
+        #expect(KeptPosition(bytes: [UInt8](repeating: 0, count: 2_000)) == nil)
+    }
+
+    @Test("a fence that does not say what is in doubt doubts all below")
+    func fence() {
+        let fence = Fence(at: LogPosition(9), doubtedAfter: LogPosition(4, 2))
+        #expect(Fence(PlacedEntry(LogPosition(9), fence.entry)) == fence)
+        let garbled = PlacedEntry(LogPosition(9), LogEntry(LogMessage(.fence, argument: [1]), origin: nil))
+        #expect(Fence(garbled) == Fence(at: LogPosition(9), doubtedAfter: .beginning))
+        #expect(Fence(PlacedEntry(LogPosition(9), .unopened)) == nil)
+    }
+}

@@ -1,0 +1,285 @@
+// The machine of who follows the log, by lists: what happens, and what is to be done then.
+
+import Testing
+
+@testable import Fleet
+
+/// What comes of events, one after the other, a tenth of a second apart unless a time is said.
+struct FollowerPlay {
+    var follower: LogFollower
+    var now: Int64 = 0
+
+    static let node: UInt64 = 99
+
+    init(kept: KeptPosition? = nil, limits: LogFollower.Limits = .init()) {
+        follower = LogFollower(node: Self.node, kept: kept, now: 0, limits: limits)
+    }
+
+    /// A node that sees, with everything up to 100 read.
+    static func seeing(limits: LogFollower.Limits = .init()) -> FollowerPlay {
+        var play = FollowerPlay(kept: KeptPosition(position: LogPosition(100), epoch: 1, primary: [1], added: 1), limits: limits)
+        _ = play.when(.connected(info(last: 100), fleetMilliseconds: nil))
+        _ = play.when(.entries([entry(100)]))
+        _ = play.when(.looked(info(last: 100)))
+        return play
+    }
+
+    static func info(
+        last: UInt64, epoch: UInt64 = 1, primary: UInt8 = 1, first: UInt64? = 100, count: UInt64 = 1, added: UInt64 = 1,
+        lastDeleted: UInt64 = 0
+    ) -> LogInfo {
+        LogInfo(
+            epoch: epoch, primary: [primary], last: LogPosition(last), first: first.map { LogPosition($0) },
+            lastDeleted: LogPosition(lastDeleted),
+            count: count, added: added)
+    }
+
+    static func entry(_ position: UInt64, _ kind: LogMessage.Kind = .target, node: UInt64 = 5, _ sequence: UInt64 = 1) -> PlacedEntry {
+        PlacedEntry(LogPosition(position), LogEntry(LogMessage(kind), origin: LogOrigin(node: node, sequence: sequence)))
+    }
+
+    mutating func when(_ event: LogFollower.Event, at time: Int64? = nil) -> [LogFollower.Action] {
+        now = time ?? now + 100
+        return follower.handle(event, now: now)
+    }
+}
+
+@Suite("Following the log")
+struct FollowerTests {
+    private typealias Play = FollowerPlay
+    private let info = FollowerPlay.info
+    private let entry = FollowerPlay.entry
+
+    @Test("a new node reads from the beginning, applies everything, and sees once it has made sure that nothing was removed meanwhile")
+    func new() {
+        var play = Play()
+        #expect(play.follower.version == nil)
+        let log = info(200, 1, 1, 100, 2, 2, 0)
+        #expect(
+            play.when(.connected(log, fleetMilliseconds: nil)) == [
+                .startAnew(epoch: 1, floor: .beginning), .mayAppend(fence: nil, isNewPrimary: false), .readFrom(.beginning),
+            ])
+        #expect(play.when(.entries([entry(100, .target, 5, 1)])) == [.apply(entry(100, .target, 5, 1)), .readFrom(LogPosition(100))])
+        #expect(
+            play.when(.entries([entry(200, .all, 5, 2)])) == [.apply(entry(200, .all, 5, 2)), .look, .readFrom(LogPosition(200))])
+        #expect(!play.follower.isSeeing)
+        #expect(play.when(.looked(log)) == [.seeing, .report(1)])
+        #expect(play.follower.isSeeing && play.follower.version == nil, "not kept as yet")
+        let kept = KeptPosition(position: LogPosition(200), epoch: 1, primary: [1], added: 2)
+        #expect(play.when(.applied(report: 1)) == [.keep(kept)])
+        #expect(play.follower.version == RecordVersion(epoch: 1, position: LogPosition(200)))
+    }
+
+    @Test("who begins again fills the table with what was obeyed, and applies what was not; its own entries only mark")
+    func again() {
+        var play = Play(kept: KeptPosition(position: LogPosition(100), epoch: 1, primary: [1], added: 1))
+        let log = info(300, 1, 1, 100, 3, 3, 0)
+        _ = play.when(.connected(log, fleetMilliseconds: nil))
+        let own = entry(300, .target, Play.node, 1)
+        #expect(
+            play.when(.entries([entry(100, .target, 5, 1), entry(200, .target, 5, 2), own])) == [
+                .note(entry(100, .target, 5, 1)), .apply(entry(200, .target, 5, 2)), .note(own), .look, .readFrom(LogPosition(300)),
+            ])
+    }
+
+    @Test("what comes again is applied once; greetings and fences are not applied")
+    func repeated() {
+        var play = Play.seeing()
+        let fence = Fence(at: LogPosition(300), doubtedAfter: LogPosition(150))
+        #expect(
+            play.when(
+                .entries([
+                    entry(200, .target, 5, 2), entry(210, .target, 5, 2), entry(220, .target, 5, 1), entry(230, .hello, 5, 3),
+                    PlacedEntry(LogPosition(300), fence.entry),
+                ])) == [
+                    .apply(entry(200, .target, 5, 2)), .doubt(after: LogPosition(150), before: LogPosition(300)), .report(2),
+                    .readFrom(LogPosition(300)),
+                ])
+        #expect(
+            play.when(.entries([entry(300, .target, 5, 9), entry(250, .target, 5, 8)])) == [.readFrom(LogPosition(300))],
+            "not after the last")
+    }
+
+    @Test("no answer for a second and a half: nothing is seen, and another connection is asked for")
+    func silence() {
+        var play = Play.seeing()
+        let last = play.now
+        #expect(play.when(.tick, at: last + 1_500) == [])
+        #expect(play.when(.tick, at: last + 1_501) == [.blind(since: last), .reconnect])
+        #expect(play.follower.version == nil && play.when(.nothingNew) == [] && play.when(.lost) == [])
+        #expect(
+            play.when(.connected(info(100, 1, 1, 100, 1, 1, 0), fleetMilliseconds: nil)) == [
+                .mayAppend(fence: nil, isNewPrimary: false), .readFrom(LogPosition(100)),
+            ])
+        #expect(play.when(.nothingNew) == [.look, .readFrom(LogPosition(100))])
+        #expect(play.when(.looked(info(100, 1, 1, 100, 1, 1, 0))) == [.seeing])
+    }
+
+    @Test("another epoch is a gap, whether it shows at the connection or beside the entries")
+    func epoch() {
+        var play = Play.seeing()
+        #expect(play.when(.epoch(1)) == [])
+        #expect(play.when(.epoch(nil)) == [.blind(since: play.now), .reconnect])
+        let log = info(50, 2, 1, 50, 1, 1, 0)
+        #expect(
+            play.when(.connected(log, fleetMilliseconds: 1_000)) == [
+                .startAnew(epoch: 2, floor: .beginning), .gap(.epoch), .mayAppend(fence: nil, isNewPrimary: true), .readFrom(.beginning),
+            ])
+    }
+
+    static let trims: [(String, LogInfo, Bool)] = [
+        ("nothing was removed", FollowerPlay.info(last: 200, first: 100, count: 2, added: 2), false),
+        ("only what was read was removed", FollowerPlay.info(last: 200, first: 200, count: 1, added: 2), false),
+        ("something after it was removed", FollowerPlay.info(last: 300, first: 300, count: 1, added: 3), true),
+        ("all was removed, and nothing added", FollowerPlay.info(last: 100, first: nil, count: 0, added: 1), false),
+        ("all was removed, what was added too", FollowerPlay.info(last: 200, first: nil, count: 0, added: 2), true),
+        ("an entry after it was deleted by itself", FollowerPlay.info(last: 300, first: 100, count: 2, added: 3, lastDeleted: 200), true),
+        ("the log was deleted and begun anew", FollowerPlay.info(last: 300, first: 300, count: 1, added: 1), true),
+    ]
+
+    @Test("entries that were removed before they were read are a gap", arguments: trims.indices)
+    func trimmed(row: Int) {
+        let (name, info, isGap) = Self.trims[row]
+        var play = Play.seeing()
+        _ = play.when(.lost)
+        #expect(play.when(.connected(info, fleetMilliseconds: nil)).contains(.gap(.trimmed)) == isGap, "\(name)")
+    }
+
+    @Test("entries that are removed while others are read are a gap")
+    func trimmedMeanwhile() {
+        var play = Play.seeing()
+        _ = play.when(.lost)
+        _ = play.when(.connected(info(300, 1, 1, 100, 3, 3, 0), fleetMilliseconds: nil))
+        _ = play.when(.entries([entry(300, .target, 6, 1)]))
+        let actions = play.when(.looked(info(300, 1, 1, 300, 1, 3, 0)))
+        #expect(actions == [.raiseFloor(LogPosition(299, .max)), .gap(.trimmed), .seeing, .report(2)])
+    }
+
+    @Test("what a node skips is waited for; then it is a gap")
+    func missing() {
+        var play = Play.seeing()
+        let shown = entry(200, .target, 5, 3)
+        #expect(play.when(.entries([shown])) == [.apply(shown), .blind(since: play.now), .readFrom(LogPosition(200))])
+        let since = play.now
+        var other = play
+        #expect(play.when(.nothingNew) == [.readFrom(LogPosition(200))])
+        #expect(
+            play.when(.entries([entry(210, .target, 5, 2)])) == [
+                .apply(entry(210, .target, 5, 2)), .seeing, .report(2), .readFrom(LogPosition(210)),
+            ])
+        #expect(other.when(.nothingNew, at: since + 1_000) == [.readFrom(LogPosition(200))])
+        #expect(other.when(.tick, at: since + 2_000) == [.raiseFloor(LogPosition(200)), .gap(.lostEntries), .seeing, .report(2)])
+    }
+
+    @Test("more missing than is waited for is a gap at once")
+    func tooMuch() {
+        var limits = LogFollower.Limits()
+        limits.missing = 10
+        var play = Play.seeing(limits: limits)
+        let shown = entry(200, .target, 5, 1_000_000_000_000)
+        #expect(play.when(.entries([shown])).contains(.gap(.lostEntries)))
+        #expect(play.follower.isSeeing)
+    }
+
+    @Test("a hole in what an earlier process obeyed is its past: it only raises the floor")
+    func oldHole() {
+        var play = Play(kept: KeptPosition(position: LogPosition(200), epoch: 1, primary: [1], added: 2))
+        let log = info(200, 1, 1, 100, 2, 2, 0)
+        _ = play.when(.connected(log, fleetMilliseconds: nil))
+        _ = play.when(.entries([entry(100, .target, 5, 1), entry(200, .target, 5, 3)]))
+        _ = play.when(.looked(log))
+        #expect(play.when(.tick, at: play.now + 1_000) == [])
+        _ = play.when(.nothingNew)
+        #expect(play.when(.tick, at: play.now + 1_400) == [.raiseFloor(LogPosition(200)), .seeing, .report(1)])
+    }
+
+    @Test("another primary: a fence above all that the former gave, and the last minutes are read again")
+    func newPrimary() {
+        var play = Play.seeing()
+        _ = play.when(.entries([entry(500_000, .target, 5, 2)]))
+        _ = play.when(.lost)
+        // The new one has not got the last entry.
+        let log = info(400_000, 1, 2, 100, 2, 2, 0)
+        let fence = Fence(at: LogPosition(601_000), doubtedAfter: LogPosition(400_000))
+        #expect(
+            play.when(.connected(log, fleetMilliseconds: 600_000)) == [
+                .doubt(after: LogPosition(400_000), before: LogPosition(601_000)), .mayAppend(fence: fence, isNewPrimary: true),
+                .readFrom(LogPosition(280_000)),
+            ])
+        // One that came while the ids had gone back, and one that was seen.
+        #expect(
+            play.when(
+                .entries([entry(400_000, .target, 7, 1), entry(500_001, .target, 5, 2), PlacedEntry(LogPosition(601_000), fence.entry)]))
+                == [
+                    .doubt(after: LogPosition(399_999, .max), before: LogPosition(601_000)), .apply(entry(400_000, .target, 7, 1)),
+                    .doubt(after: LogPosition(400_000), before: LogPosition(601_000)), .look,
+                    .append(Fence(at: LogPosition(601_000), doubtedAfter: LogPosition(399_999, .max))), .readFrom(LogPosition(601_000)),
+                ])
+    }
+
+    @Test("the same primary, gone back behind what was read, is another one")
+    func goneBack() {
+        var play = Play.seeing()
+        _ = play.when(.entries([entry(500, .target, 5, 2)]))
+        _ = play.when(.lost)
+        let actions = play.when(.connected(info(100, 1, 1, 100, 1, 1, 0), fleetMilliseconds: nil))
+        #expect(actions.contains(.mayAppend(fence: Fence(at: LogPosition(1_500), doubtedAfter: LogPosition(100)), isNewPrimary: true)))
+    }
+
+    @Test("a new process behind a new primary takes nothing that is older than what it had obeyed, and applies the last minutes again")
+    func newProcessAndPrimary() {
+        var play = Play(kept: KeptPosition(position: LogPosition(500_000), epoch: 1, primary: [1], added: 2))
+        let log = info(500_000, 1, 2, 100, 3, 3, 0)
+        #expect(
+            play.when(.connected(log, fleetMilliseconds: nil)) == [
+                .startAnew(epoch: 1, floor: .beginning), .raiseFloor(LogPosition(500_000)), .mayAppend(fence: nil, isNewPrimary: true),
+                .readFrom(.beginning),
+            ])
+        #expect(
+            play.when(.entries([entry(100, .target, 5, 1), entry(450_000, .target, 6, 1)])) == [
+                .note(entry(100, .target, 5, 1)), .apply(entry(450_000, .target, 6, 1)), .readFrom(LogPosition(450_000)),
+            ])
+    }
+
+    @Test("nothing is read while too much is not obeyed durably")
+    func backPressure() {
+        var limits = LogFollower.Limits()
+        limits.batches = 2
+        var play = Play.seeing(limits: limits)
+        #expect(play.when(.entries([entry(200, .target, 5, 2)])).last == .readFrom(LogPosition(200)))
+        #expect(play.when(.entries([entry(300, .target, 5, 3)])).last == .report(3))
+        let kept = KeptPosition(position: LogPosition(200), epoch: 1, primary: [1], added: 2)
+        #expect(play.when(.applied(report: 2)) == [.keep(kept), .readFrom(LogPosition(300))])
+        #expect(play.when(.applied(report: 2)) == [])
+    }
+
+    @Test("an engine's clock that jumps makes all older records untaken, at every node")
+    func clock() {
+        var play = Play.seeing()
+        #expect(
+            play.when(.clockJumped) == [
+                .raiseFloor(LogPosition(100)), .append(Fence(at: LogPosition(100), doubtedAfter: .beginning)),
+            ])
+    }
+
+    @Test("the state of the log is looked at every ten seconds; another primary or epoch there is another connection")
+    func looks() {
+        var play = Play.seeing()
+        for _ in 0..<11 { _ = play.when(.nothingNew, at: play.now + 1_000) }
+        #expect(play.when(.tick) == [.look])
+        #expect(play.when(.tick) == [])
+        #expect(play.when(.looked(info(100, 1, 1, 100, 1, 1, 0))) == [])
+        #expect(play.when(.looked(info(100, 1, 2, 100, 1, 1, 0))) == [.blind(since: play.now), .reconnect])
+    }
+
+    @Test("many nodes: those longest silent are forgotten, and begin anew")
+    func manyNodes() {
+        var limits = LogFollower.Limits()
+        limits.nodes = 4
+        var play = Play.seeing(limits: limits)
+        for node in 10..<20 as Range<UInt64> { _ = play.when(.entries([entry(200 + node, .target, node, 5)])) }
+        #expect(play.follower.isSeeing)
+        #expect(play.when(.entries([entry(300, .target, 10, 9)])).first == .apply(entry(300, .target, 10, 9)))
+        #expect(play.follower.isSeeing, "no jump can be told")
+    }
+}

@@ -1,0 +1,229 @@
+// The machine of who writes the log, by lists: what happens, and what is to be done then.
+
+import Testing
+
+@testable import Fleet
+
+/// What comes of events, one after the other, at the time that is set.
+struct WriterPlay {
+    var writer: LogWriter
+    var now: Int64 = 0
+
+    init(limits: LogWriter.Limits = .init()) { writer = LogWriter(node: 9, limits: limits) }
+
+    static func connected(replicas: Int = 1, limits: LogWriter.Limits = .init()) -> WriterPlay {
+        var play = WriterPlay(limits: limits)
+        _ = play.when(.connected(isNewPrimary: false, fence: nil, replicas: replicas))
+        return play
+    }
+
+    mutating func when(_ event: LogWriter.Event) -> [LogWriter.Action] { writer.handle(event, now: now) }
+
+    static func message(_ name: UInt8) -> LogMessage { LogMessage(.target, argument: [name]) }
+
+    static func send(_ entries: (LogMessage, UInt64)...) -> LogWriter.Action {
+        .send(entries.map { .init(entry: LogEntry($0.0, origin: LogOrigin(node: 9, sequence: $0.1)), position: nil) })
+    }
+
+    static func at(_ milliseconds: UInt64) -> LogWriter.Reply { .appended(LogPosition(milliseconds)) }
+}
+
+@Suite("Writing the log")
+struct WriterTests {
+    private typealias Play = WriterPlay
+    private let a = WriterPlay.message(1)
+    private let b = WriterPlay.message(2)
+    private let hello = LogMessage(.hello)
+
+    @Test("a purge is sent at once, and durable when a replica has it")
+    func purge() {
+        var play = Play.connected()
+        #expect(play.when(.append(a, .purge, token: 1)) == [.hold(a), Play.send((a, 1))])
+        #expect(
+            play.when(.answered([Play.at(5)])) == [.settle(a, at: LogPosition(5)), .tell(1, .appended(LogPosition(5))), .wait])
+        #expect(play.when(.waited(replicas: 2)) == [.tell(1, .durable)])
+        #expect(play.writer.pendingPurges == 0 && play.writer.nextTick == nil)
+    }
+
+    @Test("no replica has it: pending, kept, and asked again later and later, until one has it")
+    func notReplicated() {
+        var play = Play.connected()
+        _ = play.when(.append(a, .purge, token: 1))
+        _ = play.when(.answered([Play.at(5)]))
+        #expect(play.when(.waited(replicas: 0)) == [.keepPending(1, a), .tell(1, .pending(.notReplicated))])
+        for pause in [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000] as [Int64] {
+            #expect(play.writer.nextTick == play.now + pause)
+            play.now += pause
+            #expect(play.when(.tick) == [.wait])
+            #expect(play.when(.waited(replicas: 0)) == [])
+        }
+        play.now += 30_000
+        _ = play.when(.tick)
+        #expect(play.when(.waited(replicas: 1)) == [.dropPending(1), .tell(1, .durable)])
+    }
+
+    @Test("an engine without replicas is not waited for, and what is in its log longest gives way")
+    func noReplica() {
+        var limits = LogWriter.Limits()
+        limits.purges = 2
+        var play = Play.connected(replicas: 0, limits: limits)
+        for token in 1...2 as ClosedRange<UInt64> {
+            _ = play.when(.append(a, .purge, token: token))
+            #expect(
+                play.when(.answered([Play.at(token)])).suffix(2) == [.keepPending(token, a), .tell(token, .pending(.noReplica))])
+        }
+        _ = play.when(.append(a, .purge, token: 3))
+        #expect(play.when(.answered([Play.at(3)])).suffix(3) == [.keepPending(3, a), .tell(3, .pending(.noReplica)), .dropPending(1)])
+        play.now += 1_000
+        #expect(play.when(.tick) == [.wait])
+        #expect(play.when(.waited(replicas: 1)) == [.dropPending(2), .tell(2, .durable), .dropPending(3), .tell(3, .durable)])
+    }
+
+    @Test("without a connection a purge is pending at once; it is sent when there is one, also by another process")
+    func away() {
+        var play = Play()
+        #expect(play.when(.append(a, .purge, token: 1)) == [.hold(a), .keepPending(1, a), .tell(1, .pending(.notReached))])
+        #expect(play.when(.append(b, .write, token: 2)) == [.hold(b), .tell(2, .later)])
+        var other = Play()
+        #expect(other.when(.append(a, .keptPurge, token: 1)) == [.hold(a)])
+        #expect(play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1)) == [Play.send((a, 1), (b, 2))])
+        #expect(other.when(.connected(isNewPrimary: true, fence: nil, replicas: 1)) == [Play.send((a, 1))])
+        #expect(
+            other.when(.answered([Play.at(5)])) == [.settle(a, at: LogPosition(5)), .tell(1, .appended(LogPosition(5))), .wait])
+        #expect(other.when(.waited(replicas: 1)) == [.dropPending(1), .tell(1, .durable)])
+    }
+
+    @Test("a purge that is not in the log within a second is pending")
+    func slow() {
+        var play = Play.connected()
+        _ = play.when(.append(a, .purge, token: 1))
+        #expect(play.writer.nextTick == 1_000)
+        play.now = 1_000
+        #expect(play.when(.tick) == [.keepPending(1, a), .tell(1, .pending(.notReached))])
+        #expect(play.writer.nextTick == nil)
+    }
+
+    @Test("writes to one target within ten milliseconds are one entry; the first goes at once")
+    func merged() {
+        var play = Play.connected()
+        #expect(play.when(.append(a, .write, token: 1)) == [.hold(a), Play.send((a, 1))])
+        #expect(play.when(.append(a, .write, token: 2)) == [.hold(a)])
+        #expect(play.when(.append(a, .write, token: 3)) == [])
+        #expect(play.when(.answered([Play.at(5)])) == [.settle(a, at: LogPosition(5)), .tell(1, .appended(LogPosition(5)))])
+        #expect(play.writer.nextTick == 10)
+        #expect(play.when(.append(b, .write, token: nil)) == [.hold(b), Play.send((b, 2))], "others are not held up")
+        _ = play.when(.answered([Play.at(6)]))
+        play.now = 10
+        #expect(play.when(.tick) == [Play.send((a, 3))])
+        #expect(
+            play.when(.answered([Play.at(15)])) == [
+                .settle(a, at: LogPosition(15)), .tell(2, .appended(LogPosition(15))), .tell(3, .appended(LogPosition(15))),
+            ])
+    }
+
+    @Test("too many writes become one entry: everything is stale; a purge among them stays")
+    func tooMany() {
+        var limits = LogWriter.Limits()
+        limits.writes = 2
+        var play = Play(limits: limits)
+        _ = play.when(.append(a, .purge, token: nil))
+        _ = play.when(.append(a, .write, token: nil))
+        _ = play.when(.append(b, .write, token: nil))
+        let third = Play.message(3)
+        #expect(
+            play.when(.append(third, .write, token: 7)) == [
+                .hold(.everythingStale), .settle(a, at: nil), .settle(b, at: nil), .tell(7, .later),
+            ])
+        #expect(play.when(.append(a, .write, token: nil)) == [])
+        #expect(play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1)) == [Play.send((a, 1), (.everythingStale, 2))])
+    }
+
+    @Test("too many purges are refused rather than lost")
+    func refused() {
+        var limits = LogWriter.Limits()
+        limits.purges = 1
+        var play = Play(limits: limits)
+        _ = play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1))
+        _ = play.when(.append(a, .purge, token: 1))
+        #expect(play.when(.append(b, .purge, token: 2)) == [.tell(2, .refused)])
+        #expect(play.when(.append(b, .keptPurge, token: 3)) == [.hold(b)], "what is kept is sent, however much it is")
+    }
+
+    @Test("a connection that is lost: what was under way is sent again with its sequence, and a wait has something to wait for")
+    func lost() {
+        var play = Play.connected()
+        _ = play.when(.append(a, .purge, token: 1))
+        #expect(play.when(.lost) == [.keepPending(1, a), .tell(1, .pending(.notReached))])
+        #expect(play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1)) == [Play.send((a, 1))])
+        #expect(play.when(.answered([Play.at(5)])).last == .wait)
+        _ = play.when(.lost)
+        #expect(play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1)) == [Play.send((hello, 2))])
+        #expect(play.when(.answered([Play.at(6)])) == [.wait])
+        #expect(play.when(.waited(replicas: 1)) == [.dropPending(1), .tell(1, .durable)])
+    }
+
+    @Test("another primary: the fence alone, then the last minute before the loss again, then a greeting")
+    func newPrimary() {
+        var play = Play.connected()
+        _ = play.when(.append(a, .write, token: nil))
+        _ = play.when(.answered([Play.at(5)]))
+        play.now = 30_000
+        _ = play.when(.append(b, .purge, token: 1))
+        _ = play.when(.answered([Play.at(30_005)]))
+        _ = play.when(.waited(replicas: 1))
+        play.now = 70_000
+        _ = play.when(.lost)
+        play.now = 3_600_000
+        let fence = Fence(at: LogPosition(4_000_000), doubtedAfter: LogPosition(5))
+        #expect(
+            play.when(.connected(isNewPrimary: true, fence: fence, replicas: 0)) == [
+                .send([.init(entry: fence.entry, position: fence.position)])
+            ])
+        #expect(play.when(.answered([.refused])) == [])
+        play.now += 1_000
+        #expect(play.when(.tick) == [.send([.init(entry: fence.entry, position: fence.position)])])
+        #expect(play.when(.answered([.alreadyBeyond])) == [Play.send((b, 2), (hello, 3))])
+        #expect(play.when(.answered([Play.at(4_000_001), Play.at(4_000_002)])).allSatisfy { if case .tell = $0 { false } else { true } })
+    }
+
+    @Test("what the engine refuses is tried again, with the same sequence and before all else")
+    func engineRefuses() {
+        var play = Play.connected()
+        _ = play.when(.append(a, .purge, token: 1))
+        _ = play.when(.append(b, .write, token: nil))
+        #expect(play.when(.answered([.refused])) == [.keepPending(1, a), .tell(1, .pending(.refused))])
+        #expect(play.writer.nextTick == 1_000)
+        play.now = 1_000
+        #expect(play.when(.tick) == [Play.send((a, 1), (b, 2))])
+    }
+
+    @Test("more was said in the last minute than is remembered: everything is stale")
+    func forgotten() {
+        var limits = LogWriter.Limits()
+        limits.remembered = 4
+        var play = Play.connected(limits: limits)
+        for name in 1...6 as ClosedRange<UInt8> {
+            _ = play.when(.append(Play.message(name), .write, token: nil))
+            _ = play.when(.answered([Play.at(UInt64(name))]))
+        }
+        _ = play.when(.lost)
+        let actions = play.when(.connected(isNewPrimary: true, fence: nil, replicas: 1))
+        #expect(actions.first == .hold(.everythingStale))
+        guard case .send(let outgoing) = actions.last else {
+            Issue.record("nothing is sent")
+            return
+        }
+        #expect(outgoing.contains { $0.entry.message == .everythingStale } && outgoing.last?.entry.message.kind == .hello)
+    }
+
+    @Test("a batch is bounded")
+    func batches() {
+        var limits = LogWriter.Limits()
+        limits.batch = 2
+        var play = Play(limits: limits)
+        for name in 1...3 as ClosedRange<UInt8> { _ = play.when(.append(Play.message(name), .write, token: nil)) }
+        #expect(
+            play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1)) == [Play.send((Play.message(1), 1), (Play.message(2), 2))])
+        #expect(play.when(.answered([Play.at(1), Play.at(2)])).last == Play.send((Play.message(3), 3)))
+    }
+}
