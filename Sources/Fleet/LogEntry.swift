@@ -38,6 +38,19 @@ public struct LogMessage: Hashable, Sendable {
     public static let everythingStale = LogMessage(.all, isSoft: true)
 }
 
+extension LogMessage {
+    /// Of a purge that is kept on the disk.
+    public var bytes: [UInt8] { [kind.letter, isSoft ? 1 : 0] + argument }
+
+    /// - Returns: nil unless they are those of a purge.
+    public init?(bytes: [UInt8]) {
+        guard bytes.count >= 2, bytes[1] <= 1 else { return nil }
+        let kind = Kind([bytes[0]])
+        guard kind != .unknown, kind != .fence, kind != .hello else { return nil }
+        self.init(kind, argument: Array(bytes[2...]), isSoft: bytes[1] == 1)
+    }
+}
+
 /// Who says it, and which of the sender's entries it is. It stays the same when the entry is sent again.
 public struct LogOrigin: Hashable, Sendable {
     /// Random for each process.

@@ -31,12 +31,15 @@ extension LogFollower {
             (highest, lowestLate, checkpoints) = (.beginning, nil, [])
         }
         (obeyed, next) = (position, remembers ? min(position, info.last) : .beginning)
-        if isTrimmed(info) { actions += [.raiseFloor(info.floor), .gap(.trimmed)] }
+        let isTrimmed = isTrimmed(info)
+        if isTrimmed { actions += [.raiseFloor(info.floor), .gap(.trimmed)] }
         let isNewPrimary = former.map { isOtherLog || $0.primary != info.primary || info.last < highest } ?? false
         let fence = isNewPrimary && !isOtherLog ? meet(info, fleetMilliseconds ?? 0, &actions) : nil
         if !remembers { past = obeyed }
         highest = max(highest, info.last)
         if !remembers || isNewPrimary { (verified, removed) = (next, info.removed) }
+        if isTrimmed { (verified, removed) = (max(next, info.floor), info.removed) }
+        counted = isTrimmed ? nil : reached?.added
         (isFilled, isCounting, met, state) = (true, false, info, .catchingUp(to: info.last))
         return actions + [.mayAppend(fence: fence, isNewPrimary: isNewPrimary), .readFrom(next)]
     }
@@ -46,7 +49,7 @@ extension LogFollower {
         guard info.epoch == reached?.epoch, info.primary == met?.primary else { return leave() + [.reconnect] }
         lastLook = now
         var actions: [Action] = []
-        let isWhole = info.removed == removed || (info.last == next && info.added == reached?.added)
+        let isWhole = info.removed == removed || (info.last == next && info.added == counted)
         if info.lastDeleted > verified || !isWhole && info.floor > verified {
             actions.append(.raiseFloor(info.floor))
             if info.floor > obeyed { actions.append(.gap(.trimmed)) }
@@ -54,6 +57,7 @@ extension LogFollower {
         (verified, removed) = (next, info.removed)
         guard state == .verifying else { return actions }
         if let met { startCounting(met) }
+        counted = reached?.added
         reached?.primary = info.primary
         state = .missing(until: now + limits.waitForMissing)
         return actions + lookForMissing(now) + checkpoint()

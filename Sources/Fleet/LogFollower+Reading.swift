@@ -32,6 +32,7 @@ extension LogFollower {
 
     private mutating func count(isLate: Bool) {
         if let met, next > met.last { startCounting(met) }
+        if !isLate, let count = counted { counted = count + 1 }
         if isCounting || !isLate, let added = reached?.added { reached?.added = added + 1 }
     }
 

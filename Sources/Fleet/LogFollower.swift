@@ -117,6 +117,8 @@ public struct LogFollower: Hashable, Sendable {
     /// Nothing was removed unread up to here; and how many entries had been removed when that was known.
     var verified = LogPosition.beginning
     var removed: UInt64 = 0
+    /// How many there ever were up to what was reached, if what was read was all; nil: where that began is not known.
+    var counted: UInt64?
     var lastAnswer: Int64
     var lastLook: Int64
     /// What will be kept once it is obeyed durably.

@@ -104,6 +104,16 @@ struct EntryTests {
         #expect(KeptPosition(bytes: [UInt8](repeating: 0, count: 2_000)) == nil)
     }
 
+    @Test("a purge is kept as bytes, and other bytes are none")
+    func keptPurges() {
+        for message in [LogMessage(.target, argument: [1, 2]), LogMessage(.all, isSoft: true)] {
+            #expect(LogMessage(bytes: message.bytes) == message)
+        }
+        for bytes in [[], [0x74], [0x74, 2], [0x66, 0], [0x68, 0], [0x3f, 0], [0, 0]] as [[UInt8]] {
+            #expect(LogMessage(bytes: bytes) == nil)
+        }
+    }
+
     @Test("a fence that does not say what is in doubt doubts all below")
     func fence() {
         let fence = Fence(at: LogPosition(9), doubtedAfter: LogPosition(4, 2))

@@ -62,9 +62,11 @@ struct ModelEngine: Hashable {
 
     mutating func replicate(to replica: Int) { replicas[replica] = content }
 
-    mutating func trim(keeping count: Int) {
-        guard content.entries.count > count else { return }
-        content.entries.removeFirst(content.entries.count - count)
+    /// - Parameter position: What comes after it stays.
+    mutating func trim(keeping count: Int, after position: LogPosition) {
+        let surplus = content.entries.dropLast(count).prefix { $0.position <= position }.count
+        guard surplus > 0 else { return }
+        content.entries.removeFirst(surplus)
         content.version += 1
     }
 

@@ -147,6 +147,13 @@ struct ModelFleet: Hashable {
 
     private static func argument(of purge: Purge) -> [UInt8] { [UInt8(purge.key), UInt8(truncatingIfNeeded: purge.value)] }
 
+    /// Entries are trimmed by age, so never before who sees has read them: he would have been silent for too long. Who reads what is old,
+    /// or is away, may be passed.
+    mutating func trim(keeping count: Int) {
+        let read = nodes.filter(\.follower.isSeeing).map(\.follower.position).min()
+        engine.trim(keeping: count, after: read ?? engine.content.last)
+    }
+
     // MARK: - What goes over the wires
 
     /// The node gets what it asked for.
