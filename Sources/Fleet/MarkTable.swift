@@ -17,6 +17,8 @@ public enum TakeRefusal: String, Sendable, CaseIterable {
     case otherEpoch
     /// It is older than what the table knows.
     case belowFloor
+    /// Its position is one that this node has not come to: it may be of entries that are lost.
+    case ahead
     /// Its position may be one of those that were lost with a primary.
     case doubted
     /// All that is stored was purged since.
@@ -75,15 +77,17 @@ public struct MarkTable: Sendable, Hashable {
     // MARK: - Asking
 
     /// - Parameters:
+    ///   - reached: How far the log was handed over (`LogFollower.position`).
     ///   - hashes: Of all that concerns the record: its target, collections, groups, its stored key.
     ///   - isSelected: Whether a text selects the record; asked only for those newer than the record.
     /// - Returns: nil where the record may be taken.
     public func refusal(
-        of version: RecordVersion, concerning hashes: some Sequence<UInt64>, isSelected: (_ argument: [UInt8]) -> Bool
+        of version: RecordVersion, reached: LogPosition, concerning hashes: some Sequence<UInt64>, isSelected: (_ argument: [UInt8]) -> Bool
     ) -> TakeRefusal? {
         let position = version.position
         guard version.epoch == epoch else { return .otherEpoch }
         guard position >= floor else { return .belowFloor }
+        guard position <= reached else { return .ahead }
         guard !doubts.contains(where: { $0.after < position && position < $0.before }) else { return .doubted }
         if let all, all > position { return .purgedAll }
         for hash in hashes {

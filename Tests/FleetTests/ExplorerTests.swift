@@ -238,6 +238,8 @@ struct ExplorerTests {
 
     /// Minutes: with `FLEET_EXPLORE=1`.
     static let longScenarios: [Scenario] = [
+        Scenario("a node that is new at a primary whose clock is behind", Budget(fetches: 1, purges: 2, failOvers: 1, clock: -5_000))
+            .with { ($0.isCoarse, $0.late) = (true, 1) },
         Scenario("two splits", Budget(fetches: 1, purges: 1, cuts: 2, takes: 1)),
         Scenario("another primary", nodes: 3, Budget(fetches: 1, purges: 1, failOvers: 1)).with { $0.isCoarse = true },
         Scenario("another primary, whose clock is behind", nodes: 3, Budget(fetches: 1, purges: 1, failOvers: 1, clock: -5_000))

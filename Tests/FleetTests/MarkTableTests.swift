@@ -14,7 +14,10 @@ struct MarkTableTests {
     }
 
     private func refusal(_ table: MarkTable, _ milliseconds: UInt64, epoch: UInt64 = 1, _ hashes: [UInt64] = [7, 8]) -> TakeRefusal? {
-        table.refusal(of: RecordVersion(epoch: epoch, position: LogPosition(milliseconds)), concerning: hashes) { $0 == [42] }
+        table.refusal(of: RecordVersion(epoch: epoch, position: LogPosition(milliseconds)), reached: LogPosition(1_000), concerning: hashes)
+        {
+            $0 == [42]
+        }
     }
 
     @Test("a record is taken unless something concerns it that came after its position")
@@ -30,6 +33,7 @@ struct MarkTableTests {
         #expect(refusal(table, 10, [8]) == nil)
         #expect(refusal(table, 50, epoch: 2) == .otherEpoch)
         #expect(refusal(MarkTable(), 50) == .otherEpoch)
+        #expect(refusal(table, 1_001) == .ahead)
     }
 
     @Test("marks come in any order, and the last counts")

@@ -65,7 +65,7 @@ struct ModelNode: Hashable {
     }
 
     func refusal(of version: RecordVersion, key: Int) -> TakeRefusal? {
-        table.refusal(of: version, concerning: [UInt64(key)]) { $0 == [UInt8(key)] }
+        table.refusal(of: version, reached: follower.position, concerning: [UInt64(key)]) { $0 == [UInt8(key)] }
     }
 
     // MARK: - Obeying
