@@ -229,7 +229,7 @@ struct ExplorerTests {
         Scenario("a split", Budget(fetches: 1, purges: 1, cuts: 1)),
         Scenario("an answer that is lost", Budget(fetches: 1, purges: 1, lostAnswers: 1)),
         Scenario("a restart", Budget(fetches: 1, purges: 1, restarts: 1)).with { ($0.keepsAtOnce, $0.isCoarse) = (false, true) },
-        Scenario("the log is trimmed", Budget(fetches: 1, purges: 2, cuts: 1, trims: 1)).with { $0.isCoarse = true },
+        Scenario("the log is trimmed", Budget(fetches: 1, purges: 1, cuts: 1, trims: 1)).with { $0.isCoarse = true },
         Scenario("all is deleted", Budget(fetches: 1, purges: 1, restarts: 1, flushes: 1)).with { $0.isCoarse = true },
         Scenario("another primary", Budget(fetches: 1, purges: 1, failOvers: 1)).with { $0.isCoarse = true },
         Scenario("another primary, whose clock is behind", Budget(fetches: 1, purges: 1, failOvers: 1, clock: -5_000))
@@ -238,6 +238,7 @@ struct ExplorerTests {
 
     /// Minutes: with `FLEET_EXPLORE=1`.
     static let longScenarios: [Scenario] = [
+        Scenario("the log is trimmed", Budget(fetches: 1, purges: 2, cuts: 1, trims: 1)).with { $0.isCoarse = true },
         Scenario("a node that is new at a primary whose clock is behind", Budget(fetches: 1, purges: 2, failOvers: 1, clock: -5_000))
             .with { ($0.isCoarse, $0.late) = (true, 1) },
         Scenario("two splits", Budget(fetches: 1, purges: 1, cuts: 2, takes: 1)),
