@@ -12,6 +12,7 @@ let strict: [SwiftSetting] = [
 /// Rooms that tell of their decisions.
 let withReadMe: Set = [
     "Addresses", "Archives", "CachePolicy", "CacheStore", "Coordination", "Downstream", "Engine", "Examination", "Explanation", "Fleet",
+    "HTTPCore", "Identity", "Reactor", "ResponseCache", "Sending", "Sharing", "Tracing", "Upstream",
     "HTTPCore", "Identity", "Reactor", "ResponseCache", "Sending", "Tracing", "Upstream",
 ]
 
@@ -74,6 +75,13 @@ let package = Package(
                 "HTTPCore", "CachePolicy", "CacheStore", "ContentCodings", "Forwarding", "Identity", "Hashing", "Telemetry", "Locking",
                 "TakeOver",
             ]),
+        room(
+            "Sharing",
+            [
+                "CachePolicy", "CacheStore", "CHash", "CSystem", "Descriptors", "Engine", "Fleet", "Hashing", "HTTPCore", "Locking",
+                "Reactor",
+                "ResponseCache", logging,
+            ]),
         room("Reactor", ["CSystem", "Descriptors", "Locking"]),
         room("HTTP2", ["CNGHTTP2"]),
         room("Engine", ["CHiredis", "CTLS", "CSystem", "Descriptors", "Locking", "Reactor"]),
@@ -112,7 +120,7 @@ let package = Package(
                 "Sending",
                 "Coordination",
                 "Forwarding", "FaultInjection", "Reactor", "Upstream", "Downstream", "Telemetry", "Hashing", "Locking", "Administration",
-                "TakeOver", "Tracing", logging,
+                "TakeOver", "Tracing", "Sharing", logging,
             ]),
         room(
             "Server",
@@ -123,7 +131,7 @@ let package = Package(
                 "ResponseCache",
                 "CachePolicy",
                 "Downstream", "Upstream", "Reactor", "Telemetry", "HTTPCore", "JSON", "Locking", "CacheStore", "CSystem", "TakeOver",
-                "Tracing",
+                "Tracing", "Sharing", "Fleet", "Engine",
                 logging,
             ]),
         room("Settings", ["CYAML", "WellKnownNames"]),
@@ -137,7 +145,7 @@ let package = Package(
                 "Reactor",
                 "Upstream",
                 "Downstream",
-                "Telemetry", "Tracing", "CSystem", "Descriptors", "Locking", logging, arguments,
+                "Telemetry", "Tracing", "Sharing", "Engine", "ResponseCache", "CSystem", "Descriptors", "Locking", logging, arguments,
             ],
             swiftSettings: strict,
             // Nobody looks symbols up in it: a twentieth of the stripped binary.
@@ -161,6 +169,13 @@ let package = Package(
             path: "Tests/TestSupport", swiftSettings: strict),
         tests("TakeOverTests", ["TakeOver"]),
         tests("FleetTests", ["Fleet"]),
+        tests(
+            "SharingTests",
+            [
+                "Sharing", "Administration", "CacheStore", "Downstream", "Engine", "Fleet", "Forwarding", "Locking", "Reactor",
+                "ResponseCache",
+                "ReverseProxy", "Server", "TestSupport",
+            ]),
         tests("ReactorTests", ["Reactor", "CSystem", "Descriptors", "Locking", "TestSupport"]),
         tests("HTTPCoreTests", ["HTTPCore", "TestSupport"]),
         tests("HTTP2Tests", ["HTTP2"]),
@@ -199,7 +214,8 @@ let package = Package(
         tests(
             "ReverseProxyTests",
             [
-                "Addresses", "HTTP2", "ReverseProxy", "Server", "Descriptors", "Administration", "TestSupport", "Decisions", "Explanation",
+                "Engine", "Sharing", "Addresses", "HTTP2", "ReverseProxy", "Server", "Descriptors", "Administration", "TestSupport",
+                "Decisions", "Explanation",
                 "Forwarding",
                 "Reactor",
                 "Downstream",

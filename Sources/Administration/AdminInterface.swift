@@ -115,6 +115,7 @@ public final class AdminInterface: @unchecked Sendable {
         Route(.post, "purge", Purging.perform),
         Route(.get, "upstream", StatePages.upstream),
         Route(.post, "upstream/reset", StatePages.resetUpstream),
+        Route(.get, "share", SharePage.show),
         Route(.get, "stats", StatePages.stats),
         Route(.get, "status", StatusPages.show),
         Route(.post, "status/code", StatusSessionPages.issueCode),

@@ -4,6 +4,7 @@ import CachePolicy
 import Explanation
 import FaultInjection
 import HTTPCore
+import JSON
 import ResponseCache
 import Telemetry
 
@@ -42,6 +43,13 @@ public protocol AdministeredServer: AnyObject, Sendable {
     var isTakenOver: Bool { get }
     /// Calls `then` once that knows what has changed here; at once where there is none.
     func afterTelling(_ then: @escaping @Sendable () -> Void)
+
+    // MARK: Other nodes
+
+    /// Calls `then` with what this node knows of them; nil where nothing is shared.
+    func collectShare(then: @escaping @Sendable (JSONValue?) -> Void)
+    /// From now on what is purged is not taken from other nodes; nil where nothing is shared.
+    func announcePurge(_ selection: FleetSelection, isSoft: Bool) -> (any AnnouncedPurge)?
 
     // MARK: Loops
 

@@ -22,14 +22,46 @@ enum Purging {
         let isAboutStore = task.request["all"] != nil && task.request["api"] == nil
         var wanted: [PurgeSelection] = []
         for cache in caches { wanted.append(try selection(task.request, cache.shared.settings.arguments)) }
+        let announced = task.server.announcePurge(try fleetSelection(task, group), isSoft: isSoft)
         caches[0].beginPurge(at: task.interface.now)
         // A loop that has looked at the clock before may be storing: after a turn of each it has, and what it stored is found.
         task.server.afterEachLoop { [wanted] in
             task.interface.later {
                 let count = isAboutStore ? group.purgeStore(isSoft: isSoft) : group.purge(wanted, isSoft: isSoft)
-                task.reply(AdminResponse(["purged": .integer(count), "soft": .bool(isSoft)]))
+                guard let announced else { return task.reply(AdminResponse(["purged": .integer(count), "soft": .bool(isSoft)])) }
+                announced.tell { task.reply(response(count, isSoft: isSoft, $0)) }
             }
         }
+    }
+
+    /// 202 where other nodes will obey it later.
+    private static func response(_ count: Int, isSoft: Bool, _ reach: PurgeReach) -> AdminResponse {
+        let told: (nodes: String, reason: String?) =
+            switch reach {
+            case .durable: ("durable", nil)
+            case .pending(let reason): ("pending", reason)
+            case .local: ("not_told", "too_many_pending")
+            }
+        var response = AdminResponse([
+            "purged": .integer(count), "soft": .bool(isSoft), "nodes": .string(told.nodes),
+            "reason": told.reason.map { .string($0) } ?? .null,
+        ])
+        if reach != .durable { response.status = 202 }
+        return response
+    }
+
+    /// The same for nodes that have entries and ids of their own: what is meant by an id is meant by its target there.
+    private static func fleetSelection(_ task: AdminInterface.Task, _ group: CacheGroup) throws(AdminProblem) -> FleetSelection {
+        let places = try task.places()
+        let apis = places.count == task.interface.apis.count ? [] : places.map { task.interface.apis[$0].name }
+        if let text = task.request["id"] {
+            guard let id = EntryID(text), let key = group.key(of: id) else { return FleetSelection(.nothing) }
+            return FleetSelection(.target, String(decoding: key.target, as: UTF8.self), apis: key.api.map { [$0] } ?? [])
+        }
+        for (name, kind) in [("target", FleetSelection.Kind.target), ("prefix", .prefix), ("tag", .tag)] {
+            if let value = task.request[name] { return FleetSelection(kind, value, apis: apis) }
+        }
+        return FleetSelection(.everything, apis: apis)
     }
 
     private static func selection(_ request: AdminRequest, _ arguments: ArgumentTable) throws(AdminProblem) -> PurgeSelection {

@@ -8,6 +8,8 @@ public enum ValidationReason: String, Sendable, CaseIterable {
     case stale
     case noCache = "no_cache"
     case markedStale = "marked_stale"
+    /// What other nodes purge is not seen just now.
+    case unseen
     case ageUnknown = "age_unknown"
     case requestNoCache = "request_no_cache"
     case requestMaxAge = "request_max_age"
@@ -50,7 +52,9 @@ public enum RescueDecision: Sendable, Equatable {
 public enum Reuse {
     public static func decide(_ stored: StoredMetadata, _ directives: RequestCacheControl, now: Timestamp) -> ReuseDecision {
         guard !stored.flags.contains(.noCache) else { return .validate(.noCache) }
-        guard !stored.flags.contains(.markedStale) else { return .validate(.markedStale) }
+        guard stored.flags.isDisjoint(with: .countsAsStale) else {
+            return .validate(stored.flags.contains(.markedStale) ? .markedStale : .unseen)
+        }
         guard !directives.noCache else { return .validate(.requestNoCache) }
         guard let lifetime = stored.freshnessLifetime else { return .validate(.noFreshness) }
         guard !Freshness.isAgeUnknown(of: stored, now: now) else { return .validate(.ageUnknown) }
@@ -112,7 +116,7 @@ public enum Reuse {
 
     /// Whether it could be served if the request did not matter.
     public static func isFresh(_ stored: StoredMetadata, now: Timestamp) -> Bool {
-        guard stored.flags.isDisjoint(with: [.noCache, .markedStale]), let lifetime = stored.freshnessLifetime,
+        guard stored.flags.isDisjoint(with: [.noCache, .markedStale, .unseen]), let lifetime = stored.freshnessLifetime,
             !Freshness.isAgeUnknown(of: stored, now: now)
         else { return false }
         return lifetime > Freshness.currentAge(of: stored, now: now)

@@ -73,6 +73,13 @@ public struct StoredKey: Sendable {
     /// Where the target begins in the key.
     public var targetOffset: Int { 1 + 4 + authority.count + 4 + partition.count + 4 + extra.count }
 
+    /// The key of the path alone, in the same partition.
+    public func pathKey(of key: [UInt8]) -> [UInt8] {
+        var reader = KeyReader(bytes: key, position: targetOffset)
+        guard targetOffset <= key.count, reader.part() != nil else { return key }
+        return Array(key[..<reader.position])
+    }
+
     /// The same target's key in the partition of those without credentials.
     public func sharedKey(of key: [UInt8]) -> [UInt8] {
         let rest = 1 + 4 + authority.count + 4 + partition.count
@@ -84,12 +91,26 @@ public struct StoredKey: Sendable {
     }
 }
 
+/// A list of parts, each with its length before it (`CacheKey.appendPart`).
+public enum KeyParts {
+    /// nil where the bytes are no such list.
+    public static func read(_ bytes: some Sequence<UInt8>) -> [ArraySlice<UInt8>]? {
+        var reader = KeyReader(bytes: Array(bytes))
+        var parts: [ArraySlice<UInt8>] = []
+        while !reader.isAtEnd {
+            guard let part = reader.part() else { return nil }
+            parts.append(part)
+        }
+        return parts
+    }
+}
+
 /// Reads length-prefixed parts; nil where the bytes do not hold what is asked for.
 private struct KeyReader {
     let bytes: [UInt8]
     var position = 0
 
-    init(bytes: [UInt8]) { self.bytes = bytes }
+    init(bytes: [UInt8], position: Int = 0) { (self.bytes, self.position) = (bytes, position) }
 
     var isAtEnd: Bool { position == bytes.count }
 

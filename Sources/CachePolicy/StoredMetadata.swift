@@ -62,6 +62,10 @@ public struct StoredFlags: OptionSet, Sendable {
     public static let hasNoDigests = StoredFlags(rawValue: 1 << 22)
     /// It says itself that it depends on Accept-Encoding.
     public static let variesByCoding = StoredFlags(rawValue: 1 << 23)
+    /// Nobody knows whether it has been purged on another node: stale as long as that is so. Never written.
+    public static let unseen = StoredFlags(rawValue: 1 << 24)
+    /// Stale, whatever the response said.
+    public static let countsAsStale: StoredFlags = [.markedStale, .unseen]
 }
 
 /// The plain part of a stored response.
@@ -95,13 +99,20 @@ public struct StoredMetadata: Sendable, Equatable {
         Recency(order: order, isImported: flags.contains(.imported), requestTime: requestTime, responseTime: responseTime)
     }
 
+    /// The same by another clock: ages stay what they are.
+    /// - Parameter milliseconds: by how much that is ahead.
+    public mutating func shift(by milliseconds: Int64) {
+        func shifted(_ time: Timestamp) -> Timestamp { Timestamp(milliseconds: time.milliseconds + milliseconds) }
+        (requestTime, responseTime, date) = (shifted(requestTime), shifted(responseTime), shifted(date))
+    }
+
     /// The same, stale from now on: a request of this order has told that what it represents has changed.
     public func stale(since order: SentOrder) -> StoredMetadata {
         var stale = self
         stale.freshnessLifetime = 0
         stale.order = order
         // The order is that of a request now; and the store's own mark is never written.
-        stale.flags.subtract([.imported, .markedStale])
+        stale.flags.subtract([.imported, .markedStale, .unseen])
         return stale
     }
 

@@ -111,7 +111,7 @@ public struct ContentForm: Sendable, Equatable {
 
     public init(coding: UInt8, plainBytes: Int) { (self.coding, self.plainBytes) = (coding, plainBytes) }
 
-    static func plain(_ count: Int) -> ContentForm { ContentForm(coding: 0, plainBytes: count) }
+    public static func plain(_ count: Int) -> ContentForm { ContentForm(coding: 0, plainBytes: count) }
 }
 
 /// An item's content. `@unchecked Sendable` because what is stored never changes.
@@ -130,7 +130,15 @@ public enum ItemBody: @unchecked Sendable {
         }
     }
 
-    var form: ContentForm {
+    /// As it lies there; what another item has is read, which may mean to wait for the disk.
+    public func withBytes(_ body: (UnsafeRawBufferPointer) -> Void) {
+        switch self {
+        case .bytes(let bytes), .coded(let bytes, _): bytes.withUnsafeBytes(body)
+        case .stored(let bytes, _, let owner): withExtendedLifetime(owner) { body(bytes) }
+        }
+    }
+
+    public var form: ContentForm {
         switch self {
         case .bytes(let bytes): .plain(bytes.count)
         case .coded(_, let form), .stored(_, let form, _): form

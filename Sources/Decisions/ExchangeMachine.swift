@@ -31,6 +31,8 @@ public struct ExchangeMachine {
         case joined(FlightPlace)
         case softDeadlinePassed
         case waitedTooLong
+        /// Another node's response has come after the upstream was asked.
+        case copyTaken
         case flightEnded(FlightOutcome)
         /// An `OutcomeDecision` has been made of an ending.
         case decided(Next, of: Ending)
@@ -93,6 +95,7 @@ public struct ExchangeMachine {
         case .failed: state == .ending
         case .flight, .wait: isWaiting
         case .softDeadline: isWaiting || state == .asking
+        case .copyTaken: state == .asking
         }
     }
 
@@ -102,6 +105,7 @@ public struct ExchangeMachine {
         case .admitted(let admission): return admitted(admission)
         case .joined(let place): return joined(place)
         case .softDeadlinePassed: return expects(.softDeadline) ? .decide(.softDeadline) : .nothing
+        case .copyTaken: return expects(.copyTaken) ? .decide(.copyTaken) : .nothing
         case .waitedTooLong: return expects(.wait) ? .decide(.wait) : .nothing
         case .flightEnded(let outcome): return expects(.flight(outcome)) ? .decide(.flight(outcome)) : .nothing
         case .decided(let next, let ending): return expects(ending) ? decided(next, ending) : .nothing
@@ -153,7 +157,7 @@ public struct ExchangeMachine {
         switch next {
         case .respond:
             state = .ending
-            return ending == .softDeadline ? .leaveAndAccept : .accept
+            return ending == .softDeadline || ending == .copyTaken ? .leaveAndAccept : .accept
         case .askAnew(let isLast):
             state = .entering(isLast: isLast)
             return .askFailureMemory

@@ -76,11 +76,13 @@ public enum Ending: Sendable, Equatable {
     case softDeadline
     /// The time that one waits for another's fetch.
     case wait
+    /// Nothing yet: another node's response has come while the upstream is asked.
+    case copyTaken
 
     /// Whether what is stored now matters.
     public var looksIntoStore: Bool {
         switch self {
-        case .failed, .flight(.stored), .flight(.outdated), .flight(.failed), .softDeadline: true
+        case .failed, .flight(.stored), .flight(.outdated), .flight(.failed), .softDeadline, .copyTaken: true
         case .flight(.unshareable), .flight(.abandoned), .wait: false
         }
     }
@@ -89,7 +91,7 @@ public enum Ending: Sendable, Equatable {
     public var isFailure: Bool {
         switch self {
         case .failed, .flight(.failed), .softDeadline: true
-        case .flight(.stored), .flight(.outdated), .flight(.unshareable), .flight(.abandoned), .wait: false
+        case .flight(.stored), .flight(.outdated), .flight(.unshareable), .flight(.abandoned), .wait, .copyTaken: false
         }
     }
 }
@@ -154,6 +156,7 @@ extension OutcomeFacts {
         case .flight(let outcome): follow(outcome)
         case .wait: .askAlone
         case .softDeadline: ownRescue.map { .rescue($0, .slow) } ?? .keepWaiting
+        case .copyTaken: shareFresh()
         }
     }
 
@@ -185,6 +188,14 @@ extension OutcomeFacts {
         // To the letter, one response is for several requests only where each of them may have it unasked (RFC 9111 §4).
         if strictness == .strict, case .validate = Reuse.decide(current.metadata, directives, now: now) { return .askAlone }
         return .serveShared(current.response, age: Freshness.currentAge(of: current.metadata, now: now))
+    }
+
+    /// What goes out unasked goes out; else the upstream is waited for further.
+    private func shareFresh() -> OutcomeDecision<Response> {
+        guard let current = stored.current, case .serve(_, let age) = Reuse.decide(current.metadata, directives, now: now) else {
+            return .keepWaiting
+        }
+        return .serveShared(current.response, age: age)
     }
 
     private func end(_ failure: FetchFailure) -> OutcomeDecision<Response> {

@@ -109,6 +109,7 @@ public struct AccessLogLine {
         case .result: Self.append("result", "\(record.result.label)", to: &line)
         case .reason: Self.append("reason", Self.reason(record), to: &line)
         case .age: Self.append("age", record.age, to: &line)
+        case .shared: Self.append("shared", trace.found.shared?.outcome.rawValue, to: &line)
         case .upstream: Self.append("upstream_us", record.upstreamMicroseconds, to: &line)
         case .upstreamStatus: Self.append("upstream_status", trace.upstream.status > 0 ? Int64(trace.upstream.status) : nil, to: &line)
         case .upstreamAddress: Self.append("upstream_address", upstreamAddress, to: &line)

@@ -140,10 +140,26 @@ extension ValidationReason {
         case .stale: "the stored response is stale"
         case .noCache: "the stored response said Cache-Control: no-cache"
         case .markedStale: "the stored response was purged softly"
+        case .unseen: "what other nodes have purged could not be seen, and the stored response was older than share.blind_limit"
         case .ageUnknown: "the clock was set back since the stored response came, so its age is unknown"
         case .requestNoCache: "the request said Cache-Control: no-cache"
         case .requestMaxAge: "the stored response is older than the request's max-age"
         case .requestMinFresh: "the stored response is not fresh for as long as the request's min-fresh"
+        }
+    }
+}
+
+extension SharedReply {
+    /// In words.
+    var sentence: String {
+        let time = "\(microseconds / 1_000).\(microseconds / 100 % 10) ms"
+        return switch outcome {
+        case .found: "Another node had stored the response: it came from the shared level in \(time)."
+        case .missing: "No other node had stored it (the shared level said so in \(time))."
+        case .late: "The shared level had not replied after \(time) (share.timeout), so the upstream was asked beside it."
+        case .failed: "The shared level could not be asked."
+        case .refused:
+            "What other nodes had stored may not be taken: it is no newer, or was purged or changed since (see cistern_shared_refusals_total)."
         }
     }
 }

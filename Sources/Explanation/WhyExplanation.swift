@@ -140,6 +140,7 @@ public struct WhyExplanation {
         if let reason = trace.reasons.notStored { sentences.append("Not stored: \(demand?.sentence ?? reason.sentence).") }
         if let sentence = trace.content.outcome?.sentence { sentences.append(sentence) }
         if trace.found.diskReads > 0 { sentences.append("What is stored was not all in memory: it was read from the disk first.") }
+        if let shared = trace.found.shared { sentences.append(shared.sentence) }
         if trace.reasons.carriesGrant {
             sentences.append("Scripts of the request's origin can read it, as the upstream let them read the last good response.")
         }
@@ -259,7 +260,8 @@ public struct WhyExplanation {
             "background": text(trace.background?.cause.rawValue), "behind": text(trace.background.map { "\(record.shard)-\($0.behind)" }),
             "request_content": requestContent, "upstream": upstream, "explanation": .array(explanation.map { .string($0) }),
             "advice": .array(advice.map { ["setting": .string($0.setting), "effect": .string($0.effect)] }),
-            "disk_reads": .integer(Int(trace.found.diskReads)),
+            "disk_reads": .integer(Int(trace.found.diskReads)), "shared": text(trace.found.shared?.outcome.rawValue),
+            "shared_us": trace.found.shared.map { .integer(Int($0.microseconds)) } ?? .null,
             "bytes": .integer(trace.bodyBytes), "duration_seconds": .number(Double(trace.durationMicroseconds) / 1e6),
         ]
     }
@@ -316,6 +318,7 @@ public struct WhyExplanation {
         if trace.isStored { text += "; stored" }
         if let reason = trace.reasons.notStored { text += "; not-stored=\(reason.rawValue)" }
         if trace.found.diskReads > 0 { text += "; disk-reads=\(trace.found.diskReads)" }
+        if let shared = trace.found.shared { text += "; shared=\(shared.outcome.rawValue)" }
         if isLookedUp { text += "; key=\(SecretNames.redacted(canonicalTarget).asStringItem)" }
         for advice in advice { text += "; setting=\"\(advice.setting)\"" }
         return Array("Cistern-Why: \(text)\r\n".utf8)

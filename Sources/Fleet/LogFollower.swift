@@ -146,6 +146,9 @@ public struct LogFollower: Hashable, Sendable {
         return RecordVersion(epoch: reached.epoch, position: min(kept.position, reached.position))
     }
 
+    /// Of the log that is followed; nil where none was met.
+    public var epoch: UInt64? { reached?.epoch }
+
     /// Whether the shared level may be asked at all.
     public var isSeeing: Bool { state == .seeing }
 

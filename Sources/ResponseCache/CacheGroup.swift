@@ -86,6 +86,12 @@ public struct CacheGroup: Sendable {
         return count
     }
 
+    /// Of a response; nil where none is stored by this id.
+    public func key(of id: EntryID) -> StoredKey? {
+        guard let listed = store.item(id.item), StoredMetadata.kind(of: listed.item.metadata) == .response else { return nil }
+        return StoredKey(Array(listed.key))
+    }
+
     private func purge(_ id: EntryID, isSoft: Bool) -> Int {
         guard let listed = store.item(id.item), StoredMetadata.kind(of: listed.item.metadata) == .response else { return 0 }
         let bytes = Array(listed.key)

@@ -26,6 +26,13 @@ public final class FoundResponse {
         self.key = key
     }
 
+    private init(unconfirmed other: FoundResponse) {
+        var stale = other.metadata
+        stale.flags.insert(.unseen)
+        metadata = stale
+        (item, key, written, writtenMetadata) = (other.item, other.key, other.written, other.writtenMetadata)
+    }
+
     private init(holdingHeadOf other: FoundResponse) {
         item = other.item.holdingHead
         (metadata, key, written, writtenMetadata) = (other.metadata, other.key, other.written, other.writtenMetadata)
@@ -41,6 +48,9 @@ public final class FoundResponse {
     public var contentNumber: UInt64 { item.contentNumber }
     /// Owns the memory of head and content: to be held for as long as they are used.
     public var owner: AnyObject { item.owner }
+
+    /// The same; it is stale, since nobody knows whether it has been purged elsewhere.
+    var unconfirmed: FoundResponse { FoundResponse(unconfirmed: self) }
 
     /// The same with a head that is always in memory: for one who keeps it while the upstream is asked.
     public var holdingHead: FoundResponse { FoundResponse(holdingHeadOf: self) }

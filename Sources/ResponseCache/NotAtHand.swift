@@ -1,11 +1,12 @@
-// The seam for what is not at hand: today, what lies on the disk only. A look-up on a loop throws this instead of waiting; the caller hands it to
-// `bringIn` and looks again afterwards, since meanwhile anything may have happened to what is stored. A second, shared level
-// that responds later would be another case here, and nothing else would change for those who look.
+// The seam for what is not at hand: what lies on the disk only, and what other nodes may have stored. A look-up on a loop throws this instead of
+// waiting; the caller has it brought in and looks again afterwards, since meanwhile anything may have happened to what is stored.
 
 import CacheStore
 
 public enum NotAtHand: Error, Sendable {
     case onDisk(OnDisk)
+    /// Nothing that is stored here goes out unasked. Asked for by the level itself.
+    case shared(SharedLookUp)
 }
 
 extension ResponseCache {
@@ -17,6 +18,7 @@ extension ResponseCache {
     public func bringIn(_ wanted: NotAtHand, then: @escaping @Sendable () -> Void) {
         switch wanted {
         case .onDisk(let wanted): store.bringIn(wanted, then: then)
+        case .shared: then()
         }
     }
 

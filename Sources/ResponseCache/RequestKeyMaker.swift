@@ -1,7 +1,6 @@
 // The key of one request: the canonical target, the partition of its credentials, and the fields that the operator made part of it.
 
 import CachePolicy
-import CacheStore
 import HTTPCore
 import Identity
 
@@ -11,8 +10,8 @@ public struct RequestKeyMaker {
     /// One user's own cache has no partitions.
     private let isPrivate: Bool
     private let isKeyedByHost: Bool
-    /// Knows the secret by which credentials are hashed; nil where nothing is stored.
-    private let store: ResponseStore?
+    /// Hashes credentials by a secret: the store's, or that of a fleet; nil where nothing is stored.
+    private let hash: FleetHashing.Hash?
     /// Beside Cookie, at the place of their length.
     private let credentialNames: [[[UInt8]]]
     /// Those of them that have a number: any other field that has one is told apart by it.
@@ -31,16 +30,16 @@ public struct RequestKeyMaker {
     private let plainPrefix: [UInt8]
 
     public init(_ settings: ResponseCacheSettings) {
-        self.init(settings, store: nil) { CacheTime(wall: Timestamp(milliseconds: 0), monotonic: 0) }
+        self.init(settings, hash: nil) { CacheTime(wall: Timestamp(milliseconds: 0), monotonic: 0) }
     }
 
     /// - Parameter time: by which tokens end.
-    init(_ settings: ResponseCacheSettings, store: ResponseStore?, time: @escaping () -> CacheTime) {
+    init(_ settings: ResponseCacheSettings, hash: FleetHashing.Hash?, time: @escaping () -> CacheTime) {
         let policy = settings.policy
         authority = settings.keyName
         isPrivate = policy.isPrivate
         isKeyedByHost = settings.isKeyedByHost
-        self.store = store
+        self.hash = hash
         let names = policy.credentials.fields.filter { $0 != "cookie" }.map { Array($0.utf8) }
         credentialNames = (0...(names.map(\.count).max() ?? 0)).map { length in names.filter { $0.count == length } }
         var known = KnownFieldSet()
@@ -49,8 +48,8 @@ public struct RequestKeyMaker {
         cookies = policy.credentials.fields.contains("cookie") ? CredentialCookies(policy) : nil
         rules = settings.credentials
         ignoresSome = settings.credentials.ignoresSome
-        tokens = store == nil ? [] : settings.tokens.map { RequestIdentities($0.settings, $0.keys) }
-        lookUps = store == nil ? [] : settings.lookUps
+        tokens = hash == nil ? [] : settings.tokens.map { RequestIdentities($0.settings, $0.keys) }
+        lookUps = hash == nil ? [] : settings.lookUps
         self.time = time
         keyNames = policy.keyFields.filter { $0 != ConnectionField.scheme }.map { Array($0.utf8) }
         plainPrefix = CacheKey.prefix(authority: authority)
@@ -104,7 +103,7 @@ public struct RequestKeyMaker {
     public func user(of head: RequestHead) -> UInt64 {
         let parts = credentials(of: head.fields)
         guard !parts.isEmpty else { return 0 }
-        guard store != nil else { return UInt64(truncatingIfNeeded: parts.hashValue) }
+        guard hash != nil else { return UInt64(truncatingIfNeeded: parts.hashValue) }
         let own = partition(of: head).bytes
         return (own.isEmpty ? partition(parts) : own).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     }
@@ -172,7 +171,7 @@ public struct RequestKeyMaker {
         }
     }
 
-    private func partition(_ parts: [UInt8]) -> [UInt8] { store?.credentialPartition(parts) ?? [] }
+    private func partition(_ parts: [UInt8]) -> [UInt8] { hash?(parts) ?? [] }
 
     /// Whether a request has any field that may carry credentials, whosever; Authorization does, also where the operator does not name it.
     public func hasCredentials(_ fields: Fields) -> Bool {
@@ -236,6 +235,16 @@ public struct RequestKeyMaker {
         return parts
     }
 
+    /// Whether a target's key in the partition of those without credentials holds nothing but the target, and the scheme.
+    var hasPlainKeys: Bool { !isKeyedByHost && keyNames.isEmpty }
+
+    /// What is in keys of requests that came by https, where that is told apart.
+    var secureExtra: [UInt8] {
+        var part: [UInt8] = []
+        CacheKey.appendPart(Array(ConnectionField.scheme.utf8), to: &part)
+        return part
+    }
+
     /// What `extra` made, taken apart: the content's part, and what comes after it; nil where it was made under other settings.
     func split(extra: [UInt8]) -> (content: [UInt8]?, rest: [UInt8])? {
         if isRest(extra, from: 0) { return (nil, extra) }
@@ -280,7 +289,7 @@ public struct RequestKeyMaker {
             for value in values { CacheKey.appendPart(Array(value), to: &parts) }
         }
         // In clear a key is as it was before there was another scheme.
-        if isSecure { CacheKey.appendPart(Array(ConnectionField.scheme.utf8), to: &parts) }
+        if isSecure { parts += secureExtra }
         return parts
     }
 }

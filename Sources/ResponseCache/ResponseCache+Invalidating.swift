@@ -29,7 +29,7 @@ extension ResponseCache {
         for target in targets.dropFirst(sparingTarget ? 1 : 0) { invalidate(target: target, for: head, at: now) }
         invalidate(groups: CacheTags.firstGroups(of: response.fields, named: "cache-group-invalidation"), at: now)
         guard withCollection, let collection = Invalidation.collection(of: path) else { return }
-        mark(Self.collectionKey(sharedKey(of: collection[...], for: head)), at: now)
+        markEverywhere(Self.collectionKey(sharedKey(of: collection[...], for: head)), at: now)
     }
 
     /// What a write to this target will look at: brought in while the upstream works, so that nobody waits for it when its response comes.
@@ -48,7 +48,7 @@ extension ResponseCache {
 
     /// Drops every response of these groups.
     func invalidate(groups: [String], at now: Timestamp) {
-        for group in groups.prefix(settings.policy.memberLimit) { mark(groupKey(group), at: now) }
+        for group in groups.prefix(settings.policy.memberLimit) { markEverywhere(groupKey(group), at: now) }
     }
 
     /// Drops what is stored under a shared key, in every partition and for every variant and content. The mark comes first: who stores at the
@@ -59,11 +59,17 @@ extension ResponseCache {
         if let last = Self.time(of: store.lookUp(Self.invalidationKey(sharedKey).span)), 0..<1000 ~= last.milliseconds - now.milliseconds {
             time = Timestamp(milliseconds: last.milliseconds + 1)
         }
-        mark(Self.invalidationKey(sharedKey), at: time)
+        markEverywhere(Self.invalidationKey(sharedKey), at: time)
         store.remove(sharedKey.span)
     }
 
-    private func mark(_ key: [UInt8], at time: Timestamp) {
+    /// Here, and on the other nodes of the fleet.
+    private func markEverywhere(_ key: [UInt8], at time: Timestamp) {
+        mark(key, at: time)
+        level?.invalidated(key)
+    }
+
+    func mark(_ key: [UInt8], at time: Timestamp) {
         shared.marks.note(key, at: time)
         store.insert(NewItem(key: key, metadata: StoredMetadata.invalidation(at: time), head: [], body: [], retention: .outlives))
     }

@@ -15,6 +15,10 @@ struct StoringPlace {
     var sharedKeys: [[UInt8]]
     /// The same for its collection; nil where no route's writes make one invalid.
     var collection: [UInt8]?
+    /// Whether it is in the common partition (`TargetKeys.common`).
+    var isCommon = false
+    /// What asked for it, where it may go to the shared level.
+    var request: RequestHead?
 
     fileprivate func moved(to keys: TargetKeys, from candidates: [TargetKeys]) -> StoringPlace {
         var place = self
@@ -63,7 +67,8 @@ extension ResponseCache {
             return isCommon ? keys.inCommon : keys
         }
         let old = isCommon ? old.inCommon : old
-        let place = StoringPlace(key: old.own, sharedKeys: [old.shared], collection: collectionKey(of: head))
+        var place = StoringPlace(key: old.own, sharedKeys: [old.shared], collection: collectionKey(of: head), isCommon: isCommon)
+        if level != nil, head.method == .get { place.request = head }
         guard head.method == .get, let variances else { return place }
         let variance = SearchVariance(fields)
         guard variance != nil || !variances.isEmpty else { return place }

@@ -38,7 +38,7 @@ extension ResponseCache {
         guard !isOutdated(new.metadata.recency, at: place.others), base.map({ !isElsewhere($0, place.others) }) ?? true else {
             return .outdated
         }
-        let result = new.names.isEmpty ? insert(new, at: place.key, inPlaceOf: base) : insertVariant(new, at: place.key, inPlaceOf: base)
+        let result = new.names.isEmpty ? insertOnly(new, at: place, inPlaceOf: base) : insertVariant(new, at: place, inPlaceOf: base)
         guard result == .stored else { return result }
         // A write may have come through another shard since that was looked for: its mark is there before it takes out what is stored, so either
         // it took out what was just put in, or its mark is seen now.
@@ -78,7 +78,12 @@ extension ResponseCache {
         return mayBeInvalid(new, marks)
     }
 
-    private func insert(_ new: NewResponse, at key: [UInt8], inPlaceOf base: FoundResponse?) -> StoringResult {
+    private func insertOnly(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse?) -> StoringResult {
+        insert(new, at: place.key, inPlaceOf: base) { offer($0, new.metadata.recency, at: place) }
+    }
+
+    /// - Parameter give: to others, what has been stored.
+    private func insert(_ new: NewResponse, at key: [UInt8], inPlaceOf base: FoundResponse?, give: (NewItem) -> Void) -> StoringResult {
         let retention = Reuse.mayRescue(new.metadata, strictness: strictness) ? Retention.mayRescue : .whenUsed
         let item = NewItem(
             key: key, metadata: new.metadata.encoded(), head: new.head, body: new.body, wantedCoding: new.wantedCoding, retention: retention
@@ -87,7 +92,10 @@ extension ResponseCache {
             let seen = store.see(key.span)
             guard mayReplace(seen.item, new.metadata, base) else { return .outdated }
             guard let result = StoringResult(store.insert(item, ifStill: seen)) else { continue }
-            if result == .stored, !new.metadata.isNegative { gone?.lift(key, by: new.metadata.recency) }
+            if result == .stored, !new.metadata.isNegative {
+                gone?.lift(key, by: new.metadata.recency)
+                give(item)
+            }
             return result
         }
         return .refused
@@ -108,14 +116,14 @@ extension ResponseCache {
     /// varies otherwise does not leave them all behind: it is brought up to date first. A new one comes second: until then what it takes the
     /// place of is found. It tells how recent that was: its own variants are still empty, and one that is older than what was found before must
     /// not fill them.
-    private func insertVariant(_ new: NewResponse, at key: [UInt8], inPlaceOf base: FoundResponse?) -> StoringResult {
-        let recency = new.metadata.recency
+    private func insertVariant(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse?) -> StoringResult {
+        let (key, recency) = (place.key, new.metadata.recency)
         let names = SelectingFields.encode(new.names)
         let values = selecting(new.names.map { $0[...] }, in: new.request)
         func insert(_ generation: UInt64) -> StoringResult {
             var variant = key
             CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
-            return self.insert(new, at: variant, inPlaceOf: base)
+            return self.insert(new, at: variant, inPlaceOf: base) { offerVariant($0, recency, at: place, named: names, values) }
         }
         func mark(_ generation: UInt64, _ seen: SeenItem, replaced: Recency?) -> StoringResult? {
             let metadata = StoredMetadata.varyMarker(generation: generation, recency, replaced: replaced)

@@ -20,6 +20,12 @@ public final class ResponseCache: @unchecked Sendable {
     /// Selecting fields whose values are secrets: those of one user's own cache and of paths that are the same for all, where keys have no
     /// partitions.
     let concealed: [String]
+    /// One for each of the fleet's secrets; empty where nothing is shared.
+    let fleetKeyMakers: [RequestKeyMaker]
+    /// nil where nothing is shared.
+    private let sight: FleetSight?
+    /// Set before the first request; nil where nothing is shared, and on the administrator's queue.
+    public weak var level: (any SharedLevel)?
     private let memo = SelectingMemo()
     /// The key of the request that was looked up last: its memory is used again.
     private var scratchKey: [UInt8] = []
@@ -49,7 +55,13 @@ public final class ResponseCache: @unchecked Sendable {
         variances = shared.variances
         gone = shared.gone
         policies = settings.freshness.map { [policy = settings.policy] in RoutePolicy(policy, $0) }
-        keyMaker = RequestKeyMaker(shared.settings, store: shared.store, time: time)
+        keyMaker = RequestKeyMaker(shared.settings, hash: { [store] in store.credentialPartition($0) }, time: time)
+        var fleetSettings = shared.settings
+        // What the upstream says of credentials names the partitions of this node.
+        fleetSettings.lookUps = []
+        fleetKeyMakers =
+            shared.settings.fleet?.hashing.hashes.map { [fleetSettings] in RequestKeyMaker(fleetSettings, hash: $0, time: time) } ?? []
+        sight = shared.settings.fleet?.sight
         let areShared = settings.policy.isPrivate || settings.credentials.ignoresSome
         concealed = areShared ? settings.policy.credentials.fields : []
     }
@@ -186,7 +198,18 @@ public final class ResponseCache: @unchecked Sendable {
         }
         if metadata.flags.contains(.coded), !Self.mayRead(item, head.fields) { return .otherVariant(key) }
         if item.isMarkedStale { metadata.flags.insert(.markedStale) }
-        return .found(FoundResponse(item: item, metadata: metadata, key: key))
+        let found = FoundResponse(item: item, metadata: metadata, key: key)
+        guard let sight, sight.isBlind else { return .found(found) }
+        return Self.result(found, sight, now: time().wall)
+    }
+
+    /// What it counts for as long as nobody knows what others have purged.
+    private static func result(_ found: FoundResponse, _ sight: FleetSight, now: Timestamp) -> LookUpResult {
+        switch sight.judge(found.metadata.responseTime, now: now) {
+        case .counts: .found(found)
+        case .isStale: .found(found.unconfirmed)
+        case .isGone: .nothing
+        }
     }
 
     /// nil where the item is no response, or damaged.

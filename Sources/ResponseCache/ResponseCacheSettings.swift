@@ -47,6 +47,8 @@ public struct ResponseCacheSettings: Sendable {
     /// In which form content is kept, by path; and how long it is at least where it has a coding.
     public var compression = PathTable(rest: Compression.off)
     public var compressFromBytes = 1_400
+    /// The nodes with which it is shared; nil where it is not.
+    public var fleet: FleetMembership?
     /// The longest content that is stored.
     public var contentLimitBytes = 8 << 20
 

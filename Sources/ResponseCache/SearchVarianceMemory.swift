@@ -83,6 +83,9 @@ final class SearchVarianceMemory: Sendable {
     /// How often another may change it meanwhile.
     private static let attemptLimit = 16
 
+    /// What was stored under what was said is not found again: nothing says it any more, and what is said next has another generation.
+    func forget(path: [UInt8]) { store.remove(Self.key(path).span) }
+
     private func insertSign(_ recency: Recency) {
         let metadata = StoredMetadata.searchVariance(generation: 0, recency)
         store.insert(NewItem(key: Self.signKey, metadata: metadata, head: [], body: [], retention: .always))

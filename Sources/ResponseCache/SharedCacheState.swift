@@ -66,13 +66,18 @@ public final class SharedCacheState: Sendable {
     var directory: String { store.settings.directory }
 
     /// Whether a request that was looked up would be given the same now, as far as that depends on what is stored.
-    public func holds(_ basis: FindingBasis) -> Bool { store.holds(basis.lookUps) && basis.isIdentityCurrent }
+    public func holds(_ basis: FindingBasis) -> Bool {
+        store.holds(basis.lookUps) && basis.isIdentityCurrent && settings.fleet?.sight.isBlind != true
+    }
 
     /// Stands for a long part of a key, so that nobody can find two contents with one key.
     public func contentDigest(_ content: [UInt8]) -> [UInt8] { store.contentDigest(content) }
 
     /// Waits until all that was stored can be read from the files.
     public func flush() { store.flush() }
+
+    /// The same, and until all of it is on the disk.
+    public func synchronize() { store.synchronize() }
 
     /// Writes what waits to be written. Nothing is stored afterwards.
     public func close() { store.close() }

@@ -46,6 +46,7 @@ final class DecidedRequest: @unchecked Sendable {
         scopes = shard.scopes(of: head, route: route, lookedUp)
         trace.identity = arrival.basis?.identityOutcome
         trace.found.diskReads = UInt8(clamping: arrival.reads)
+        trace.found.shared = arrival.shared
         trace.reasons.isClientIgnored = arrival.isClientIgnored
         if arrival.isForNobody { trace.api = ExchangeTrace.noAPI } else { trace.route = UInt16(clamping: route) }
         if let lookedUp { trace.partition = ExchangeTrace.partition(in: lookedUp.keys.own, at: shard.keys.partitionOffset) }
@@ -89,6 +90,8 @@ struct Arrival {
     var route: Int?
     /// How often something was read from the disk for it.
     var reads = 0
+    /// What other nodes had; nil where that was not looked for.
+    var shared: SharedReply?
     /// No API is for it.
     var isForNobody = false
     /// The client wanted the upstream to be asked, and the operator has that ignored.

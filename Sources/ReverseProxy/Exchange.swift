@@ -11,6 +11,7 @@ import HTTPCore
 import Reactor
 import ResponseCache
 import Sending
+import Sharing
 import Telemetry
 import Upstream
 
@@ -198,6 +199,12 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         self.fetch = nil
     }
 
+    /// Of all nodes this one was to ask the upstream.
+    private func endLease() {
+        guard let level = shard.level, let keys = request.place?.keys else { return }
+        level.ended(keys.own, isUnshareable: false)
+    }
+
     // MARK: What follows an end
 
     /// The store is looked into first. What of it is not in memory is brought there.
@@ -205,11 +212,13 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     private func decide(_ ending: Ending, reads: Int = 0) {
         guard machine.expects(ending) else { return }
         switch ending {
-        case .failed: stopTimers()
+        case .failed(let failure):
+            stopTimers()
+            if case .stopped = failure { endLease() }
         case .flight:
             timer?.cancel()
             timer = nil
-        case .softDeadline, .wait: break
+        case .softDeadline, .wait, .copyTaken: break
         }
         var facts = OutcomeFacts<FoundResponse>(
             request.directives, request.mode, strictness: shard.settings.policy.strictness, now: shard.now)

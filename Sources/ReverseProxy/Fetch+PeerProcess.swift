@@ -1,7 +1,9 @@
-// A response to a write is not seen before the process that takes over knows what the write has changed: whoever has it may ask there next.
+// A response to a write is not seen before the process that takes over, and the log of the fleet, know what the write has changed: whoever has it may ask
+// another next.
 
 import HTTPCore
 import Reactor
+import Sharing
 import Upstream
 
 /// What a transfer has brought meanwhile, behind its head. Of content no more than one read brings: then the transfer is held.
@@ -23,7 +25,10 @@ extension Fetch {
         held = HeldResponse()
         transfer.pause()
         shard.process.peer.whenKnown { [self] in
-            shard.loop.execute { self.release() }
+            shard.loop.execute {
+                guard let level = self.shard.level else { return self.release() }
+                level.whenTold { self.release() }
+            }
         }
     }
 

@@ -9,6 +9,7 @@ import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
+import Sharing
 import Upstream
 
 extension Fetch: TransferReceiver {
@@ -37,7 +38,7 @@ extension Fetch: TransferReceiver {
         head.removeHopByHop()
         if let upgrade { head.fields.append(.upgrade, upgrade) }
         (response, control) = (head, nil)
-        if mayBeAwaited, shard.process.peer.isAwaited { return hold(transfer) }
+        if mayBeAwaited, shard.process.peer.isAwaited || shard.level?.isAwaited ?? false { return hold(transfer) }
         use(transfer)
     }
 

@@ -9,6 +9,7 @@ import Examination
 import HTTPCore
 import Reactor
 import ResponseCache
+import Sharing
 import Tracing
 import Upstream
 
@@ -217,6 +218,7 @@ final class Fetch: @unchecked Sendable {
 
     /// Tells those who wait for this fetch, once.
     func land(_ outcome: FlightOutcome) {
+        if let level = shard.level, let keys = subject.place?.keys { level.ended(keys.own, isUnshareable: outcome == .unshareable) }
         guard let flight else { return }
         self.flight = nil
         shard.shared.collapsed.end(flight, outcome, now: clock)

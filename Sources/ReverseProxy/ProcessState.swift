@@ -6,7 +6,9 @@ import FaultInjection
 import HTTPCore
 import Locking
 import Logging
+import Reactor
 import ResponseCache
+import Sharing
 import Telemetry
 import Tracing
 
@@ -35,8 +37,13 @@ public final class ProcessState: Sendable {
     private let sharedFaults: SharedFaults
     /// The process that takes over, or that this one takes over from, as long as both are there.
     public let peer: PeerProcess
+    /// This node, where it is one of a fleet.
+    public let fleet: FleetNode?
 
-    public init(_ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, recorder: (any ExchangeRecorder)? = nil) {
+    /// - Parameter time: by which the log of the fleet is followed.
+    public init(
+        _ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, recorder: (any ExchangeRecorder)? = nil, time: any TimeSource
+    ) {
         self.settings = settings
         self.recorder = recorder
         self.logger = logger
@@ -51,6 +58,7 @@ public final class ProcessState: Sendable {
         instance = String(generator.next() as UInt64, radix: 36)
         spanCounts = SpanCounts()
         spans = SpanExporter(settings, instance, spanCounts, logger)
+        fleet = settings.store.flatMap { [fleet = settings.fleet] store in fleet.map { FleetNode($0, beside: store, logger, time: time) } }
     }
 
     /// The same process with other settings.
@@ -62,7 +70,7 @@ public final class ProcessState: Sendable {
         requestsPerAddress = AddressBudget(settings, addresses)
         sentRequests = former.sentRequests
         (instance, places, sharedFaults) = (former.instance, former.places, former.sharedFaults)
-        peer = former.peer
+        (peer, fleet) = (former.peer, former.fleet)
         spanCounts = former.spanCounts
         let isSame = settings.tracing == former.settings.tracing
         spans = isSame ? former.spans : SpanExporter(settings, instance, spanCounts, logger)

@@ -27,6 +27,7 @@ extension ProxyShard {
         trace.identity = arrival.basis?.identityOutcome
         if let routeFigures { trace.route = arrival.route.map { UInt16($0) } ?? routeFigures.place(of: head.pathAndQuery) }
         trace.found.diskReads = UInt8(clamping: arrival.reads)
+        trace.found.shared = arrival.shared
         let stored = StoredResponseSender.Response(
             found, head: found.head, found.metadata, routes.compression.rules(for: head.pathAndQuery))
         func send(_ lines: UnsafeRawBufferPointer) -> StoredResponseSender.Sent {

@@ -10,6 +10,7 @@ import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
+import Sharing
 import Upstream
 
 extension ProxyShard {
@@ -87,13 +88,14 @@ extension ProxyShard {
     @inline(never)
     private func lookLater(
         _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ stream: any ClientStream, _ wanted: NotAtHand
-    ) -> DiskWait {
+    ) -> LookUpWait {
         var arrival = arrival
         arrival.request = nil
         let began = arrival.began
-        return DiskWait(shard: self, stream: stream, head: head, began: began, wanted) { [self, arrival] (reads) throws(NotAtHand) in
+        return LookUpWait(shard: self, stream: stream, head: head, began: began, wanted) {
+            [self, arrival] (reads, shared) throws(NotAtHand) in
             var arrival = arrival
-            arrival.reads = reads
+            (arrival.reads, arrival.shared) = (reads, shared)
             return try lookInMemory(head, body, &arrival, stream)
         }
     }
@@ -121,7 +123,23 @@ extension ProxyShard {
         facts.directives = directives
         facts.wantsStream = StreamedResponse.isWanted(by: head.fields)
         facts.staleFor = routes.all[route].freshness.staleFor
+        if let level, arrival.shared == nil, let lookUp = sharedLookUp(facts, finding.keys, arrival, head, in: level) {
+            throw .shared(lookUp)
+        }
         return perform(facts, head, body, arrival, stream)
+    }
+
+    /// What other nodes may have stored is looked for before the upstream is asked; nil where it is asked in any case, or nothing is shared.
+    @inline(never)
+    private func sharedLookUp(
+        _ facts: borrowing RequestFacts<FoundResponse>, _ keys: TargetKeys, _ arrival: borrowing Arrival, _ head: RequestHead,
+        in level: FleetLevel
+    ) -> SharedLookUp? {
+        guard arrival.identity == nil, facts.mode == .live, !facts.directives.noCache, level.mayLook(for: keys) else { return nil }
+        switch facts.decide() {
+        case .forward, .validate: return cache?.sharedLookUp(for: head, at: keys)
+        case .serve, .serveAndRefresh, .part, .pass, .refuse: return nil
+        }
     }
 
     /// Whether what a client says of freshness counts.

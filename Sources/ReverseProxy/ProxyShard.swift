@@ -12,6 +12,7 @@ import HTTPCore
 import Reactor
 import ResponseCache
 import Sending
+import Sharing
 import Telemetry
 import Tracing
 import Upstream
@@ -32,6 +33,8 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let upstream: UpstreamClient
     /// nil where nothing is stored.
     let cache: ResponseCache?
+    /// What other nodes have stored; nil where nothing is shared.
+    let level: FleetLevel?
     let keys: ShardKeys
     let messages: ShardMessages
     let records: ShardRecords
@@ -76,6 +79,8 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         mayMark = marksScheme || settings.policy.credentials.fields.contains(ConnectionField.certificate)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         cache = shared.cache.map { [loop] in ResponseCache($0) { Self.cacheTime(of: loop) } }
+        level = cache == nil ? nil : shard.level
+        cache?.level = level
         admission = Admission(settings, routes.access, certified: routes.certified, authority: Array(settings.upstream.authority.utf8))
         keys = ShardKeys(cache?.keyMaker ?? RequestKeyMaker(shared.cacheSettings))
         messages = ShardMessages(settings, instance: process.instance, workers)

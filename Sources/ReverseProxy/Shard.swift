@@ -6,6 +6,7 @@ import Explanation
 import HTTPCore
 import Reactor
 import Sending
+import Sharing
 import Telemetry
 
 /// Touched on its loop only; `@unchecked Sendable` because other threads do no more than queue work on that loop.
@@ -15,6 +16,8 @@ public final class Shard: @unchecked Sendable {
     public let connections: ClientConnections
     let workers: ShardWorkers
     let records: ShardRecords
+    /// What other nodes have stored; nil where nothing is shared. Of the process: a restart changes it, and nothing else.
+    public let level: FleetLevel?
 
     public init(_ process: ProcessState, number: Int, time: any TimeSource) {
         self.number = number
@@ -23,6 +26,7 @@ public final class Shard: @unchecked Sendable {
         workers = ShardWorkers(loop, recodedBytes: Self.recodedBytes(settings))
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: process.connections)
         records = ShardRecords(why: WhyRing(shard: number, capacity: settings.records))
+        level = process.fleet.map { [loop] in FleetLevel($0, on: loop) }
         records.use(process)
     }
 

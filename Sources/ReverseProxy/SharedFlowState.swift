@@ -7,6 +7,7 @@ import Identity
 import Locking
 import Logging
 import ResponseCache
+import Sharing
 import Telemetry
 import Upstream
 
@@ -54,7 +55,9 @@ public final class SharedFlowState: Sendable {
             }
         tokenKeys = TokenKeys(routes, beside: settings.store, after: former?.tokenKeys, logger: logger)
         let lookUps = routes.lookUps(after: Self.lookUps(of: former, settings))
-        cacheSettings = ResponseCacheSettings(settings, routes, tokenKeys, lookUps: lookUps)
+        var cacheSettings = ResponseCacheSettings(settings, routes, tokenKeys, lookUps: lookUps)
+        cacheSettings.fleet = process.fleet?.membership
+        self.cacheSettings = cacheSettings
         cache =
             if let other {
                 other.cache.map { [cacheSettings] in SharedCacheState(beside: $0, settings: cacheSettings, after: former?.cache) }

@@ -13,6 +13,7 @@ import Logging
 import Reactor
 import ResponseCache
 import ReverseProxy
+import Sharing
 import Telemetry
 import Tracing
 import Upstream
@@ -59,7 +60,7 @@ public final class ProxyServer: @unchecked Sendable {
     ) throws {
         (self.time, self.logger, self.predecessor) = (time, logger, predecessor)
         status = StatusMemory(now: time.monotonicMilliseconds)
-        let process = ProcessState(settings, logger: logger, accessLog: accessLog, recorder: recorder)
+        let process = ProcessState(settings, logger: logger, accessLog: accessLog, recorder: recorder, time: time)
         if let keys = predecessor?.ticketKeys { tickets.withLock { $0 = TicketKeys(keys) } }
         let certificates = try ServedCertificates(settings.listening, ticketKeys, now: time.wallMilliseconds / 1_000)
         let prepared = try certificates?.prepared(shards: settings.shards)
@@ -106,6 +107,7 @@ public final class ProxyServer: @unchecked Sendable {
         logCertificates(serving)
         for api in serving.apis { api.state.startKeys(now: time.monotonicMilliseconds) }
         followPredecessor()
+        process.fleet?.start(FleetObedience(self))
         for served in shards {
             served.shard.loop.execute { served.start() }
             served.shard.loop.start()
@@ -175,6 +177,11 @@ public final class ProxyServer: @unchecked Sendable {
             }
         }
         group.wait()
+        if let log = process.fleet?.log {
+            group.enter()
+            log.stop { group.leave() }
+            group.wait()
+        }
         ServedListener.remove(serving.listeners, butNot: others ?? [])
         anyCache?.close()
         process.accessLog?.finish()
@@ -251,6 +258,7 @@ public final class ProxyServer: @unchecked Sendable {
         for api in serving.apis { api.addFigures(to: &snapshot, now: time.monotonicMilliseconds) }
         snapshot.accessLogDropped += process.accessLog?.dropped ?? 0
         if let tracing = MetricsSnapshot.Tracing(process) { snapshot.tracing = tracing }
+        process.fleet.map { snapshot.sharing?.add($0.log.publishedFigures, isSeeing: $0.isSeeing) }
         snapshot.connections.limit = process.connections.limit
         snapshot.connections.turnedAway = process.connections.turnedAway
         snapshot.connections.cut = process.connections.cut

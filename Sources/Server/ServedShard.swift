@@ -3,6 +3,7 @@
 import Downstream
 import Reactor
 import ReverseProxy
+import Sharing
 import Telemetry
 
 /// `@unchecked Sendable` because it is touched on its loop only, and by the thread that makes it before the loop starts.
@@ -118,6 +119,7 @@ final class ServedShard: @unchecked Sendable {
     func start() {
         isRunning = true
         shard.connections.start()
+        shard.level?.start()
         for api in apis { api.start() }
         for (_, listener) in listeners { listener.start() }
     }
@@ -134,6 +136,7 @@ final class ServedShard: @unchecked Sendable {
         finish(listeners[...]) { [self] in
             shard.connections.drain(deadline: deadline) { [self] in
                 for api in apis + retired { api.close() }
+                shard.level?.close()
                 then()
             }
         }
@@ -150,6 +153,7 @@ final class ServedShard: @unchecked Sendable {
 
     func addFigures(to snapshot: inout MetricsSnapshot) {
         shard.addFigures(to: &snapshot)
+        shard.level?.addFigures(to: &snapshot)
         for api in apis + retired { api.addFigures(to: &snapshot) }
     }
 }

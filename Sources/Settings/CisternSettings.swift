@@ -251,6 +251,25 @@ public struct CisternSettings: Sendable, Equatable {
         public var serviceName = "cistern"
     }
 
+    public struct Share: Sendable, Equatable {
+        /// Empty: nothing is shared.
+        public var servers: [String] = []
+        public var fleet = "main"
+        public var secretFile = ""
+        public var user = ""
+        public var passwordFile = ""
+        public var caFile = ""
+        public var certificate = ""
+        public var key = ""
+        /// Milliseconds.
+        public var keep = 7 * 86_400_000
+        public var blindLimit = 30_000
+        public var timeout = 10
+        public var afterGap = "stale"
+        public var collapse = true
+        public var contentLimit = 1 << 20
+    }
+
     public var upstream = Upstream()
     public var failure = Failure()
     public var routes: [Route] = []
@@ -274,6 +293,7 @@ public struct CisternSettings: Sendable, Equatable {
     public var crossOrigin = CrossOrigin()
     public var log = Log()
     public var tracing = Tracing()
+    public var share = Share()
 
     public init() {}
 }

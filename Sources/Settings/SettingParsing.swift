@@ -123,8 +123,10 @@ public enum ByteSize {
 public enum TimeSpan {
     private static let units: [(name: String, milliseconds: Double)] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)]
 
-    /// `250ms`, `1.5s`, `5m`, `1h`, `0`.
-    public static func parse(_ text: String) -> Int? { text == "0" ? 0 : Units.parse(text, units.map { ($0.name, $0.milliseconds) }) }
+    /// `250ms`, `1.5s`, `5m`, `1h`, `7d`, `0`.
+    public static func parse(_ text: String) -> Int? {
+        text == "0" ? 0 : Units.parse(text, units.map { ($0.name, $0.milliseconds) } + [("d", 86_400_000)])
+    }
 
     public static func format(_ milliseconds: Int) -> String {
         if milliseconds == 0 { return "0" }

@@ -46,7 +46,7 @@ public enum SettingsTable {
     public static let all: [Setting<CisternSettings>] =
         upstream + failure + listening + tls + caching + FreshnessGroup.settings(\.cache.freshness, prefix: "cache.")
         + CredentialSettingsTable.all(\.credentials) + limits + http2 + forwarding + CrossOriginGroup.settings(\.crossOrigin) + logging
-        + tracing
+        + tracing + SharingSettingsTable.all
 
     private static let upstream: [Setting<CisternSettings>] = [
         Setting(

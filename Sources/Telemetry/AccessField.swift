@@ -18,6 +18,8 @@ public enum AccessField: String, Sendable, CaseIterable {
     /// How long the request's content took.
     case content = "content_us"
     case result, reason, age
+    /// What other nodes had.
+    case shared
     case upstream = "upstream_us"
     case upstreamStatus = "upstream_status"
     case upstreamAddress = "upstream_address"

@@ -39,7 +39,7 @@ public struct Histogram: Sendable {
         sum += value
     }
 
-    mutating func merge(_ other: Histogram) {
+    public mutating func merge(_ other: Histogram) {
         for index in counts.indices { counts[index] += other.counts[index] }
         sum += other.sum
     }

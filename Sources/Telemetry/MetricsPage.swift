@@ -15,6 +15,7 @@ public enum MetricsPage {
         reloads(snapshot.reloads, snapshot.takeOvers, &writer)
         faults(snapshot, &writer)
         if let tracing = snapshot.tracing { self.tracing(tracing, &writer) }
+        if let sharing = snapshot.sharing { sharing.write(to: &writer) }
         loops(snapshot.loops, &writer)
         process(snapshot, &writer)
         return writer.finish()

@@ -199,6 +199,33 @@ public struct MetricsSnapshot: Sendable {
 
     /// nil where none ever were.
     public var tracing: Tracing?
+
+    /// What nodes share.
+    public struct Sharing: Sendable {
+        public typealias Line = (label: String, count: UInt64)
+        public var lookUps: [Line] = []
+        public var refusals: [Line] = []
+        public var leases: [Line] = []
+        public var offers: [Line] = []
+        public var engineFailures: [Line] = []
+        /// nil: none were counted.
+        public var roundTrips: Histogram?
+        public var servers: [(isAsked: Bool, count: Int)] = []
+        public var entriesApplied: UInt64 = 0
+        public var entriesAppended: UInt64 = 0
+        public var gaps: [Line] = []
+        public var isSeeing = false
+        public var blindings: UInt64 = 0
+        public var unopened: UInt64 = 0
+        public var pendingPurges = 0
+        /// Milliseconds.
+        public var lag: Int64 = 0
+
+        public init() {}
+    }
+
+    /// nil where nothing is shared.
+    public var sharing: Sharing?
     public var reloads = Reloads()
 
     /// Of other processes.

@@ -15,7 +15,7 @@ struct Cistern: ParsableCommand {
                 subcommands: [
                     List.self, Show.self, Purge.self, Why.self, Mode.self, UpstreamCommand.self, Stats.self, Top.self, StatusCommand.self,
                     Export.self,
-                    Import.self, Warm.self, ReloadCommand.self, Fault.self, Drill.self,
+                    Import.self, Warm.self, ReloadCommand.self, ShareCommand.self, Fault.self, Drill.self,
                 ])
         ],
         defaultSubcommand: Serve.self)

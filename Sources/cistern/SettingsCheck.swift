@@ -13,6 +13,7 @@ import Identity
 import JSON
 import ReverseProxy
 import Settings
+import Sharing
 import Telemetry
 import Tracing
 import Upstream
@@ -30,6 +31,7 @@ enum SettingsCheck {
         checkAddresses(&reader)
         checkAPI(&reader)
         CertificatesCheck.check(&reader)
+        SharingCheck.check(&reader)
         for api in settings.apis {
             var own = reader.reader(of: api)
             for url in api.upstream { checkURL(url, &own) }
@@ -308,18 +310,16 @@ extension ProxySettings {
         policy.keyFields = settings.cache.keyFields.map { $0.lowercased() }
         forwarding.name = settings.forwarding.name
         forwarding.forwarded = ForwardedPolicy(rawValue: settings.forwarding.forwarded) ?? .replace
-        forwarding.forwardHost = settings.forwarding.forwardHost
-        forwarding.via = settings.forwarding.via
+        (forwarding.forwardHost, forwarding.via) = (settings.forwarding.forwardHost, settings.forwarding.via)
         forwarding.requestID = RequestIDUse(rawValue: settings.log.requestID) ?? .off
-        forwarding.preserveHost = settings.forwarding.preserveHost
-        forwarding.rewriteLocation = settings.forwarding.rewriteLocation
+        (forwarding.preserveHost, forwarding.rewriteLocation) = (settings.forwarding.preserveHost, settings.forwarding.rewriteLocation)
         forwarding.dropOverrides = settings.forwarding.dropOverrides
         forwarding.addressFields = settings.forwarding.addressFields.map { $0.lowercased() }
         forwarding.overrideFields = settings.forwarding.overrideFields.map { $0.lowercased() }
         tracing.endpoint = TracingSettings.endpoint(settings.tracing.endpoint) ?? ""
-        tracing.samplePerMillion = settings.tracing.sample
-        tracing.limit = settings.tracing.limit
+        (tracing.samplePerMillion, tracing.limit) = (settings.tracing.sample, settings.tracing.limit)
         tracing.serviceName = settings.tracing.serviceName
+        fleet = FleetSettings(settings.share)
         access = AccessSettings(settings)
         store = StoreSettings(directory: Self.storeDirectory(settings), capacityBytes: settings.store.size)
         store?.isRequired = settings.store.required

@@ -154,30 +154,9 @@ struct RedisTests {
 
     // MARK: A Cluster
 
-    /// Three primaries with a third of the slots each.
-    private func cluster(replicaOf first: Bool = false) throws -> [RedisProcess] {
-        let servers = try (0..<(first ? 4 : 3)).map { _ in try RedisProcess(isCluster: true) }
-        let direct = servers.map { Direct(port: $0.port) }
-        for (number, range) in [(0, "0 5460"), (1, "5461 10922"), (2, "10923 16383")] {
-            direct[number].ask("CLUSTER ADDSLOTSRANGE \(range)")
-        }
-        for (number, one) in direct.enumerated() { one.ask("CLUSTER SET-CONFIG-EPOCH \(number + 1)") }
-        for server in servers[1...] { direct[0].ask("CLUSTER MEET 127.0.0.1 \(server.port) \(server.busPort)") }
-        for one in direct[..<3] { one.ask("CLUSTER INFO", until: "cluster_slots_assigned:16384") }
-        for one in direct[..<3] { one.ask("CLUSTER INFO", until: "cluster_state:ok") }
-        if first {
-            let name = direct[0].ask("CLUSTER MYID").split(separator: "\r\n").last.map(String.init) ?? ""
-            direct[3].ask("CLUSTER NODES", until: name)
-            direct[3].ask("CLUSTER REPLICATE \(name)", until: "OK")
-            direct[3].ask("INFO replication", until: "master_link_status:up")
-            for one in direct { one.ask("CLUSTER SLOTS", until: ":\(servers[3].port)\r\n") }
-        }
-        return servers
-    }
-
     @Test("all slots, from the address of one server")
     func slots() throws {
-        let servers = try cluster()
+        let servers = try RedisProcess.cluster()
         let play = play([servers[1].server])
         #expect(ask(play, ["PING"], until: isPong) != nil)
         var seen: Set<Int> = []
@@ -194,13 +173,13 @@ struct RedisTests {
 
     @Test("a slot that moves, with a key on either side, and then for good")
     func moving() throws {
-        let servers = try cluster()
+        let servers = try RedisProcess.cluster()
         let play = play([servers[0].server])
         #expect(ask(play, ["PING"], until: isPong) != nil)
         // foo: slot 12182, the third's.
         #expect(play.ask("SET", "{foo}here", "1", keyAt: 1) == Self.ok)
-        let (from, to) = (Direct(port: servers[2].port), Direct(port: servers[0].port))
-        func name(_ one: Direct) -> String { one.ask("CLUSTER MYID").split(separator: "\r\n").last.map(String.init) ?? "" }
+        let (from, to) = (DirectRedis(port: servers[2].port), DirectRedis(port: servers[0].port))
+        func name(_ one: DirectRedis) -> String { one.ask("CLUSTER MYID").split(separator: "\r\n").last.map(String.init) ?? "" }
         let (fromName, toName) = (name(from), name(to))
         to.ask("CLUSTER SETSLOT 12182 IMPORTING \(fromName)", until: "OK")
         from.ask("CLUSTER SETSLOT 12182 MIGRATING \(toName)", until: "OK")
@@ -210,7 +189,7 @@ struct RedisTests {
         #expect(play.ask("GET", "{foo}new", keyAt: 1) == Self.bytes("2"))
         #expect(play.figures.repetitions == 2)
         from.ask("MIGRATE 127.0.0.1 \(servers[0].port) {foo}here 0 5000", until: "OK")
-        for one in [to, from, Direct(port: servers[1].port)] { one.ask("CLUSTER SETSLOT 12182 NODE \(toName)", until: "OK") }
+        for one in [to, from, DirectRedis(port: servers[1].port)] { one.ask("CLUSTER SETSLOT 12182 NODE \(toName)", until: "OK") }
         #expect(play.ask("GET", "{foo}here", keyAt: 1) == Self.bytes("1"))
         #expect(play.figures.repetitions == 3)
         #expect(play.ask("GET", "{foo}new", keyAt: 1) == Self.bytes("2"))
@@ -219,7 +198,7 @@ struct RedisTests {
 
     @Test("a primary that is killed: the rest goes on, and its replica has its slots afterwards")
     func failover() throws {
-        let servers = try cluster(replicaOf: true)
+        let servers = try RedisProcess.cluster(replicaOf: 0)
         let play = play([servers[0].server, servers[1].server], patience: 1000)
         #expect(ask(play, ["PING"], until: isPong) != nil)
         // bar: slot 5061, the first's; foo: the third's.
@@ -235,43 +214,6 @@ struct RedisTests {
     }
 }
 
-/// Speaks with one server, past all that is tried.
-private final class Direct {
-    private let port: UInt16
-
-    init(port: UInt16) { self.port = port }
-
-    /// - Returns: all that it says, once it says `text`, or at last.
-    @discardableResult
-    func ask(_ command: String, until text: String = "") -> String {
-        var said = ""
-        for _ in 0..<3000 {
-            said = once(command)
-            if !said.isEmpty, text.isEmpty || said.contains(text) { return said }
-            _ = poll(nil, 0, 10)
-        }
-        return said
-    }
-
-    private func once(_ command: String) -> String {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(descriptor) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = port.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        let isConnected = withUnsafePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
-            }
-        }
-        guard isConnected else { return "" }
-        let bytes = Array("\(command)\r\nQUIT\r\n".utf8)
-        guard send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count else { return "" }
-        var said: [UInt8] = []
-        var piece = [UInt8](repeating: 0, count: 65_536)
-        while case let count = recv(descriptor, &piece, piece.count, 0), count > 0 { said += piece[..<count] }
-        // What QUIT has brought.
-        return String(decoding: said.dropLast(5), as: UTF8.self)
-    }
+extension RedisProcess {
+    var server: EngineServer { .host("127.0.0.1", port: port) }
 }

@@ -65,6 +65,7 @@ struct MetricsDocumentTests {
         let alone = try ProxyPlay(origin, door: .tls) { settings in
             settings.routes = [Self.route("users")]
             settings.tracing.endpoint = "http://127.0.0.1:\(origin.port)/"
+            settings.fleet = .ofNobody
         }
         _ = try alone.get("/users/1")
         #expect(alone.reload { _ in }?.label == "applied")

@@ -18,6 +18,7 @@ struct OpenAPITests {
         "setMode": ("PUT", "/-/mode?mode=replay&prefix=/a", nil), "removeMode": ("DELETE", "/-/mode?prefix=/a", nil),
         "importEntry": ("POST", "/-/entries", "{}"), "upstream": ("GET", "/-/upstream", nil),
         "resetUpstream": ("POST", "/-/upstream/reset?scope=pause", nil), "stats": ("GET", "/-/stats", nil),
+        "share": ("GET", "/-/share", nil),
         "status": ("GET", "/-/status", nil), "statusCode": ("POST", "/-/status/code", nil),
         "statusEnter": ("GET", "/-/status/enter?code=none", nil),
         "statusOfSession": ("GET", "/-/status/{id}", nil), "statusPurge": ("POST", "/-/status/{id}/purge", "sure=yes&prefix=/none"),
@@ -31,7 +32,10 @@ struct OpenAPITests {
     func operations() throws {
         let play = try ProxyPlay(
             ScriptedOrigin { _ in [.json("{\"a\":1}", ["Cache-Control: max-age=60", "Vary: Accept", "Cache-Tag: x"])] }
-        ) { $0.admin.allowsFaults = true }
+        ) {
+            $0.admin.allowsFaults = true
+            $0.fleet = .ofNobody
+        }
         for target in ["/a", "/b", "/a"] { _ = try play.get(target, [("Cookie", "a=b")]) }
         play.origin.down()
         _ = try play.get("/c")

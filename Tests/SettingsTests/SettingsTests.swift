@@ -51,7 +51,7 @@ struct SettingsTests {
             cache: 7
             nonsense: 1
             timeouts:
-              head: 1d
+              head: 1w
               write: 2h
             """)
         #expect(
@@ -63,7 +63,7 @@ struct SettingsTests {
                 "f.yaml:7: store.size is set twice: first in line 6",
                 "f.yaml:8: cache is a group of settings, not one with a value",
                 "f.yaml:9: nonsense is not a setting",
-                "f.yaml:11: timeouts.head must be a duration such as 1.5s, not \"1d\"",
+                "f.yaml:11: timeouts.head must be a duration such as 1.5s, not \"1w\"",
                 "f.yaml:12: timeouts.write must be between 100ms and 1h, not 2h",
             ])
     }
@@ -172,7 +172,7 @@ struct SettingsTests {
         #expect(ByteSize.parse(ByteSize.format(bytes)) == bytes)
     }
 
-    @Test("durations", arguments: [("0", 0), ("250ms", 250), ("1.5s", 1_500), ("5m", 300_000), ("1h", 3_600_000)])
+    @Test("durations", arguments: [("0", 0), ("250ms", 250), ("1.5s", 1_500), ("5m", 300_000), ("1h", 3_600_000), ("7d", 604_800_000)])
     func durations(text: String, milliseconds: Int) {
         #expect(TimeSpan.parse(text) == milliseconds)
         #expect(TimeSpan.parse(TimeSpan.format(milliseconds)) == milliseconds)

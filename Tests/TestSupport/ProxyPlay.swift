@@ -43,10 +43,14 @@ package final class ProxyPlay {
 
     package let origin: ScriptedOrigin
     package let time = ManualTime()
+    /// By which the server runs: `time`, or another.
+    private let clock: any TimeSource
     private let temporary = TestTools.temporaryDirectory()
     package var directory: String { temporary.path }
     private let configure: (inout ProxySettings) -> Void
     private var server: ProxyServer?
+    /// The last one that was stopped, for as long as anything holds it.
+    package private(set) weak var formerServer: ProxyServer?
     /// That it runs with.
     private var settings: ProxySettings?
     package private(set) var port: UInt16 = 0
@@ -67,15 +71,17 @@ package final class ProxyPlay {
 
     /// - Parameters:
     ///   - accessFields: what the access log tells; nil: there is none.
+    ///   - clock: in the place of one that stands still.
     ///   - configure: changes the settings; the store has 16 MiB and one shard runs unless it says otherwise.
     package init(
         _ origin: ScriptedOrigin, door: Door = ProxyPlay.door, accessLog accessFields: [AccessField]? = nil,
-        _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
+        clock: (any TimeSource)? = nil, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
     ) throws {
         self.origin = origin
         self.door = door
         self.accessFields = accessFields
         self.configure = configure
+        self.clock = clock ?? time
         try start()
     }
 
@@ -96,7 +102,7 @@ package final class ProxyPlay {
         var logger = Logger(label: "play") { _ in SwiftLogNoOpLogHandler() }
         logger.logLevel = .critical
         accessLog = accessFields.flatMap { AccessLog(path: directory + "/access.log", format: .json, fields: $0) }
-        let server = try ProxyServer(settings, logger: logger, accessLog: accessLog, time: time)
+        let server = try ProxyServer(settings, logger: logger, accessLog: accessLog, time: clock)
         server.start()
         (self.server, self.settings) = (server, settings)
         notePorts()
@@ -112,6 +118,7 @@ package final class ProxyPlay {
     package func stop(deadline: Duration = .zero) {
         connection = nil
         server?.stop(deadline: deadline)
+        if server != nil { formerServer = server }
         server = nil
     }
 

@@ -44,13 +44,15 @@ package enum TestTools {
 
     package static func copy(_ source: String, to path: String) throws { try write(read(source), to: path) }
 
-    package static func read(_ path: String) throws -> String {
+    package static func read(_ path: String) throws -> String { String(decoding: try readBytes(path), as: UTF8.self) }
+
+    package static func readBytes(_ path: String) throws -> [UInt8] {
         guard let file = fopen(path, "r") else { throw Failed(what: path) }
         defer { fclose(file) }
         var bytes: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 64 << 10)
         while case let count = fread(&piece, 1, piece.count, file), count > 0 { bytes += piece[..<count] }
-        return String(decoding: bytes, as: UTF8.self)
+        return bytes
     }
 
     package static func write(_ text: String, to path: String) throws {

@@ -31,7 +31,7 @@ struct AdminClient: Sendable {
             let status = Int(String(decoding: response[9..<12], as: UTF8.self))
         else { throw AdminFailure("\(address) does not respond as Cistern does") }
         let body = Array(response[end.upperBound...])
-        guard status == 200 else {
+        guard status == 200 || status == 202 else {
             throw AdminFailure(JSONValue(body)?["detail"]?.string ?? "\(address) responds with \(status): is it the admin interface?")
         }
         return body

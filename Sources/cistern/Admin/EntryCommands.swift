@@ -215,8 +215,22 @@ struct Purge: AdminCommand {
             ("target", target), ("prefix", prefix), ("tag", tag), ("id", id), ("all", all ? "true" : nil), ("soft", soft ? "true" : nil),
             which.argument,
         ]
-        let count = try client.value("POST", "purge", arguments)["purged"]?.integer ?? 0
+        let response = try client.value("POST", "purge", arguments)
+        let count = response["purged"]?.integer ?? 0
         let hint = count > 0 || all ? "" : ": nothing that is stored was meant (see cistern ls)"
         print("\(count) \(count == 1 ? "response" : "responses") \(soft ? "marked as stale" : "purged")\(hint)")
+        if let nodes = response["nodes"]?.string { print(Self.sentence(nodes, response["reason"]?.string)) }
+    }
+
+    /// What other nodes know of it.
+    private static func sentence(_ nodes: String, _ reason: String?) -> String {
+        switch (nodes, reason) {
+        case ("durable", _): "other nodes: told, and a replica of the engine has it"
+        case (_, "no_replica"):
+            "other nodes: told; the engine has no replica, so if it is lost with its data they may be told again only by this node"
+        case (_, "not_replicated"): "other nodes: told; no replica of the engine has it yet, and it is sent again until one has"
+        case ("pending", let reason): "other nodes: not told yet (\(reason ?? "unknown")); it is kept here, and sent until they are"
+        default: "other nodes: NOT told: too many purges wait to be told. Purge again once cistern share status shows fewer"
+        }
     }
 }

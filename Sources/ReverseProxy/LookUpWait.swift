@@ -1,11 +1,14 @@
-// A request whose look-up found something that is not in memory: it waits while that is read from the disk by a thread that may wait, and is
-// then looked up again, since meanwhile anything may have happened to what is stored.
+// A request whose look-up needs what is not in memory: it waits while that is read from the disk by a thread that may wait, or is looked for in the
+// shared level, and is then looked up again, since meanwhile anything may have happened to what is stored.
 
+import CachePolicy
+import Decisions
 import Downstream
 import Explanation
 import HTTPCore
 import Reactor
 import ResponseCache
+import Sharing
 import Telemetry
 
 extension ProxyShard {
@@ -19,8 +22,8 @@ extension ProxyShard {
 extension SharedCacheState: ContentMemory {}
 
 /// `@unchecked Sendable` because it is touched on its shard's loop only; the readers do no more than carry it back there.
-final class DiskWait: ClientExchange, @unchecked Sendable {
-    typealias LookUp = (_ reads: Int) throws(NotAtHand) -> (any ClientExchange)?
+final class LookUpWait: ClientExchange, @unchecked Sendable {
+    typealias LookUp = (_ reads: Int, _ shared: SharedReply?) throws(NotAtHand) -> (any ClientExchange)?
 
     private let shard: ProxyShard
     private let stream: any ClientStream
@@ -28,6 +31,7 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
     private let began: Int64
     private let lookAgain: LookUp
     private var reads = 0
+    private var shared: SharedReply?
     /// The request's content, where it has come whole already: it is short, since the key is made of it.
     private var content: [UInt8] = []
     private var isRequestWhole = false
@@ -37,7 +41,8 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
 
     /// - Parameters:
     ///   - began: when the request came, in microseconds.
-    ///   - lookAgain: responds at once and returns nil, or returns the exchange that will; is told how often something was read.
+    ///   - lookAgain: responds at once and returns nil, or returns the exchange that will; is told how often something was read, and what the
+    ///     shared level had.
     init(
         shard: ProxyShard, stream: any ClientStream, head: RequestHead, began: Int64, _ wanted: NotAtHand, lookAgain: @escaping LookUp
     ) {
@@ -50,15 +55,45 @@ final class DiskWait: ClientExchange, @unchecked Sendable {
     }
 
     private func bringIn(_ wanted: NotAtHand) {
+        if case .shared(let lookUp) = wanted { return ask(lookUp) }
         reads += 1
         shard.bringIn(wanted) { self.broughtIn() }
+    }
+
+    private func ask(_ lookUp: SharedLookUp) {
+        guard let level = shard.level, let cache = shard.cache else { return goOn(with: .missing, after: 0) }
+        let asked = SystemTime.monotonicMicroseconds
+        var isWithinCall = true
+        let came: (SharedOutcome) -> Bool = { outcome in
+            guard !self.isOver else { return false }
+            let microseconds = SystemTime.monotonicMicroseconds - asked
+            if isWithinCall {
+                self.shard.loop.inNextRound { self.goOn(with: outcome, after: microseconds) }
+            } else {
+                self.goOn(with: outcome, after: microseconds)
+            }
+            return true
+        }
+        level.look(lookUp, in: cache, wait: Int64(shard.settings.collapsing.wait), late: { self.cameLate() }, then: came)
+        isWithinCall = false
+    }
+
+    private func goOn(with outcome: SharedOutcome, after microseconds: Int64) {
+        shared = SharedReply(outcome: outcome, microseconds: microseconds)
+        broughtIn()
+    }
+
+    /// The upstream has been asked meanwhile.
+    private func cameLate() {
+        guard isOver, let exchange = exchange as? Exchange else { return }
+        exchange.handle(.copyTaken)
     }
 
     private func broughtIn() {
         shard.loop.assertOnLoop()
         guard !isOver else { return }
         do throws(NotAtHand) {
-            goOn(try shard.cache?.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in try lookAgain(reads) } ?? nil)
+            goOn(try shard.cache?.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in try lookAgain(reads, shared) } ?? nil)
         } catch {
             bringIn(error)
         }

@@ -1,0 +1,214 @@
+// What goes to the shared level and comes from it. Keys go over with credentials hashed by the fleet's secret, so all nodes agree on them, while those of
+// the store stay what they are. What comes in goes through `put`, as an archived response does: times count, and marks, and what is stored here and
+// is newer stays.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+import Hashing
+
+extension ResponseCache {
+    // MARK: Where it lies
+
+    /// What would have to be looked at in the shared level; nil where it has nothing to do with the request. What is kept by a request's
+    /// content is not shared.
+    public func sharedLookUp(for head: RequestHead, at keys: TargetKeys) -> SharedLookUp? {
+        guard level != nil, head.method == .get || head.method == .head else { return nil }
+        var places = sharedPlaces(for: head, at: keys)
+        // Where a marker is at hand already, the variant is asked for in the same breath.
+        for place in places {
+            guard let marker = marker(at: place.localKey), let variant = sharedVariant(of: marker, place, head) else { continue }
+            places.append(variant)
+        }
+        return SharedLookUp(head: head, keys: keys, places: places)
+    }
+
+    /// For each of the fleet's secrets: in the request's own partition, and in the common one.
+    private func sharedPlaces(for head: RequestHead, at keys: TargetKeys) -> [SharedPlace] {
+        let target = head.pathAndQuery
+        let rules = settings.arguments.specialRules(for: target)
+        return fleetKeyMakers.enumerated().flatMap { number, maker in
+            var own: [UInt8] = []
+            let fleet = maker.keys(for: head, target: target.span, rules: rules, content: nil, in: &own).keys
+            let place = SharedPlace(secret: number, key: fleet.own, localKey: keys.own, isCommon: false)
+            guard let common = fleet.common, let local = keys.common else { return [place] }
+            return [place, SharedPlace(secret: number, key: common, localKey: local, isCommon: true)]
+        }
+    }
+
+    /// Values of credential fields are hashed by each node's own secret.
+    private func isOpen(_ names: [ArraySlice<UInt8>]) -> Bool {
+        concealed.isEmpty || !names.contains { name in concealed.contains { $0.utf8.elementsEqual(name) } }
+    }
+
+    private func marker(at key: [UInt8]) -> StoredItem? {
+        guard let item = store.see(key.span).item, StoredMetadata.kind(of: item.metadata) == .varyMarker else { return nil }
+        return item
+    }
+
+    /// - Parameter place: of the marker.
+    private func sharedVariant(of marker: StoredItem, _ place: SharedPlace, _ head: RequestHead) -> SharedPlace? {
+        guard let variant = variant(of: marker, place.localKey, head.fields), isOpen(variant.names) else { return nil }
+        let names = Array(marker.head)
+        let key = Self.sharedVariantKey(place.key, named: names, selecting(variant.names, in: head.fields))
+        return SharedPlace(secret: place.secret, key: key, localKey: variant.key, isCommon: place.isCommon)
+    }
+
+    /// Nodes number the generations of their markers each for itself; so what the names are stands in the place of that.
+    private static func sharedVariantKey(_ key: [UInt8], named names: [UInt8], _ values: [UInt8]) -> [UInt8] {
+        var key = key
+        CacheKey.appendVariant(to: &key, generation: names.withUnsafeBytes(ContentHash.number), selecting: values)
+        return key
+    }
+
+    // MARK: Giving
+
+    /// What has been stored here goes to the others.
+    func offer(_ item: NewItem, _ recency: Recency, at place: StoringPlace) {
+        guard let key = sharedKey(at: place, recency, item.body.count) else { return }
+        level?.offer(item, as: key, recency)
+    }
+
+    /// The same of one of several variants.
+    /// - Parameters:
+    ///   - names: of the selecting fields, as the marker has them.
+    ///   - values: of the request's.
+    func offerVariant(_ item: NewItem, _ recency: Recency, at place: StoringPlace, named names: [UInt8], _ values: [UInt8]) {
+        let list = names.withUnsafeBytes(SelectingFields.decode)
+        guard let key = sharedKey(at: place, recency, item.body.count), isOpen(list) else { return }
+        let metadata = StoredMetadata.varyMarker(generation: 0, recency)
+        level?.offer(NewItem(key: place.key, metadata: metadata, head: names, body: [], retention: .mayRescue), as: key, recency)
+        level?.offer(item, as: Self.sharedVariantKey(key, named: names, values), recency)
+    }
+
+    /// As all nodes know what lies here under the place's key; nil where it is not shared.
+    private func sharedKey(at place: StoringPlace, _ recency: Recency, _ contentBytes: Int) -> [UInt8]? {
+        guard let level, let request = place.request, !recency.isImported, contentBytes <= level.contentLimitBytes,
+            let maker = fleetKeyMakers.first
+        else { return nil }
+        // What lies under what was said of arguments is found by those only to whom it was said; what is kept by a request's content is not shared.
+        guard place.key == localKey(of: request, place) else { return nil }
+        let target = request.pathAndQuery
+        var own: [UInt8] = []
+        let rules = settings.arguments.specialRules(for: target)
+        let keys = maker.keys(for: request, target: target.span, rules: rules, content: nil, in: &own).keys
+        return place.isCommon ? keys.common : keys.own
+    }
+
+    /// The key of the exact target.
+    private func localKey(of request: RequestHead, _ place: StoringPlace) -> [UInt8] {
+        let keys = keysOfGet(for: request)
+        return place.isCommon ? keys.inCommon.own : keys.own
+    }
+
+    // MARK: Taking
+
+    /// Stores what another node has given.
+    /// - Parameter responseTime: when that had it, by this node's clock. The record's own times are by the other's.
+    public func take(
+        _ record: SharedRecord, of responseTime: Timestamp, at place: SharedPlace, for lookUp: SharedLookUp
+    ) -> TakingResult {
+        guard record.key == place.key else { return .notTaken }
+        switch record.metadata.withUnsafeBytes(StoredMetadata.kind) {
+        case .response: return takeResponse(record, responseTime, at: place, for: lookUp) ? .taken : .notTaken
+        case .varyMarker: return takeMarker(record, responseTime, at: place, for: lookUp)
+        case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return .notTaken
+        }
+    }
+
+    private func takeResponse(
+        _ record: SharedRecord, _ responseTime: Timestamp, at place: SharedPlace, for lookUp: SharedLookUp
+    ) -> Bool {
+        guard var metadata = record.metadata.withUnsafeBytes({ StoredMetadata($0) }), !metadata.isNegative,
+            metadata.etag.upperBound <= record.head.count, metadata.lastModified.upperBound <= record.head.count,
+            record.head.withUnsafeBytes({ StoredHead.parse($0) }) != nil
+        else { return false }
+        // As the other node judged its age, whatever its clock says.
+        metadata.shift(by: responseTime.milliseconds - metadata.responseTime.milliseconds)
+        metadata.flags.insert(.imported)
+        metadata.flags.subtract(.countsAsStale)
+        metadata.order = shared.sent.take()
+        let new = NewResponse(
+            head: record.head, metadata: metadata, body: record.body, names: [], request: lookUp.head.fields, sentAt: metadata.requestTime)
+        let local = StoringPlace(
+            key: place.localKey, sharedKeys: [lookUp.keys.shared], collection: collectionKey(of: lookUp.head), isCommon: place.isCommon)
+        return put(new, at: local) == .stored
+    }
+
+    /// The marker lies here from now on, unless what lies here is newer; its variant is looked for.
+    private func takeMarker(
+        _ record: SharedRecord, _ responseTime: Timestamp, at place: SharedPlace, for lookUp: SharedLookUp
+    ) -> TakingResult {
+        guard let told = record.metadata.withUnsafeBytes({ StoredMetadata.recency(of: $0) }),
+            !record.head.withUnsafeBytes(SelectingFields.decode).isEmpty
+        else { return .notTaken }
+        let seen = store.see(place.localKey.span)
+        let known = seen.item.flatMap {
+            StoredMetadata.kind(of: $0.metadata) == .varyMarker && $0.head.elementsEqual(record.head) ? $0 : nil
+        }
+        if let known { return sharedVariant(of: known, place, lookUp.head).map { .leads(to: $0) } ?? .notTaken }
+        let order = shared.sent.take()
+        let took = told.responseTime.milliseconds - told.requestTime.milliseconds
+        let recency = Recency(
+            order: order, isImported: true, requestTime: Timestamp(milliseconds: responseTime.milliseconds - max(0, took)),
+            responseTime: responseTime)
+        if let stored = seen.item.flatMap({ StoredMetadata.recency(of: $0.metadata) }), recency.isOutdated(by: stored) { return .notTaken }
+        let metadata = StoredMetadata.varyMarker(generation: order.number, recency)
+        let item = NewItem(key: place.localKey, metadata: metadata, head: record.head, body: [], retention: .mayRescue)
+        guard store.insert(item, ifStill: seen) == .accepted, let marker = marker(at: place.localKey),
+            let variant = sharedVariant(of: marker, place, lookUp.head)
+        else { return .notTaken }
+        return .leads(to: variant)
+    }
+
+    // MARK: What others say
+
+    /// What another node's write or purge has made invalid is so here from now on: for what is stored, and for what is under way.
+    /// - Parameter mark: as `SharedLevel.invalidate` was told.
+    public func follow(mark: [UInt8], at now: Timestamp) {
+        guard let letter = mark.last else { return }
+        self.mark(mark, at: now)
+        guard letter == UInt8(ascii: "I") else { return }
+        let sharedKey = Array(mark.dropLast())
+        store.remove(sharedKey.span)
+        // What the upstream has said of its arguments here, others may not know: what lies under it is found no more.
+        guard let variances, !variances.isEmpty, let key = StoredKey(sharedKey) else { return }
+        variances.forget(path: key.pathKey(of: sharedKey))
+    }
+
+    /// The marks that take out all that is stored for a target; nil where what else is in keys cannot be known.
+    public func marks(ofTarget text: String) -> [[UInt8]]? {
+        guard keyMaker.hasPlainKeys else { return nil }
+        let target = RequestTarget.escaped(Array(text.utf8)[...], isTyped: true)
+        let rules = settings.arguments.specialRules(for: target[...])
+        // By either scheme, where that is told apart.
+        return [[], keyMaker.secureExtra].map { extra in
+            var key: [UInt8] = []
+            let prefix = CacheKey.prefix(authority: settings.keyName, partition: [], extra: extra)
+            CacheKey.append(to: &key, prefix: prefix, target: target.span, rules: rules)
+            return Self.invalidationKey(key)
+        }
+    }
+
+    /// Whether a purge of another node, or of this one, may mean what was found: by its key, and where a tag is purged by its own tags.
+    public func purges(of record: SharedRecord, for lookUp: SharedLookUp) -> (_ selection: [UInt8]) -> Bool {
+        lazy var key = StoredKey(lookUp.keys.shared)
+        lazy var tags = record.head.withUnsafeBytes(StoredHead.parse).map { CacheTags.tags(of: $0.fields) } ?? []
+        return { [settings] selection in
+            // What cannot be read may mean anything.
+            guard let selection = FleetSelection(selection), let key else { return true }
+            guard selection.isMeant(settings) else { return false }
+            // What leads to variants has no tags; they have.
+            if selection.kind == .tag { return tags.contains(selection.value) }
+            return selection.entries(settings.arguments)?.mayContain(key) ?? true
+        }
+    }
+
+    /// The keys of the marks that may concern what lies under this key.
+    public func marks(concerning record: SharedRecord, for lookUp: SharedLookUp) -> [[UInt8]] {
+        var keys: [[UInt8]] = []
+        let groups = record.head.withUnsafeBytes(Self.groups) ?? []
+        appendMarks([lookUp.keys.shared], collectionKey(of: lookUp.head), groups, to: &keys)
+        return keys
+    }
+}

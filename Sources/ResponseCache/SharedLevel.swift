@@ -1,0 +1,80 @@
+// The level behind the store that the nodes of a fleet fill together: what the cache asks of it, and what goes over. Which engine that is, how
+// records are sealed and who may take which, is not known here.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+/// One for each thread that stores responses, touched on that thread only.
+public protocol SharedLevel: AnyObject {
+    /// The longest content that goes over, bytes.
+    var contentLimitBytes: Int { get }
+
+    /// Gives others what has just been stored here. Nobody waits for it.
+    /// - Parameter key: in the place of the item's own.
+    func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency)
+
+    /// A write has made something invalid, on all nodes.
+    /// - Parameter mark: the key of the mark that says so here, with nobody's credentials in it.
+    func invalidated(_ mark: [UInt8])
+}
+
+/// What lies in the shared level for one place: a response, or the marker that leads to variants.
+public struct SharedRecord: Sendable {
+    /// The same on all nodes of a fleet: the cache key, with credentials hashed by the fleet's secret.
+    public var key: [UInt8]
+    public var metadata: [UInt8]
+    public var head: [UInt8]
+    public var body: ItemBody
+
+    public init(key: [UInt8], metadata: [UInt8], head: [UInt8], body: ItemBody) {
+        (self.key, self.metadata, self.head, self.body) = (key, metadata, head, body)
+    }
+}
+
+/// Where a request's response may lie in the shared level.
+public struct SharedPlace: Sendable, Equatable {
+    /// Of the fleet's secrets, the one by which the key is made.
+    public let secret: Int
+    /// As all nodes know it.
+    public let key: [UInt8]
+    /// As this node's store does.
+    let localKey: [UInt8]
+    let isCommon: Bool
+}
+
+/// A look-up that goes on in the shared level.
+public struct SharedLookUp: Sendable {
+    public let head: RequestHead
+    public let keys: TargetKeys
+    /// The first is where it would be stored.
+    public let places: [SharedPlace]
+}
+
+/// How credentials are hashed for all nodes of a fleet: by its secret, and by the one that it has in its place while secrets are changed.
+public struct FleetHashing: Sendable {
+    public typealias Hash = @Sendable (_ parts: [UInt8]) -> [UInt8]
+    /// Beginning with the one by which records are written.
+    let hashes: [Hash]
+
+    /// - Parameter hashes: each makes 16 bytes that tell nothing about what they are made of.
+    public init(_ hashes: [Hash]) { self.hashes = hashes }
+}
+
+/// What the cache knows of the fleet that it belongs to.
+public struct FleetMembership: Sendable {
+    public let hashing: FleetHashing
+    public let sight: FleetSight
+
+    public init(_ hashing: FleetHashing, _ sight: FleetSight) { (self.hashing, self.sight) = (hashing, sight) }
+}
+
+/// What became of a record that was found in the shared level.
+public enum TakingResult: Sendable, Equatable {
+    /// It is stored here.
+    case taken
+    /// A marker that leads on.
+    case leads(to: SharedPlace)
+    /// What is stored here is as recent, a mark concerns it, or it is not what it should be.
+    case notTaken
+}

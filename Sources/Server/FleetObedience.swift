@@ -1,0 +1,68 @@
+// What other nodes have purged and changed is done here too: by the cache's own verbs, on a queue of its own, one after the other.
+
+import CachePolicy
+import Dispatch
+import ResponseCache
+import ReverseProxy
+import Sharing
+
+final class FleetObedience: FleetFollowing {
+    private unowned let server: ProxyServer
+    private let queue = DispatchQueue(label: "cistern.fleet.orders", qos: .userInitiated)
+
+    init(_ server: ProxyServer) { self.server = server }
+
+    var mayKeepPosition: Bool { !server.process.peer.hasAll }
+
+    func obey(_ orders: [FleetOrder], then: @escaping @Sendable () -> Void) {
+        queue.async { [self] in goOn(orders[...], then: then) }
+    }
+
+    /// The loops have ended by then: what waits for a turn of theirs will not come.
+    func finish() { queue.sync {} }
+
+    private func goOn(_ orders: ArraySlice<FleetOrder>, then: @escaping @Sendable () -> Void) {
+        guard let any = caches.first else { return then() }
+        guard let first = orders.first else {
+            any.shared.synchronize()
+            return then()
+        }
+        if case .mark(let key) = first {
+            any.follow(mark: key, at: now)
+            return goOn(orders.dropFirst(), then: then)
+        }
+        // A loop that has looked at the clock before may be storing: after a turn of each it has, and what it stored is found.
+        let purges = orders.prefix { if case .mark = $0 { false } else { true } }
+        any.beginPurge(at: now)
+        server.afterEachLoop { [self] in
+            queue.async { [self] in
+                for order in purges { purge(order) }
+                goOn(orders.dropFirst(purges.count), then: then)
+            }
+        }
+    }
+
+    private func purge(_ order: FleetOrder) {
+        let caches = caches
+        switch order {
+        case .mark: break
+        case .everything(let isSoft): _ = CacheGroup(caches, meaning: Array(caches.indices)).purgeStore(isSoft: isSoft)
+        case .purge(let selection, let isSoft):
+            let meant = caches.indices.filter { selection.isMeant(caches[$0].shared.settings) }
+            guard !meant.isEmpty else { return }
+            let wanted = caches.map { selection.purge($0.shared.settings.arguments) }
+            _ = CacheGroup(caches, meaning: meant).purge(wanted, isSoft: isSoft)
+        }
+    }
+
+    private var now: Timestamp { Timestamp(milliseconds: server.wallMilliseconds) }
+
+    /// Of this queue, as they are served now.
+    private var caches: [ResponseCache] {
+        server.serving.apis.compactMap { api in
+            api.state.cache.map { shared in
+                ResponseCache(shared, mayWait: true) { [server] in server.cacheTime }
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+// This node of a fleet, as the server runs it: its log's start and end, what the administrator purges, and what is counted.
+
+import CachePolicy
+import Engine
+import Fleet
+import HTTPCore
+import JSON
+import Locking
+import ResponseCache
+import ReverseProxy
+import Sharing
+import Telemetry
+
+extension ProxyServer {
+    public func announcePurge(_ selection: FleetSelection, isSoft: Bool) -> (any AnnouncedPurge)? {
+        process.fleet.map { $0.announce(messages(selection, isSoft: isSoft)) }
+    }
+
+    /// Where a target's keys are known, marks say it: then no node has to go through all that it stores.
+    private func messages(_ selection: FleetSelection, isSoft: Bool) -> [LogMessage] {
+        switch selection.kind {
+        case .nothing: return []
+        case .everything where selection.apis.isEmpty: return [LogMessage(.all, isSoft: isSoft)]
+        case .target where !isSoft:
+            let caches = serving.apis.compactMap { $0.state.cache.map { ResponseCache($0, mayWait: true) { [self] in cacheTime } } }
+            let meant = caches.filter { selection.isMeant($0.shared.settings) }.map { $0.marks(ofTarget: selection.value) }
+            guard !meant.contains(where: { $0 == nil }) else { break }
+            return meant.flatMap { $0 ?? [] }.map { LogMessage(.target, argument: $0) }
+        case .everything, .target, .prefix, .tag: break
+        }
+        return [LogMessage(.selection, argument: selection.bytes, isSoft: isSoft)]
+    }
+
+    var cacheTime: CacheTime { CacheTime(wall: Timestamp(milliseconds: wallMilliseconds), monotonic: monotonicMilliseconds) }
+}
+
+extension ProxyServer {
+    public func collectShare(then: @escaping @Sendable (JSONValue?) -> Void) {
+        guard let fleet = process.fleet else { return then(nil) }
+        // Each shard adds to it from its own loop.
+        let servers = Mutex<[EngineServer: EngineFailure?]>([:])
+        onEachShard { served in
+            let known = served.shard.level?.servers ?? []
+            servers.withLock { all in for one in known { all[one.server] = .some(one.failure ?? all[one.server] ?? nil) } }
+        } then: {
+            then(Self.state(of: fleet, servers.withLock { $0 }))
+        }
+    }
+
+    private static func state(of fleet: FleetNode, _ servers: [EngineServer: EngineFailure?]) -> JSONValue {
+        let log = fleet.log.publishedFigures
+        let lines = servers.sorted { $0.key.description < $1.key.description }.map { server, failure -> JSONValue in
+            ["address": .string(server.description), "failure": failure.map { .string($0.rawValue) } ?? .null]
+        }
+        return [
+            "fleet": .string(fleet.settings.name), "node": .string(fleet.nodeName), "seeing": .bool(fleet.isSeeing),
+            "blind_since": log.blindSince.map { .string(RFC3339.format(milliseconds: $0)) } ?? .null,
+            "trouble": log.trouble.map { .string($0) } ?? .null, "position": .string(log.position.text),
+            "lag_ms": .integer(Int(log.lagMilliseconds)), "nodes": .integer(log.recentNodes(besides: fleet.number)),
+            "servers": .array(lines),
+            "replicas": .integer(log.replicas), "pending_purges": .integer(log.pendingPurges),
+            "gaps": .object(LogGap.allCases.map { JSONValue.Member($0.rawValue, .integer(Int(clamping: log.gaps[$0] ?? 0))) }),
+        ]
+    }
+}
+
+extension FleetLevel {
+    /// On its loop.
+    func addFigures(to snapshot: inout MetricsSnapshot) {
+        var sum = snapshot.sharing ?? MetricsSnapshot.Sharing()
+        sum.add(figures, engineFigures)
+        snapshot.sharing = sum
+    }
+}
+
+extension MetricsSnapshot.Sharing {
+    fileprivate mutating func add(_ figures: FleetFigures, _ engine: EngineFigures) {
+        Self.add(SharedOutcome.allCases.map { ($0.rawValue, figures.lookUps[$0] ?? 0) }, to: &lookUps)
+        Self.add(LeaseOutcome.allCases.map { ($0.rawValue, figures.leases[$0] ?? 0) }, to: &leases)
+        Self.add(OfferOutcome.allCases.map { ($0.rawValue, figures.offers[$0] ?? 0) }, to: &offers)
+        Self.add(SharedRefusal.allCases.map { ($0.rawValue, figures.refusals[$0] ?? 0) }, to: &refusals)
+        Self.add(EngineFailure.allCases.map { ($0.rawValue, engine.failures[$0] ?? 0) }, to: &engineFailures)
+        let failing = engine.serversWithOpenBreaker
+        servers = [
+            (true, (servers.first?.count ?? 0) + engine.servers - failing), (false, (servers.last?.count ?? 0) + failing),
+        ]
+        var times = Histogram(engine.roundTrips)
+        if let known = roundTrips { times.merge(known) }
+        roundTrips = times
+    }
+
+    private static func add(_ lines: [Line], to sum: inout [Line]) {
+        guard !sum.isEmpty else {
+            sum = lines
+            return
+        }
+        for place in sum.indices { sum[place].count += lines[place].count }
+    }
+
+    mutating func add(_ log: LogFigures, isSeeing: Bool) {
+        (entriesApplied, entriesAppended, blindings, unopened) = (log.applied, log.appended, log.blindings, log.unopened)
+        (pendingPurges, lag, self.isSeeing) = (log.pendingPurges, log.lagMilliseconds, isSeeing)
+        gaps = LogGap.allCases.map { ($0.rawValue, log.gaps[$0] ?? 0) }
+    }
+}
+
+extension Histogram {
+    /// From 16 microseconds to a second.
+    fileprivate init(_ times: RoundTrips) {
+        let first = 4
+        var counts = (first..<RoundTrips.buckets).map { times.counts[$0] }
+        for place in 0..<first { counts[0] += times.counts[place] }
+        self.init(bounds: (first..<(RoundTrips.buckets - 1)).map { 1 << Int64($0) }, counts: counts, sum: times.sumMicroseconds)
+    }
+}

@@ -1,0 +1,47 @@
+// What nodes share: a part of the table of settings.
+
+enum SharingSettingsTable {
+    private static let day = 86_400_000
+
+    /// Another value counts from the next start on: the level is the process's, and what goes through it is under way all the time.
+    static let all: [Setting<CisternSettings>] = [
+        setting(
+            "share.servers", .list(\.share.servers),
+            "Redis or Valkey, through which nodes share what they store and purge: redis://name:6379, rediss:// by TLS, a Unix socket; of a "
+                + "Cluster some of its servers. Empty: nothing is shared."),
+        setting(
+            "share.fleet", .text(\.share.fleet),
+            "Nodes of one name share; part of every key there: letters, digits, - and _."),
+        setting(
+            "share.secret_file", .text(\.share.secretFile),
+            "What all nodes of the fleet know and nobody else, 32 characters at least on a line. While it is changed two: the first writes, both "
+                + "read."),
+        setting("share.user", .text(\.share.user), "The user there; empty: the one that needs no name."),
+        setting("share.password_file", .text(\.share.passwordFile), "Its password; empty: none is asked for."),
+        setting("share.tls.ca_file", .text(\.share.caFile), "Certificates that the servers' are checked against, with rediss://."),
+        setting("share.tls.certificate", .text(\.share.certificate), "Our certificate, as a PEM file."),
+        setting("share.tls.key", .text(\.share.key), "Its key; empty: in the same file."),
+        setting(
+            "share.keep", .duration(\.share.keep, 60_000...(365 * day)),
+            "For how long a response stays there, and what is said of purges, whatever it says of itself."),
+        setting(
+            "share.blind_limit", .duration(\.share.blindLimit, 0...day),
+            "While a node cannot see what others purge, a copy counts as fresh for so long after it was stored or confirmed. 0: for as long as it "
+                + "says itself."),
+        setting(
+            "share.timeout", .duration(\.share.timeout, 1...10_000),
+            "How long a client waits for it before the upstream is asked beside it, and the response to a write until others know of it."),
+        setting(
+            "share.after_gap", .choice(\.share.afterGap, ["stale", "drop"]),
+            "Where what others have purged can be known no more: what is stored here counts as stale, or it goes."),
+        setting("share.collapse", .flag(\.share.collapse), "Whether one node asks the upstream for all that want the same."),
+        setting(
+            "share.content_limit", .size(\.share.contentLimit, 1_024...(4 << 20)), "The longest content that is shared."),
+    ]
+
+    private static func setting(
+        _ path: String, _ binding: Setting<CisternSettings>.Binding, _ help: String
+    ) -> Setting<CisternSettings> {
+        Setting(path: path, binding: binding, help: help, needsRestart: true)
+    }
+}

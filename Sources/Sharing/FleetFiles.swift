@@ -1,0 +1,84 @@
+// What a node keeps beside its store: how far the store has obeyed the log, and the purges that no replica of the engine is known to have.
+
+import CSystem
+import Descriptors
+import Fleet
+import Glibc
+import HTTPCore
+import Hashing
+import ResponseCache
+
+struct FleetFiles: Sendable {
+    private let position: String
+    private let pending: String
+
+    init(beside store: StorePlace) {
+        (position, pending) = (store.path(of: "fleet-position"), store.path(of: "fleet-pending"))
+    }
+
+    /// How far the store had come, and when that was last written (milliseconds of the clock of day); nil where it is not known.
+    func keptPosition() -> (kept: KeptPosition, time: Int64)? {
+        guard let bytes = Self.read(position), let kept = KeptPosition(bytes: bytes) else { return nil }
+        var status = stat()
+        guard stat(position, &status) == 0 else { return nil }
+        return (kept, Int64(status.st_mtim.tv_sec) * 1_000 + Int64(status.st_mtim.tv_nsec) / 1_000_000)
+    }
+
+    func keep(_ kept: KeptPosition) -> Bool { Self.write(kept.bytes, to: position) }
+
+    /// In the order in which they were asked for.
+    func pendingPurges() -> [LogMessage] {
+        guard let bytes = Self.read(pending) else { return [] }
+        return Self.messages(bytes)
+    }
+
+    func keep(pending messages: [LogMessage]) -> Bool {
+        guard !messages.isEmpty else { return unlink(pending) == 0 || errno == ENOENT }
+        return Self.write(messages.flatMap(Self.bytes), to: pending)
+    }
+
+    private static func bytes(_ message: LogMessage) -> [UInt8] {
+        let kind = LogMessage.Kind.allCases.firstIndex(of: message.kind) ?? 0
+        return [UInt8(kind), message.isSoft ? 1 : 0] + number(message.argument.count) + message.argument
+    }
+
+    private static func messages(_ bytes: [UInt8]) -> [LogMessage] {
+        var messages: [LogMessage] = []
+        var rest = bytes[...]
+        while rest.count >= 10 {
+            let (kind, isSoft) = (Int(rest[rest.startIndex]), rest[rest.startIndex + 1] != 0)
+            let count = rest.dropFirst(2).prefix(8).reversed().reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+            rest = rest.dropFirst(10)
+            guard count <= UInt64(rest.count), kind < LogMessage.Kind.allCases.count else { break }
+            messages.append(LogMessage(LogMessage.Kind.allCases[kind], argument: Array(rest.prefix(Int(count))), isSoft: isSoft))
+            rest = rest.dropFirst(Int(count))
+        }
+        return messages
+    }
+
+    private static func number(_ number: Int) -> [UInt8] { withUnsafeBytes(of: UInt64(number).littleEndian) { Array($0) } }
+
+    // MARK: Files
+
+    /// A checksum, then what was written; nil where that is not so.
+    private static func read(_ path: String) -> [UInt8]? {
+        guard let bytes = FileContent.read(path, limit: 64 << 20, .regular), bytes.count >= 8 else { return nil }
+        let content = Array(bytes[8...])
+        return Array(bytes[..<8]) == checksum(content) ? content : nil
+    }
+
+    private static func checksum(_ content: [UInt8]) -> [UInt8] {
+        withUnsafeBytes(of: content.withUnsafeBytes(ContentHash.number).littleEndian) { Array($0) }
+    }
+
+    /// All of it, or what was there before.
+    private static func write(_ content: [UInt8], to path: String) -> Bool {
+        let draft = path + ".new"
+        let file = Descriptor(open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600))
+        let whole = checksum(content) + content
+        guard file.isOpen, whole.withUnsafeBytes({ WholeWrite.write($0, to: file.number) }) == whole.count, fsync(file.number) == 0 else {
+            return false
+        }
+        return rename(draft, path) == 0
+    }
+}

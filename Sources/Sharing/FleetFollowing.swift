@@ -1,0 +1,64 @@
+// What the log has this node do, and who does it: the side that knows the store and the loops.
+
+import CachePolicy
+import Fleet
+import ResponseCache
+
+/// What another node has said, as the local store obeys it.
+public enum FleetOrder: Sendable, Equatable {
+    /// The key of a mark (`SharedLevel.invalidated`).
+    case mark([UInt8])
+    case purge(FleetSelection, isSoft: Bool)
+    /// All that is stored: stale, or gone.
+    case everything(isSoft: Bool)
+
+    /// nil where there is nothing to obey.
+    init?(_ message: LogMessage) {
+        switch message.kind {
+        case .target, .collection, .group, .entry: self = .mark(message.argument)
+        case .selection:
+            // What cannot be read may mean anything.
+            guard let selection = FleetSelection(message.argument) else {
+                self = .everything(isSoft: true)
+                return
+            }
+            self = .purge(selection, isSoft: message.isSoft)
+        case .all: self = .everything(isSoft: message.isSoft)
+        case .unknown: self = .everything(isSoft: true)
+        case .fence, .hello: return nil
+        }
+    }
+}
+
+public protocol FleetFollowing: Sendable {
+    /// Does what others have said, in order. Nothing that was asked for until now is stored where it may be meant.
+    /// - Parameter then: called once, from any thread, when it lies on the disk.
+    func obey(_ orders: [FleetOrder], then: @escaping @Sendable () -> Void)
+
+    /// Waits until what was begun is done: nothing more will be asked for.
+    func finish()
+
+    /// Whether this process may say how far the store has come: not where another has taken over.
+    var mayKeepPosition: Bool { get }
+}
+
+extension LogMessage {
+    /// What it means for records; nil: nothing.
+    var mark: Mark? {
+        switch kind {
+        case .target, .collection, .group, .entry: .hash(FleetNode.hash(argument))
+        case .selection: .selection(argument)
+        case .all, .unknown: .all
+        case .fence, .hello: nil
+        }
+    }
+
+    /// Of the key of a mark.
+    init(mark: [UInt8]) {
+        switch mark.last {
+        case UInt8(ascii: "C"): self.init(.collection, argument: mark)
+        case UInt8(ascii: "I"): self.init(.target, argument: mark)
+        default: self.init(.group, argument: mark)
+        }
+    }
+}

@@ -1,0 +1,206 @@
+// The shared level as one shard uses it: what is stored here goes to the engine, what is missing here is looked for there, and of all nodes that miss
+// the same one asks the upstream. Nobody waits for the engine for longer than `share.timeout`.
+
+import CachePolicy
+import CacheStore
+import Engine
+import Fleet
+import Reactor
+import ResponseCache
+
+/// `@unchecked Sendable` because it is touched on its loop only; others carry it there.
+public final class FleetLevel: SharedLevel, @unchecked Sendable {
+    public let node: FleetNode
+    let loop: EventLoop
+    let client: EngineClient
+    public internal(set) var figures = FleetFigures()
+    /// By the first place's key: who misses the same waits for the same look-up.
+    var underWay: [[UInt8]: SharedSearch] = [:]
+    /// What is asked of the upstream for all nodes, by the key under which it will be stored here: where the lease lies, and when it ends by itself
+    /// (milliseconds of the loop).
+    private(set) var leases: [[UInt8]: (place: [UInt8], end: Int64)] = [:]
+    /// What could not be shared lately, and until when (milliseconds of the loop): it is not looked for.
+    var unshareable: [[UInt8]: Int64] = [:]
+
+    /// Writes of this shard that are not in the log yet, by their numbers, and who waits for them.
+    private var untold: Set<UInt64> = []
+    private var lastTold: UInt64 = 0
+    private var waiters: [ToldWaiter] = []
+
+    /// What a record has beside its content, at most: its key and head.
+    private static let overheadBytes = 256 << 10
+    /// How much of that is remembered.
+    static let leaseLimit = 4_096
+    static let unshareableLimit = 4_096
+    static let unshareableMilliseconds: Int64 = 2_000
+
+    public init(_ node: FleetNode, on loop: EventLoop) {
+        (self.node, self.loop) = (node, loop)
+        var engine = node.settings.engine
+        // A value is taken from its connection in one piece, which holds the loop.
+        engine.limits.replyBytes = node.settings.contentLimitBytes + Self.overheadBytes
+        client = EngineClient(loop: loop, engine)
+    }
+
+    /// On its loop.
+    public func start() { client.start() }
+
+    /// On its loop: whoever waits goes on.
+    public func close() {
+        client.close()
+        for search in Array(underWay.values) { search.giveUp() }
+    }
+
+    public var engineFigures: EngineFigures { client.figures }
+    public var servers: [(server: EngineServer, failure: EngineFailure?)] { client.servers }
+
+    // MARK: Giving
+
+    public var contentLimitBytes: Int { node.settings.contentLimitBytes }
+
+    public func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {
+        loop.assertOnLoop()
+        guard client.isOpen else { return count(.failed) }
+        guard !node.sight.isBlind else { return count(.unplaced) }
+        guard let placed = node.place(recency, wallNow: loop.time.wallMilliseconds, now: loop.time.monotonicMilliseconds) else {
+            return count(.unplaced)
+        }
+        let secret = node.settings.secrets.first
+        let place = node.keys.record(secret.name(of: key))
+        let record = SharedRecord(key: key, metadata: item.metadata, head: item.head, body: item.body)
+        let value = GivenRecord(record, placed.version, fleetTime: placed.fleetTime).sealed(by: secret, at: place)
+        guard value.count < client.settings.limits.replyBytes else { return count(.tooLong) }
+        let command = EngineCommand([Self.set, place, value, Self.milliseconds, Array(String(node.settings.keep).utf8)], key: place)
+        client.send(command, patienceMilliseconds: Self.offerPatience) { [self] reply in
+            if case .status = reply { count(.sent) } else { count(.failed) }
+        }
+    }
+
+    // MARK: What others have to know
+
+    public func invalidated(_ mark: [UInt8]) {
+        loop.assertOnLoop()
+        lastTold += 1
+        let number = lastTold
+        untold.insert(number)
+        node.tell(LogMessage(mark: mark)) { [self] in loop.execute { self.noteTold(number) } }
+    }
+
+    /// Whether a write is not in the log yet.
+    public var isAwaited: Bool { !untold.isEmpty }
+
+    /// Calls `then`, on the loop, once all that was changed here until now is in the log, or after `share.timeout`.
+    public func whenTold(_ then: @escaping () -> Void) {
+        guard isAwaited else { return then() }
+        let waiter = ToldWaiter(untold, then)
+        waiters.append(waiter)
+        waiter.timer = loop.schedule(after: .milliseconds(Int(node.settings.timeout))) { [weak self] in
+            self?.waiters.removeAll { $0 === waiter }
+            waiter.goOn()
+        }
+    }
+
+    private func noteTold(_ number: UInt64) {
+        untold.remove(number)
+        for waiter in waiters { waiter.left.remove(number) }
+        let ready = waiters.filter(\.left.isEmpty)
+        waiters.removeAll(where: \.left.isEmpty)
+        for waiter in ready { waiter.goOn() }
+    }
+
+    // MARK: What is asked for all
+
+    /// Nobody waits for it.
+    private static let offerPatience: Int64 = 1_000
+    static let set = Array("SET".utf8)
+    static let milliseconds = Array("PX".utf8)
+
+    private func count(_ outcome: OfferOutcome) { figures.offers[outcome, default: 0] += 1 }
+
+    // MARK: Looking
+
+    /// Whether it is worth while to look there at all: for the cost of a comparison where it is not.
+    public func mayLook(for keys: TargetKeys) -> Bool {
+        guard client.isOpen, !node.sight.isBlind else { return false }
+        guard !unshareable.isEmpty, let end = unshareable[keys.own] else { return true }
+        return end <= loop.batchMilliseconds
+    }
+
+    /// Looks for a response, stores here what may be taken, and calls `then` on the loop: at the latest after `share.timeout`, or, where another node
+    /// asks the upstream, after `wait`.
+    /// - Parameters:
+    ///   - wait: milliseconds.
+    ///   - late: where something was stored after `then` was called.
+    ///   - then: says whether somebody still waits, and goes on.
+    public func look(
+        _ lookUp: SharedLookUp, in cache: ResponseCache, wait: Int64, late: @escaping () -> Void,
+        then: @escaping (SharedOutcome) -> Bool
+    ) {
+        loop.assertOnLoop()
+        guard let first = lookUp.places.first else {
+            _ = then(.missing)
+            return
+        }
+        if let search = underWay[first.key] { return search.join(late: late, then: then) }
+        let search = SharedSearch(self, lookUp, cache, wait: wait)
+        underWay[first.key] = search
+        search.join(late: late, then: then)
+        search.start()
+    }
+
+    /// This node is to ask the upstream for all.
+    /// - Parameter key: under which it will be stored here.
+    func hold(_ lease: [UInt8], for key: [UInt8]) {
+        let now = loop.batchMilliseconds
+        if leases.count >= Self.leaseLimit { leases = leases.filter { $0.value.end > now } }
+        guard leases.count < Self.leaseLimit else { return giveBack(lease) }
+        leases[key] = (lease, now + SharedSearch.leaseMilliseconds)
+    }
+
+    /// Nobody needs to wait for this node.
+    func giveBack(_ lease: [UInt8]) { send([Array("UNLINK".utf8), lease], about: lease) }
+
+    private func send(_ command: [[UInt8]], about lease: [UInt8]) {
+        client.send(EngineCommand(command, key: lease), patienceMilliseconds: Self.offerPatience) { _ in }
+    }
+
+    /// What this node has asked the upstream for is over.
+    /// - Parameter key: under which it was to be stored here.
+    public func ended(_ key: [UInt8], isUnshareable: Bool) {
+        loop.assertOnLoop()
+        guard let lease = leases.removeValue(forKey: key) else { return }
+        if isUnshareable {
+            noteUnshareable(key)
+            let time = Array(String(Self.unshareableMilliseconds).utf8)
+            return send([Self.set, lease.place, Self.alone, Self.milliseconds, time], about: lease.place)
+        }
+        // Of one that has ended by itself another node may be the holder.
+        if lease.end > loop.batchMilliseconds { giveBack(lease.place) }
+    }
+
+    /// What lies in the place of a lease where the last response could not be shared: everybody asks.
+    static let alone = [UInt8(ascii: "-")]
+
+    func noteUnshareable(_ key: [UInt8]) {
+        if unshareable.count >= Self.unshareableLimit { unshareable = [:] }
+        unshareable[key] = loop.batchMilliseconds + Self.unshareableMilliseconds
+    }
+}
+
+/// A response that waits for the log.
+private final class ToldWaiter {
+    var left: Set<UInt64>
+    var timer: LoopTimer?
+    private var then: (() -> Void)?
+
+    init(_ left: Set<UInt64>, _ then: @escaping () -> Void) { (self.left, self.then) = (left, then) }
+
+    /// Once.
+    func goOn() {
+        timer?.cancel()
+        timer = nil
+        let then = then
+        self.then = nil
+        then?()
+    }
+}

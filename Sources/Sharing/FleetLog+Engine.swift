@@ -1,0 +1,312 @@
+// What is asked of the engine for the log, and how its replies are read.
+
+import Engine
+import Fleet
+import Reactor
+
+extension FleetLog {
+    private static let holdMilliseconds: Int64 = 1_000
+    private static let patience: Int64 = 1_000
+    /// Until it is tried again.
+    private static let restMilliseconds = 250
+    private static let readCount = 512
+    /// Entries are trimmed by age as they are appended, and by number now and then.
+    private static let entryLimit = 1_000_000
+    private static let trimInterval: UInt64 = 1_000
+
+    // MARK: Meeting the log
+
+    func meetAgain() {
+        guard isRunning, !isResting else { return }
+        metConnection = nil
+        // What was asked until now is of no use any more.
+        session += 1
+        isResting = true
+        loop.schedule(after: .milliseconds(Self.restMilliseconds)) { [weak self] in
+            self?.isResting = false
+            self?.meet()
+        }
+    }
+
+    /// For what is asked now: whether it still counts when the reply comes.
+    private func inSession(_ body: @escaping (FleetLog, [EngineReply]) -> Void) -> ([EngineReply]) -> Void {
+        let asked = session
+        return { [weak self] replies in
+            guard let self, isRunning, session == asked else { return }
+            body(self, replies)
+        }
+    }
+
+    /// Asks what there is, of the server that has the log.
+    func meet() {
+        guard isRunning else { return }
+        let asked = now
+        let epoch = Array(String(UInt64.random(in: 1 ... .max), radix: 16).utf8)
+        let make = EngineCommand([Array("SET".utf8), keys.epoch, epoch, Array("NX".utf8)], key: keys.log)
+        reader.sendAll(
+            [make] + questions(hold: 0), patienceMilliseconds: Self.patience,
+            then: inSession { log, replies in
+                log.met(Array(replies.dropFirst()), asked: asked)
+            })
+    }
+
+    /// The state of the log.
+    private func questions(hold: Int64) -> [EngineCommand] {
+        [
+            EngineCommand([Array("GET".utf8), keys.epoch], key: keys.log, holdMilliseconds: hold), EngineCommand("TIME"),
+            EngineCommand("INFO", "server"), EngineCommand("INFO", "replication"),
+            EngineCommand([Array("XINFO".utf8), Array("STREAM".utf8), keys.log], key: keys.log),
+        ]
+    }
+
+    /// nil where it cannot be understood.
+    private func info(_ replies: [EngineReply]) -> LogInfo? {
+        guard let epoch = Self.epoch(replies[0]), let server = replies[2].text.map(InfoText.init),
+            let replication = replies[3].text.map(InfoText.init), let stream = Self.stream(replies[4])
+        else { return nil }
+        figures.replicas = replication["connected_slaves"].flatMap { Int($0) } ?? 0
+        return LogInfo(
+            epoch: epoch, primary: Array((server["run_id"] ?? "").utf8) + Array((replication["master_replid"] ?? "").utf8),
+            last: stream.last, first: stream.first, lastDeleted: stream.lastDeleted, count: stream.count, added: stream.added)
+    }
+
+    private func met(_ replies: [EngineReply], asked: Int64) {
+        let failure = replies.lazy.compactMap(\.failure).first
+        guard failure == nil, let time = Self.time(replies[1]), let info = info(replies) else {
+            figures.trouble = failure?.rawValue ?? "not_understood"
+            return lose()
+        }
+        figures.trouble = nil
+        let fleet = node?.change { $0.clock.latest(now) } ?? nil
+        note(time, asked: asked)
+        metConnection = reader.connection(forKey: keys.log)
+        handle(.connected(info, fleetMilliseconds: fleet))
+    }
+
+    /// Asks again, behind what is being read: on a connection replies keep their order.
+    func look() {
+        reader.sendAll(
+            questions(hold: Self.holdMilliseconds), patienceMilliseconds: 2 * Self.holdMilliseconds,
+            then: inSession { log, replies in
+                guard log.metConnection == log.reader.connection(forKey: log.keys.log), let info = log.info(replies) else {
+                    return log.lose()
+                }
+                log.handle(.looked(info))
+            })
+    }
+
+    private func lose() {
+        handle(LogFollower.Event.lost)
+        handle(LogWriter.Event.lost)
+        meetAgain()
+    }
+
+    private func note(_ engine: Int64, asked: Int64) {
+        let sample = FleetClock.Sample(asked: asked, answered: now, engine: engine)
+        let finding = node?.change { $0.clock.note(sample) }
+        if finding == .jumped { handle(.clockJumped) }
+    }
+
+    // MARK: Reading
+
+    func read(from position: LogPosition) {
+        let commands = [
+            EngineCommand([Array("GET".utf8), keys.epoch], key: keys.log), EngineCommand("TIME"),
+            reading(from: position),
+        ]
+        reader.sendAll(commands, patienceMilliseconds: Self.holdMilliseconds + 400, then: inSession { log, replies in log.came(replies) })
+    }
+
+    /// What is there already is not waited for: the node is blind until it has read it.
+    private func reading(from position: LogPosition) -> EngineCommand {
+        var words = ["XREAD", "COUNT", String(Self.readCount)]
+        var hold: Int64 = 0
+        if case .catchingUp = follower.state {
+        } else {
+            hold = Self.holdMilliseconds
+            words += ["BLOCK", String(hold)]
+        }
+        words.append("STREAMS")
+        return EngineCommand(words.map { Array($0.utf8) } + [keys.log, Array(position.text.utf8)], key: keys.log, holdMilliseconds: hold)
+    }
+
+    private func came(_ replies: [EngineReply]) {
+        guard !replies.contains(where: { $0.failure != nil }), metConnection == reader.connection(forKey: keys.log) else {
+            return lose()
+        }
+        let epoch = Self.epoch(replies[0])
+        guard epoch == follower.epoch else { return handle(.epoch(epoch)) }
+        switch replies[2] {
+        case .nothing: handle(.nothingNew)
+        case .list(let streams):
+            guard let entries = Self.entries(streams) else { fallthrough }
+            take(entries, time: Self.time(replies[1]))
+        default: lose()
+        }
+    }
+
+    private func take(_ entries: [(position: LogPosition, fields: [LogField])], time: Int64?) {
+        let placed = entries.map { PlacedEntry($0.position, open($0.fields)) }
+        for one in placed {
+            if let origin = one.entry.origin { noteNode(origin.node, one.position) }
+        }
+        if let last = placed.last {
+            figures.position = last.position
+            let engine = node?.change { $0.clock.now(now) } ?? nil
+            figures.lagMilliseconds = engine.map { max(0, $0 - Int64(clamping: last.position.milliseconds)) } ?? 0
+        }
+        handle(.entries(placed))
+    }
+
+    private func noteNode(_ node: UInt64, _ position: LogPosition) {
+        if figures.nodes[node] == nil, figures.nodes.count >= 4_096 { figures.nodes = [:] }
+        figures.nodes[node] = position.milliseconds
+    }
+
+    private func open(_ fields: [LogField]) -> LogEntry {
+        var entry = LogEntry(fields: fields)
+        let place = keys.log + LogEntry.associatedData(of: fields)
+        for secret in settings.secrets.all {
+            guard let argument = secret.open(entry.message.argument, at: place) else { continue }
+            entry.message.argument = argument
+            return entry
+        }
+        figures.unopened += 1
+        return .unopened
+    }
+
+    // MARK: Appending
+
+    /// A connection for writing to the same server, on which nothing was written yet.
+    func connectWriter(_ fence: Fence?, isNewPrimary: Bool) {
+        let question = EngineCommand([Array("EXISTS".utf8), keys.log], key: keys.log)
+        writer.sendAll(
+            [question], patienceMilliseconds: Self.patience,
+            then: inSession { log, replies in
+                guard replies[0].failure == nil else { return log.lose() }
+                log.writerConnection = log.writer.connection(forKey: log.keys.log)
+                log.handle(.connected(isNewPrimary: isNewPrimary, fence: fence, replicas: log.figures.replicas))
+            })
+    }
+
+    func send(_ entries: [LogWriter.Outgoing]) {
+        var commands = entries.map(command)
+        let before = figures.appended
+        figures.appended += UInt64(entries.count)
+        if before / Self.trimInterval != figures.appended / Self.trimInterval {
+            let words = ["MAXLEN", "~", String(Self.entryLimit)].map { Array($0.utf8) }
+            commands.append(EngineCommand([Array("XTRIM".utf8), keys.log] + words, key: keys.log))
+        }
+        writer.sendAll(
+            commands, patienceMilliseconds: Self.patience,
+            then: inSession { log, replies in
+                // Whether what was under way was done is not known: it is sent again.
+                guard log.writerConnection == log.writer.connection(forKey: log.keys.log) else { return log.lose() }
+                let answers = zip(entries, replies).map { Self.reply($1, to: $0) }
+                guard let all = answers as? [LogWriter.Reply] else { return log.lose() }
+                log.handle(.answered(all))
+            })
+    }
+
+    private func command(_ outgoing: LogWriter.Outgoing) -> EngineCommand {
+        let fields = outgoing.entry.fields
+        let place = keys.log + LogEntry.associatedData(of: fields)
+        let sealed = outgoing.entry.fields(sealedArgument: settings.secrets.first.seal(outgoing.entry.message.argument, at: place))
+        let fleet = node?.change { $0.clock.now(now) } ?? nil
+        let oldest = max(0, (fleet ?? 0) - settings.keep)
+        var words = [Array("XADD".utf8), keys.log, Array("MINID".utf8), Array("~".utf8), Array(String(oldest).utf8)]
+        words.append(Array((outgoing.position?.text ?? "*").utf8))
+        for field in sealed { words += [field.name, field.value] }
+        return EngineCommand(words, key: keys.log)
+    }
+
+    /// nil where it is not known.
+    private static func reply(_ reply: EngineReply, to outgoing: LogWriter.Outgoing) -> LogWriter.Reply? {
+        switch reply {
+        case .bytes(let text): LogPosition(text: text).map { .appended($0) }
+        case .error where outgoing.position != nil: .alreadyBeyond
+        case .error, .failed(.denied), .failed(.full), .failed(.readOnly), .failed(.clusterDown): .refused
+        case .failed, .status, .integer, .nothing, .list: nil
+        }
+    }
+
+    func waitForReplica() {
+        let wait = EngineCommand(["WAIT", "1", "50"].map { Array($0.utf8) }, key: keys.log, holdMilliseconds: 50)
+        writer.sendAll(
+            [wait], patienceMilliseconds: Self.patience,
+            then: inSession { log, replies in
+                guard log.writerConnection == log.writer.connection(forKey: log.keys.log), let count = replies[0].integer else {
+                    return log.lose()
+                }
+                log.handle(.waited(replicas: Int(clamping: count)))
+            })
+    }
+}
+
+// MARK: - Replies
+
+/// The lines of INFO.
+public struct InfoText: Sendable {
+    public private(set) var values: [String: String] = [:]
+
+    public init(_ text: [UInt8]) {
+        for line in text.split(whereSeparator: { $0 == 0x0d || $0 == 0x0a }) {
+            guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else { continue }
+            values[String(decoding: line[..<colon], as: UTF8.self)] = String(decoding: line[(colon + 1)...], as: UTF8.self)
+        }
+    }
+
+    subscript(_ name: String) -> String? { values[name] }
+}
+
+extension FleetLog {
+    fileprivate static func epoch(_ reply: EngineReply) -> UInt64? {
+        reply.text.flatMap { UInt64(String(decoding: $0, as: UTF8.self), radix: 16) }
+    }
+
+    /// Milliseconds.
+    fileprivate static func time(_ reply: EngineReply) -> Int64? {
+        guard let parts = reply.list, parts.count == 2, let seconds = number(parts[0]), let micros = number(parts[1]), seconds < 1 << 40
+        else {
+            return nil
+        }
+        return seconds * 1_000 + micros / 1_000
+    }
+
+    private static func number(_ reply: EngineReply) -> Int64? {
+        reply.integer ?? reply.text.flatMap { Int64(String(decoding: $0, as: UTF8.self)) }
+    }
+
+    /// A stream that is not there has had no entries.
+    fileprivate static func stream(
+        _ reply: EngineReply
+    ) -> (last: LogPosition, first: LogPosition?, lastDeleted: LogPosition, count: UInt64, added: UInt64)? {
+        if case .error(let text) = reply {
+            return text.starts(with: Array("ERR no such key".utf8)) ? (.beginning, nil, .beginning, 0, 0) : nil
+        }
+        guard let pairs = reply.list else { return nil }
+        var values: [String: EngineReply] = [:]
+        for index in stride(from: 0, to: pairs.count - 1, by: 2) {
+            if let name = pairs[index].text { values[String(decoding: name, as: UTF8.self)] = pairs[index + 1] }
+        }
+        func position(_ name: String) -> LogPosition? { values[name]?.text.flatMap { LogPosition(text: $0) } }
+        func count(_ name: String) -> UInt64? { values[name].flatMap(number).flatMap { UInt64(exactly: $0) } }
+        guard let last = position("last-generated-id"), let length = count("length") else { return nil }
+        let first = position("recorded-first-entry-id").flatMap { $0 == .beginning ? nil : $0 }
+        return (last, first, position("max-deleted-entry-id") ?? .beginning, length, count("entries-added") ?? length)
+    }
+
+    /// Of the one stream that was asked for.
+    fileprivate static func entries(_ streams: [EngineReply]) -> [(position: LogPosition, fields: [LogField])]? {
+        guard streams.count == 1, let pair = streams[0].list, pair.count == 2, let entries = pair[1].list else { return nil }
+        var read: [(position: LogPosition, fields: [LogField])] = []
+        for entry in entries {
+            guard let parts = entry.list, parts.count == 2, let position = parts[0].text.flatMap({ LogPosition(text: $0) }) else {
+                return nil
+            }
+            let words = (parts[1].list ?? []).map { $0.text ?? [] }
+            read.append((position, stride(from: 0, to: words.count - 1, by: 2).map { (words[$0], words[$0 + 1]) }))
+        }
+        return read
+    }
+}

@@ -1,0 +1,139 @@
+// This node of a fleet: what all of its shards have to know of the log, and its voice there.
+
+import CachePolicy
+import CacheStore
+import Engine
+import Fleet
+import Hashing
+import Locking
+import Logging
+import Reactor
+import ResponseCache
+
+public final class FleetNode: Sendable {
+    public let settings: FleetSettings
+    public let membership: FleetMembership
+    public let log: FleetLog
+    let keys: EngineKeys
+    /// Of this process: another one is another node.
+    public let number: UInt64
+    /// The same as the holder of a lease.
+    let name: [UInt8]
+    private let state = Mutex(State())
+
+    /// Changed by the log's loop; asked by the shards, when something is not stored here.
+    struct State {
+        var table = MarkTable()
+        var applied = AppliedPositions()
+        var clock = FleetClock()
+        /// How far the log was handed over.
+        var reached = LogPosition.beginning
+    }
+
+    public init(_ settings: FleetSettings, beside store: StorePlace, _ logger: Logger, time: any TimeSource = SystemTime.shared) {
+        self.settings = settings
+        keys = EngineKeys(fleet: settings.name)
+        number = UInt64.random(in: 1 ... .max)
+        name = Array(String(number, radix: 16).utf8)
+        let sight = FleetSight(blindLimit: settings.blindLimit, afterGap: settings.afterGap, since: time.wallMilliseconds)
+        membership = FleetMembership(FleetHashing(settings.secrets.partitions), sight)
+        log = FleetLog(settings, keys, number, beside: store, logger, time: time)
+    }
+
+    var sight: FleetSight { membership.sight }
+
+    public var isSeeing: Bool { !sight.isBlind }
+    public var nodeName: String { String(decoding: name, as: UTF8.self) }
+
+    /// Follows the log from now on.
+    public func start(_ following: any FleetFollowing) { log.start(self, following) }
+
+    func change<Result>(_ body: (inout State) -> Result) -> Result { state.withLock { body(&$0) } }
+
+    // MARK: Records
+
+    /// What others have to know of a response that was stored here; nil where it cannot be told.
+    func place(_ recency: Recency, wallNow: Int64, now: Int64) -> (version: RecordVersion, fleetTime: Int64)? {
+        state.withLock { state in
+            guard let version = state.applied.version(before: recency.requestTime.milliseconds),
+                let time = state.clock.fleetTime(ofWall: recency.responseTime.milliseconds, wallNow: wallNow, now: now)
+            else { return nil }
+            return (version, time)
+        }
+    }
+
+    /// By this node's clock of day; nil where that cannot be.
+    func wallTime(ofFleet time: Int64, wallNow: Int64, now: Int64) -> Int64? {
+        state.withLock { $0.clock.wallTime(ofFleet: time, wallNow: wallNow, now: now) }
+    }
+
+    /// Why a record may not be taken; nil where it may.
+    /// - Parameter marks: the keys of all that may concern it.
+    func refusal(
+        of version: RecordVersion, concerning marks: [[UInt8]], isMeant: (_ selection: [UInt8]) -> Bool
+    ) -> TakeRefusal? {
+        let hashes = marks.map(Self.hash)
+        return state.withLock { $0.table.refusal(of: version, reached: $0.reached, concerning: hashes, isSelected: isMeant) }
+    }
+
+    // MARK: What others have to know
+
+    /// Something was changed here by a write. From now on nothing older is taken.
+    /// - Parameter then: once it is in the log, or will not be waited for: from any thread.
+    func tell(_ message: LogMessage, then: @escaping @Sendable () -> Void) {
+        // Until the log's loop holds it itself.
+        message.mark.map { mark in state.withLock { $0.table.hold(mark) } }
+        log.loop.execute { [self] in
+            log.append(message, .write) { _ in then() }
+            message.mark.map { mark in state.withLock { $0.table.settle(mark, at: nil) } }
+        }
+    }
+
+    /// What is about to be purged here is not taken from others any more.
+    public func announce(_ messages: [LogMessage]) -> any AnnouncedPurge {
+        for message in messages { message.mark.map { mark in state.withLock { $0.table.hold(mark) } } }
+        return Announcement(node: self, messages: messages)
+    }
+
+    private struct Announcement: AnnouncedPurge {
+        let node: FleetNode
+        let messages: [LogMessage]
+
+        func tell(then: @escaping @Sendable (PurgeReach) -> Void) {
+            node.log.loop.execute {
+                let sum = PurgeSum(messages.count, then)
+                for message in messages {
+                    node.log.append(message, .purge) { sum.add($0) }
+                    message.mark.map { mark in node.state.withLock { $0.table.settle(mark, at: nil) } }
+                }
+            }
+        }
+    }
+
+    static func hash(_ mark: [UInt8]) -> UInt64 { mark.withUnsafeBytes(ContentHash.number) }
+}
+
+/// Of several messages the worst counts. Touched on the log's loop.
+private final class PurgeSum {
+    private var left: Int
+    private var reach = PurgeReach.durable
+    private let then: (PurgeReach) -> Void
+
+    init(_ count: Int, _ then: @escaping (PurgeReach) -> Void) {
+        (left, self.then) = (count, then)
+        if count == 0 { then(.durable) }
+    }
+
+    func add(_ outcome: LogWriter.Outcome) {
+        switch (outcome, reach) {
+        case (.durable, _), (.appended, _), (_, .local): break
+        case (.refused, _): reach = .local
+        // What comes behind it may not have been tried.
+        case (_, .pending): break
+        case (.pending(let cause), .durable): reach = .pending(reason: cause.rawValue)
+        case (.later, .durable): reach = .pending(reason: LogWriter.Pending.notReached.rawValue)
+        }
+        left -= 1
+        if left == 0 { then(reach) }
+    }
+}

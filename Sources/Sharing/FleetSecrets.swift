@@ -1,0 +1,110 @@
+// What all nodes of a fleet know and nobody else: by it they find each other's records, read them, and agree on whose they are. Whoever owns the engine
+// can neither read nor forge nor swap what lies there, and its keys tell nothing.
+
+import CHash
+
+/// One secret, as the keys that are made of it: each is good for one thing only.
+struct FleetSecret: Sendable {
+    private let nameKey: [UInt8]
+    private let credentialKey: [UInt8]
+    private let sealKey: [UInt8]
+
+    /// - Parameter text: of any length; its entropy is the operator's matter, its length is checked when settings are read.
+    init(_ text: [UInt8]) {
+        let root = Self.hash(text, key: [], bytes: 32)
+        func key(_ purpose: String) -> [UInt8] { Self.hash(Array("cistern fleet: \(purpose)".utf8), key: root, bytes: 32) }
+        (nameKey, credentialKey, sealKey) = (key("names"), key("credentials"), key("seal"))
+    }
+
+    /// Keyed BLAKE2b.
+    private static func hash(_ message: [UInt8], key: [UInt8], bytes: Int) -> [UInt8] {
+        var out = [UInt8](repeating: 0, count: bytes)
+        crypto_generichash(&out, bytes, message, UInt64(message.count), key.isEmpty ? nil : key, key.count)
+        return out
+    }
+
+    /// 16 bytes that stand for a stored key in the engine, and tell nothing about it.
+    func name(of key: [UInt8]) -> [UInt8] { Self.hash(key, key: nameKey, bytes: 16) }
+
+    /// 16 bytes that stand for credentials, on all nodes the same.
+    func partition(of credentials: [UInt8]) -> [UInt8] { Self.hash(credentials, key: credentialKey, bytes: 16) }
+
+    // MARK: Sealing (XChaCha20-Poly1305)
+
+    private static let nonceBytes = Int(crypto_aead_xchacha20poly1305_ietf_NPUBBYTES)
+    private static let tagBytes = Int(crypto_aead_xchacha20poly1305_ietf_ABYTES)
+
+    /// What a seal adds.
+    static let sealBytes = nonceBytes + tagBytes
+
+    /// - Parameter place: where it is to lie: anywhere else it does not open.
+    func seal(_ plain: [UInt8], at place: [UInt8]) -> [UInt8] {
+        let total = Self.sealBytes + plain.count
+        return [UInt8](unsafeUninitializedCapacity: total) { buffer, count in
+            guard let out = buffer.baseAddress else { return }
+            randombytes_buf(out, Self.nonceBytes)
+            _ = crypto_aead_xchacha20poly1305_ietf_encrypt(
+                out + Self.nonceBytes, nil, plain, UInt64(plain.count), place, UInt64(place.count), nil, out, sealKey)
+            count = total
+        }
+    }
+
+    /// - Returns: nil where it was made by another secret, for another place, or changed.
+    func open(_ sealed: [UInt8], at place: [UInt8]) -> [UInt8]? {
+        let plainCount = sealed.count - Self.sealBytes
+        guard plainCount >= 0 else { return nil }
+        var isTrue = false
+        let plain = [UInt8](unsafeUninitializedCapacity: plainCount) { buffer, count in
+            sealed.withUnsafeBufferPointer { bytes in
+                guard let from = bytes.baseAddress else { return }
+                isTrue =
+                    crypto_aead_xchacha20poly1305_ietf_decrypt(
+                        buffer.baseAddress, nil, nil, from + Self.nonceBytes, UInt64(bytes.count - Self.nonceBytes), place,
+                        UInt64(place.count), from, sealKey) == 0
+            }
+            count = isTrue ? plainCount : 0
+        }
+        return isTrue ? plain : nil
+    }
+}
+
+/// The secrets of a fleet: what is written is written by the first, what was written by any of them is read.
+public struct FleetSecrets: Sendable {
+    let all: [FleetSecret]
+
+    /// Two while one takes the other's place.
+    public static let limit = 2
+    /// Shorter ones can be guessed.
+    public static let leastBytes = 32
+
+    public enum Problem: Error, Sendable {
+        case none
+        case tooMany
+        /// - Parameter line: from 1.
+        case tooShort(line: Int)
+    }
+
+    /// - Parameter file: a secret on each line; empty lines, and those that begin with #, say nothing.
+    public init(file: [UInt8]) throws(Problem) {
+        // Whether that works is known before anything is sealed; later calls do nothing.
+        precondition(sodium_init() >= 0, "no random numbers can be had")
+        var secrets: [FleetSecret] = []
+        for (number, line) in file.split(separator: 0x0a, omittingEmptySubsequences: false).enumerated() {
+            let blanks: Set<UInt8> = [0x20, 0x09, 0x0d]
+            let start = line.drop { blanks.contains($0) }
+            guard let last = start.lastIndex(where: { !blanks.contains($0) }), start.first != UInt8(ascii: "#") else { continue }
+            let text = Array(start[...last])
+            guard text.count >= Self.leastBytes else { throw .tooShort(line: number + 1) }
+            secrets.append(FleetSecret(text))
+        }
+        guard !secrets.isEmpty else { throw .none }
+        guard secrets.count <= Self.limit else { throw .tooMany }
+        all = secrets
+    }
+
+    /// By which what is written is written.
+    var first: FleetSecret { all[0] }
+
+    /// How all nodes hash credentials.
+    public var partitions: [@Sendable ([UInt8]) -> [UInt8]] { all.map { secret in { secret.partition(of: $0) } } }
+}

@@ -1,0 +1,70 @@
+// What the operator says of sharing.
+
+import Engine
+import ResponseCache
+
+public struct FleetSettings: Sendable {
+    public var engine: EngineSettings
+    /// Part of every key in the engine: fleets of other names know nothing of each other.
+    public var name: String
+    public var secrets: FleetSecrets
+    /// Milliseconds after which a record goes, whatever it says of itself.
+    public var keep: Int64 = 7 * 86_400_000
+    /// Milliseconds; nil: without the log too, a copy counts as fresh for as long as it says itself.
+    public var blindLimit: Int64? = 30_000
+    /// Milliseconds that a client waits for the engine before the upstream is asked beside it, and the response to a write for the log.
+    public var timeout: Int64 = 10
+    public var afterGap = FleetSight.AfterGap.stale
+    /// Whether one node asks the upstream for all that want the same.
+    public var collapses = true
+    /// The longest content that is shared, bytes: sealing it holds the loop.
+    public var contentLimitBytes = 1 << 20
+
+    public init(engine: EngineSettings, name: String, secrets: FleetSecrets) {
+        (self.engine, self.name, self.secrets) = (engine, name, secrets)
+    }
+}
+
+extension FleetSettings {
+    /// Where the log lies.
+    public var logKey: [UInt8] { EngineKeys(fleet: name).log }
+
+    /// What nodes ask of the engine, on a key that nobody uses: for seeing what they may.
+    public var checkedCommands: [EngineCommand] {
+        let keys = EngineKeys(fleet: name)
+        let key = keys.record(Array("check".utf8))
+        func command(_ words: [String], _ rest: [[UInt8]] = []) -> EngineCommand {
+            EngineCommand(words.map { Array($0.utf8) } + rest, key: key)
+        }
+        return [
+            command(["SET"], [key, [], FleetLevel.milliseconds, Array("1".utf8)]), command(["GET"], [key]), command(["UNLINK"], [key]),
+            command(["TIME"]), command(["XINFO", "STREAM"], [key]), command(["XREAD", "COUNT", "1", "STREAMS"], [key, Array("0".utf8)]),
+            // On a stream that is not there it does nothing.
+            command(["XADD"], [key] + ["NOMKSTREAM", "*", "k", "h"].map { Array($0.utf8) }),
+            command(["XTRIM"], [key] + ["MAXLEN", "0"].map { Array($0.utf8) }),
+            command(["WAIT", "0", "1"]), command(["EXISTS"], [key]),
+        ]
+    }
+}
+
+/// The keys of a fleet in the engine.
+struct EngineKeys: Sendable {
+    private let prefix: [UInt8]
+
+    init(fleet: String) { prefix = Array("cistern:\(fleet):{".utf8) }
+
+    /// - Parameter name: by `FleetSecret.name(of:)`. In braces, so that what stands beside a record lies where that does.
+    func record(_ name: [UInt8]) -> [UInt8] {
+        var key = prefix
+        for byte in name {
+            for digit in [byte >> 4, byte & 15] { key.append(digit < 10 ? 0x30 + digit : 0x57 + digit) }
+        }
+        key.append(UInt8(ascii: "}"))
+        return key
+    }
+
+    func lease(_ record: [UInt8]) -> [UInt8] { record + Array(":l".utf8) }
+
+    var log: [UInt8] { prefix + Array("log}".utf8) }
+    var epoch: [UInt8] { log + Array(":epoch".utf8) }
+}

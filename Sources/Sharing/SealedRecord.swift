@@ -1,0 +1,70 @@
+// A record of the shared level, as it lies in the engine: a version, then one sealed value. Little-endian, each part with its length before it.
+//
+//     what log and how far it had come | when the response came | coding and length without it | key | metadata | head | content
+
+import CachePolicy
+import CacheStore
+import Fleet
+import ResponseCache
+
+/// What a node gives, and what else others have to know of it.
+struct GivenRecord {
+    var record: SharedRecord
+    /// How far the log had been followed when its request went upstream.
+    var version: RecordVersion
+    /// When the response came, milliseconds of the fleet's time.
+    var fleetTime: Int64
+
+    /// Of the layout. Another number is another layout: such a record is as good as absent.
+    private static let layout: UInt8 = 1
+
+    func sealed(by secret: FleetSecret, at place: [UInt8]) -> [UInt8] {
+        var plain: [UInt8] = []
+        let content = record.body.count
+        plain.reserveCapacity(64 + record.key.count + record.metadata.count + record.head.count + content)
+        plain += version.bytes
+        plain.append(number: UInt64(bitPattern: fleetTime))
+        let form = record.body.form
+        plain.append(form.coding)
+        plain.append(number: UInt64(form.plainBytes))
+        for part in [record.key, record.metadata, record.head] {
+            plain.append(number: UInt64(part.count))
+            plain += part
+        }
+        plain.append(number: UInt64(content))
+        record.body.withBytes { plain.append(contentsOf: $0) }
+        return [Self.layout] + secret.seal(plain, at: place)
+    }
+
+    init(_ record: SharedRecord, _ version: RecordVersion, fleetTime: Int64) {
+        (self.record, self.version, self.fleetTime) = (record, version, fleetTime)
+    }
+
+    /// - Returns: nil where it is of another layout, was not sealed by this secret for this place, or is cut.
+    init?(_ value: [UInt8], sealedBy secret: FleetSecret, at place: [UInt8]) {
+        guard value.first == Self.layout, let plain = secret.open(Array(value[1...]), at: place) else { return nil }
+        var rest = plain[...]
+        guard let version = rest.take(24).flatMap({ RecordVersion(bytes: $0) }), let time = rest.takeNumber(), let coding = rest.popFirst(),
+            let plainBytes = rest.takeNumber().flatMap({ Int(exactly: $0) }), let key = rest.takePart(), let metadata = rest.takePart(),
+            let head = rest.takePart(), let body = rest.takePart(), rest.isEmpty, coding != 0 || plainBytes == body.count
+        else { return nil }
+        let content = coding == 0 ? ItemBody.bytes(body) : .coded(body, ContentForm(coding: coding, plainBytes: plainBytes))
+        self.init(SharedRecord(key: key, metadata: metadata, head: head, body: content), version, fleetTime: Int64(bitPattern: time))
+    }
+}
+
+extension [UInt8] {
+    fileprivate mutating func append(number: UInt64) { Swift.withUnsafeBytes(of: number.littleEndian) { append(contentsOf: $0) } }
+}
+
+extension ArraySlice<UInt8> {
+    fileprivate mutating func take(_ count: Int) -> ArraySlice<UInt8>? {
+        guard count >= 0, count <= self.count else { return nil }
+        defer { self = dropFirst(count) }
+        return prefix(count)
+    }
+
+    fileprivate mutating func takeNumber() -> UInt64? { take(8).map { $0.reversed().reduce(0) { $0 << 8 | UInt64($1) } } }
+
+    fileprivate mutating func takePart() -> [UInt8]? { takeNumber().flatMap { Int(exactly: $0) }.flatMap { take($0) }.map { Array($0) } }
+}

@@ -1,0 +1,228 @@
+// One look-up in the shared level. Record and lease are asked for in one round trip; a marker of Vary leads on to a variant, which takes a second one. Where
+// another node has the lease, this one looks again a few times; then it asks the upstream itself.
+
+import CachePolicy
+import Engine
+import Fleet
+import Reactor
+import ResponseCache
+
+/// Touched on its level's loop only.
+final class SharedSearch {
+    private unowned let level: FleetLevel
+    private let lookUp: SharedLookUp
+    private let cache: ResponseCache
+    private let wait: Int64
+    private let began: Int64
+    private var waiting: [(late: () -> Void, then: (SharedOutcome) -> Bool)] = []
+    /// Those who went on without it.
+    private var gone: [() -> Void] = []
+    /// Replies that are still to come, in this round.
+    private var missing = 0
+    private var asked: Set<[UInt8]> = []
+    private var hasTaken = false
+    private var hasRefused = false
+    private var hasFailed = false
+    /// Whoever comes now goes on at once.
+    private var isLate = false
+    private var isOver = false
+    private var lease = Lease.unknown
+    /// Another node was waited for.
+    private var hasWaited = false
+    private var timer: LoopTimer?
+    private var rest: Int64 = firstRest
+
+    private enum Lease: Equatable {
+        case unknown
+        /// - Parameter place: where it lies.
+        case ours(_ place: [UInt8])
+        /// Another shard of this node has it, or nobody: the flight of this node is joined.
+        case notNeeded
+        case another
+    }
+
+    /// Milliseconds until it is looked again; twice as many each time.
+    private static let firstRest: Int64 = 20
+    private static let longestRest: Int64 = 160
+    /// A lease ends by itself, should its node be gone, milliseconds.
+    static let leaseMilliseconds: Int64 = 5_000
+
+    init(_ level: FleetLevel, _ lookUp: SharedLookUp, _ cache: ResponseCache, wait: Int64) {
+        (self.level, self.lookUp, self.cache, self.wait) = (level, lookUp, cache, wait)
+        began = level.loop.time.monotonicMilliseconds
+    }
+
+    private var node: FleetNode { level.node }
+
+    func join(late: @escaping () -> Void, then: @escaping (SharedOutcome) -> Bool) {
+        guard !isLate else {
+            level.figures.lookUps[.late, default: 0] += 1
+            gone.append(late)
+            _ = then(.late)
+            return
+        }
+        waiting.append((late, then))
+    }
+
+    func start() { askInTime() }
+
+    /// The engine has so long each time.
+    private func askInTime() {
+        timer = level.loop.schedule(after: .milliseconds(Int(node.settings.timeout))) { [self] in giveUp() }
+        ask(lookUp.places, withLease: node.settings.collapses)
+    }
+
+    // MARK: Asking
+
+    private func ask(_ places: [SharedPlace], withLease: Bool) {
+        missing += 1
+        for (number, place) in places.enumerated() {
+            let secret = node.settings.secrets.all[place.secret]
+            let key = node.keys.record(secret.name(of: place.key))
+            asked.insert(key)
+            var commands = [EngineCommand([Self.get, key], key: key)]
+            if withLease, number == 0 { commands.append(leaseCommand(key)) }
+            missing += 1
+            level.client.sendAll(
+                commands, patienceMilliseconds: Self.patience, late: { [self] in use($0, key, place) },
+                then: { [self] replies in
+                    use(replies, key, place)
+                    noteReply()
+                })
+        }
+        noteReply()
+    }
+
+    /// The engine's own limit is the breaker's; who waits goes on earlier.
+    private static let patience: Int64 = 250
+    private static let get = Array("GET".utf8)
+
+    /// Who had it is told in the same breath.
+    private func leaseCommand(_ key: [UInt8]) -> EngineCommand {
+        let words = [Array("NX".utf8), Array("GET".utf8), FleetLevel.milliseconds, Array(String(Self.leaseMilliseconds).utf8)]
+        return EngineCommand([FleetLevel.set, node.keys.lease(key), node.name] + words, key: key)
+    }
+
+    private func use(_ replies: [EngineReply], _ key: [UInt8], _ place: SharedPlace) {
+        if let record = replies.first { take(record, key, place) }
+        if replies.count > 1 { noteLease(replies[1], node.keys.lease(key)) }
+    }
+
+    private func noteLease(_ reply: EngineReply, _ key: [UInt8]) {
+        switch reply {
+        // Who has gone on without it may have the response by now, and others need not wait.
+        case .nothing where isLate || isOver: level.giveBack(key)
+        case .nothing: lease = .ours(key)
+        case .bytes(let holder) where holder == node.name: lease = .notNeeded
+        case .bytes(FleetLevel.alone):
+            lease = .notNeeded
+            level.figures.leases[.alone, default: 0] += 1
+            level.noteUnshareable(lookUp.keys.own)
+        case .bytes: lease = .another
+        // An engine that does not know the words (before 7.0): each node asks for itself.
+        default: lease = .notNeeded
+        }
+    }
+
+    // MARK: Taking
+
+    private func take(_ reply: EngineReply, _ key: [UInt8], _ place: SharedPlace) {
+        switch reply {
+        case .bytes(let value):
+            guard let given = GivenRecord(value, sealedBy: node.settings.secrets.all[place.secret], at: key) else {
+                return refuse(.unreadable)
+            }
+            take(given, place)
+        case .nothing: break
+        default: hasFailed = true
+        }
+    }
+
+    private func take(_ given: GivenRecord, _ place: SharedPlace) {
+        let marks = cache.marks(concerning: given.record, for: lookUp)
+        let refusal = node.refusal(of: given.version, concerning: marks, isMeant: cache.purges(of: given.record, for: lookUp))
+        if let refusal { return refuse(SharedRefusal(refusal)) }
+        let time = level.loop.time
+        guard let responseTime = node.wallTime(ofFleet: given.fleetTime, wallNow: time.wallMilliseconds, now: time.monotonicMilliseconds)
+        else {
+            return refuse(.clock)
+        }
+        switch cache.take(given.record, of: Timestamp(milliseconds: responseTime), at: place, for: lookUp) {
+        case .taken: hasTaken = true
+        case .leads(let variant):
+            let key = node.keys.record(node.settings.secrets.all[variant.secret].name(of: variant.key))
+            if !asked.contains(key) { ask([variant], withLease: false) }
+        case .notTaken: refuse(.notNewer)
+        }
+    }
+
+    private func refuse(_ reason: SharedRefusal) {
+        hasRefused = true
+        level.figures.refusals[reason, default: 0] += 1
+    }
+
+    // MARK: Ending
+
+    private func noteReply() {
+        missing -= 1
+        guard missing == 0 else { return }
+        if hasTaken { return end(.found) }
+        guard lease == .another else { return end(hasFailed ? .failed : hasRefused ? .refused : .missing) }
+        lookAgain()
+    }
+
+    /// Another node asks the upstream.
+    private func lookAgain() {
+        timer?.cancel()
+        timer = nil
+        let waited = level.loop.time.monotonicMilliseconds - began
+        guard waited < wait, !waiting.isEmpty else {
+            level.figures.leases[.waitedInVain, default: 0] += 1
+            return end(.missing)
+        }
+        hasWaited = true
+        timer = level.loop.schedule(after: .milliseconds(Int(min(rest, wait - waited)))) { [self] in
+            rest = min(rest * 2, Self.longestRest)
+            // Where the lease is free again, whoever had it has brought nothing that can be shared.
+            (lease, hasFailed, hasRefused) = (.unknown, false, false)
+            askInTime()
+        }
+    }
+
+    private func end(_ outcome: SharedOutcome) {
+        timer?.cancel()
+        (timer, isOver) = (nil, true)
+        if level.underWay[lookUp.places[0].key] === self { level.underWay[lookUp.places[0].key] = nil }
+        if hasWaited, outcome == .found { level.figures.leases[.followed, default: 0] += 1 }
+        level.figures.lookUps[outcome, default: 0] += UInt64(waiting.count)
+        let (going, late) = (waiting, gone)
+        (waiting, gone) = ([], [])
+        goOn(going, outcome)
+        if outcome == .found { for one in late { one() } }
+    }
+
+    /// Where nobody will ask the upstream, because it was found or all have left, the lease is of no use.
+    private func goOn(_ going: [(late: () -> Void, then: (SharedOutcome) -> Bool)], _ outcome: SharedOutcome) {
+        guard case .ours(let place) = lease else {
+            for one in going { _ = one.then(outcome) }
+            return
+        }
+        let own = lookUp.keys.own
+        level.hold(place, for: own)
+        if outcome == .found { level.ended(own, isUnshareable: false) } else { level.figures.leases[.won, default: 0] += 1 }
+        var goesOn = false
+        for one in going where one.then(outcome) { goesOn = true }
+        if !goesOn { level.ended(own, isUnshareable: false) }
+    }
+
+    /// The upstream is asked beside it.
+    func giveUp() {
+        timer?.cancel()
+        (timer, isLate) = (nil, true)
+        level.figures.lookUps[.late, default: 0] += UInt64(waiting.count)
+        let going = waiting
+        waiting = []
+        gone += going.map(\.late)
+        for one in going { _ = one.then(.late) }
+    }
+}

@@ -1,0 +1,80 @@
+// What of sharing only all its settings together can tell, and how they become what the flow takes.
+
+import Descriptors
+import Engine
+import ResponseCache
+import Settings
+import Sharing
+
+enum SharingCheck {
+    static func check(_ reader: inout SettingsReader) {
+        let share = reader.settings.share
+        guard !share.servers.isEmpty else { return }
+        let isName = { (byte: UInt8) in
+            (0x30...0x39).contains(byte) || (0x41...0x5a).contains(byte) || (0x61...0x7a).contains(byte) || byte == 0x2d || byte == 0x5f
+        }
+        if share.fleet.isEmpty || !share.fleet.utf8.allSatisfy(isName) {
+            reader.add(about: "share.fleet", "share.fleet must be letters, digits, - and _, not \"\(share.fleet)\"")
+        }
+        var areByTLS: Set<Bool> = []
+        for text in share.servers {
+            do throws(EngineAddressProblem) {
+                areByTLS.insert(try EngineServer.read(text).isTLS)
+            } catch {
+                reader.add(about: "share.servers", "share.servers: \"\(text)\" \(error.rawValue)")
+            }
+        }
+        if areByTLS.count > 1 { reader.add(about: "share.servers", "share.servers: all are asked by TLS, or none") }
+        if share.secretFile.isEmpty {
+            reader.add(about: "share.secret_file", "share.secret_file is missing: what is shared is sealed by it")
+        } else if let text = FileContent.read(share.secretFile) {
+            do throws(FleetSecrets.Problem) { _ = try FleetSecrets(file: text) } catch {
+                reader.add(about: "share.secret_file", "share.secret_file: \(share.secretFile) \(sentence(error))")
+            }
+        } else {
+            reader.add(about: "share.secret_file", "share.secret_file: \(share.secretFile) cannot be read")
+        }
+        for (name, file) in [
+            ("password_file", share.passwordFile), ("tls.ca_file", share.caFile), ("tls.certificate", share.certificate),
+            ("tls.key", share.key),
+        ] where !file.isEmpty && FileContent.read(file) == nil {
+            reader.add(about: "share.\(name)", "share.\(name): \(file) cannot be read")
+        }
+    }
+
+    private static func sentence(_ problem: FleetSecrets.Problem) -> String {
+        switch problem {
+        case .none: "holds no secret"
+        case .tooMany: "holds more than \(FleetSecrets.limit) secrets"
+        case .tooShort(let line): "has less than \(FleetSecrets.leastBytes) characters in line \(line)"
+        }
+    }
+}
+
+extension FleetSettings {
+    /// nil where nothing is shared.
+    init?(_ settings: CisternSettings.Share) {
+        let servers = settings.servers.compactMap { try? EngineServer.read($0) }
+        guard !servers.isEmpty, let text = FileContent.read(settings.secretFile), let secrets = try? FleetSecrets(file: text) else {
+            return nil
+        }
+        var engine = EngineSettings(servers: servers.map(\.server))
+        engine.username = settings.user.isEmpty ? nil : settings.user
+        engine.password = settings.passwordFile.isEmpty ? nil : FileContent.read(settings.passwordFile).map(Self.firstLine)
+        if servers.contains(where: \.isTLS) {
+            func file(_ path: String) -> String? { path.isEmpty ? nil : path }
+            let certificate = file(settings.certificate)
+            engine.tls = EngineTLS(authorities: file(settings.caFile), certificate: certificate, key: file(settings.key) ?? certificate)
+        }
+        engine.patienceMilliseconds = Int64(settings.timeout)
+        self.init(engine: engine, name: settings.fleet, secrets: secrets)
+        keep = Int64(settings.keep)
+        blindLimit = settings.blindLimit == 0 ? nil : Int64(settings.blindLimit)
+        timeout = Int64(settings.timeout)
+        afterGap = settings.afterGap == "drop" ? .drop : .stale
+        collapses = settings.collapse
+        contentLimitBytes = settings.contentLimit
+    }
+
+    private static func firstLine(_ text: [UInt8]) -> [UInt8] { Array(text.prefix { $0 != 0x0a && $0 != 0x0d }) }
+}

@@ -1,0 +1,92 @@
+// A node of a fleet that another process takes over, through the real binary: it goes on to see what the others purge, and they what it does.
+
+import CacheStore
+import Glibc
+import Locking
+import TestSupport
+import Testing
+
+@Suite(
+    "Taking over a node of a fleet", .play,
+    .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+struct FleetTakeOverTests {
+    private let temporary = TestTools.temporaryDirectory()
+
+    /// - Parameters:
+    ///   - name: of the node: each has a store.
+    ///   - number: of its process.
+    private func serve(_ name: String, _ number: Int, _ more: String = "", to origin: ScriptedOrigin, _ redis: RedisProcess) throws
+        -> RunningCommand
+    {
+        let directory = "\(temporary.path)/\(name)\(number)"
+        mkdir(directory, 0o700)
+        let secret = temporary.path + "/secret"
+        if access(secret, F_OK) != 0 { try TestTools.write(String(repeating: "fleet", count: 8), to: secret) }
+        let file = directory + "/cistern.yaml"
+        try TestTools.write(
+            """
+            upstream: {url: "http://127.0.0.1:\(origin.port)"}
+            store: {directory: \(temporary.path)/cache-\(name)}
+            share: {servers: ["redis://127.0.0.1:\(redis.port)"], fleet: play, secret_file: \(secret), timeout: 10s}
+            """, to: file)
+        return try RunningCommand("serve --config \(file) --shards 2 \(more)", in: directory)
+    }
+
+    private func purge(_ name: String, _ arguments: String) throws -> Int32 {
+        try CommandLineTool.run("purge \(arguments) --admin unix:\(temporary.path)/cache-\(name)/admin.sock").status
+    }
+
+    /// Whether it comes to that within half a minute.
+    private func eventually(_ condition: () throws -> Bool) throws -> Bool {
+        for _ in 0..<3_000 {
+            if try condition() { return true }
+            _ = poll(nil, 0, 10)
+        }
+        return false
+    }
+
+    private func sees(_ node: RunningCommand) throws -> Bool {
+        try eventually { try node.get("/metrics").text.contains("cistern_share_seeing 1\n") }
+    }
+
+    @Test("the new process takes what others gave, obeys what they purge, and tells them of what it changes; nothing purged comes back")
+    func takenOver() throws {
+        let count = Mutex(0)
+        let origin = ScriptedOrigin { request in
+            let number = count.withLock { count in
+                count += 1
+                return count
+            }
+            return [.json("{\"n\":\(number)}", request.method == "GET" ? ["Cache-Control: max-age=600"] : [])]
+        }
+        let redis = try RedisProcess()
+        #expect(redis.direct.ask("PING").contains("PONG"))
+        let (one, old) = (try serve("one", 1, to: origin, redis), try serve("other", 1, to: origin, redis))
+        #expect(try sees(one) && sees(old))
+        for target in ["/a", "/b", "/c"] { #expect(try old.get(target).status == 200) }
+        let before = try old.get("/a").text
+        let new = try serve("other", 2, "--take-over", to: origin, redis)
+        #expect(new.port == old.port)
+        #expect(try purge("one", "--prefix /a") == 0)
+        #expect(try eventually { try new.get("/a").text != before })
+        #expect(old.wait().status == 0)
+        #expect(try sees(new))
+        // What was stored before is there still.
+        #expect(try new.get("/b")["Cache-Status"]?.contains("; hit") == true)
+        // By the new one's own log, and by its lease.
+        let asked = origin.requests.count
+        #expect(try new.get("/d").status == 200)
+        #expect(try eventually { try one.get("/d")["Cache-Status"]?.contains("; hit") == true })
+        #expect(origin.requests.count <= asked + 2)
+        let text = try one.get("/d").text
+        #expect(try purge("other", "--prefix /d") == 0)
+        #expect(try eventually { try one.get("/d").text != text })
+        // And again with its store, by another start.
+        #expect(new.stop().status == 0)
+        #expect(try purge("one", "--prefix /b") == 0)
+        let third = try serve("other", 3, to: origin, redis)
+        #expect(try third.get("/b").text != "{\"n\":2}")
+        #expect(third.stop().status == 0 && one.stop().status == 0)
+        #expect(redis.direct.ask("PING").contains("PONG"))
+    }
+}

@@ -1,0 +1,125 @@
+// What the operator says of sharing: where it goes, and what is wrong with it.
+
+import CacheStore
+import Descriptors
+import Engine
+import Glibc
+import ResponseCache
+import ReverseProxy
+import Settings
+import Sharing
+import TestSupport
+import Testing
+
+@testable import cistern
+
+@Suite("Settings of what nodes share")
+struct SharingSettingsTests {
+    private let directory = TestTools.temporaryDirectory()
+
+    private func file(_ name: String, _ text: String) throws -> String {
+        let path = "\(directory.path)/\(name)"
+        let file = Descriptor(open(path, O_WRONLY | O_CREAT, 0o600))
+        let bytes = Array(text.utf8)
+        #expect(bytes.withUnsafeBytes { WholeWrite.write($0, to: file.number) } == bytes.count)
+        return path
+    }
+
+    private func settings(_ change: (inout CisternSettings.Share) -> Void) throws -> FleetSettings {
+        var share = CisternSettings().share
+        share.servers = ["redis://one.test:7000"]
+        share.secretFile = try file("secret", "a secret that is long enough for all\n")
+        change(&share)
+        return try #require(FleetSettings(share))
+    }
+
+    @Test("without servers nothing is shared")
+    func off() { #expect(FleetSettings(CisternSettings().share) == nil) }
+
+    @Test("each setting arrives")
+    func arrives() throws {
+        let password = try file("password", "pass word\n")
+        let fleet = try settings {
+            $0.servers = ["rediss://one.test:7000", "rediss://two.test"]
+            ($0.fleet, $0.user, $0.passwordFile) = ("shop", "node", password)
+            ($0.caFile, $0.certificate, $0.key) = ("/ca", "/certificate", "/key")
+            ($0.keep, $0.blindLimit, $0.timeout, $0.contentLimit) = (120_000, 5_000, 25, 4_096)
+            ($0.afterGap, $0.collapse) = ("drop", false)
+        }
+        #expect(fleet.engine.servers == [.host("one.test", port: 7000), .host("two.test", port: 6379)])
+        #expect(fleet.engine.username == "node")
+        #expect(fleet.engine.password == Array("pass word".utf8))
+        #expect(fleet.engine.tls == EngineTLS(authorities: "/ca", certificate: "/certificate", key: "/key"))
+        #expect(fleet.engine.patienceMilliseconds == 25)
+        #expect(fleet.name == "shop")
+        #expect(fleet.keep == 120_000)
+        #expect(fleet.blindLimit == 5_000)
+        #expect(fleet.timeout == 25)
+        #expect(fleet.contentLimitBytes == 4_096)
+        #expect(fleet.afterGap == .drop)
+        #expect(!fleet.collapses)
+    }
+
+    @Test("what is not said is as the room has it by itself")
+    func defaults() throws {
+        let fleet = try settings { _ in }
+        let own = FleetSettings(
+            engine: EngineSettings(servers: []), name: "main", secrets: try FleetSecrets(file: Array(repeating: 0x61, count: 32)))
+        #expect(fleet.name == own.name)
+        #expect(fleet.keep == own.keep)
+        #expect(fleet.blindLimit == own.blindLimit)
+        #expect(fleet.timeout == own.timeout)
+        #expect(fleet.contentLimitBytes == own.contentLimitBytes)
+        #expect(fleet.afterGap == own.afterGap)
+        #expect(fleet.collapses == own.collapses)
+        #expect(fleet.engine.tls == nil)
+        #expect(fleet.engine.username == nil)
+        #expect(fleet.engine.password == nil)
+    }
+
+    @Test("a limit of 0 is none")
+    func unlimited() throws { #expect(try settings { $0.blindLimit = 0 }.blindLimit == nil) }
+
+    @Test(
+        "what is wrong is told",
+        arguments: [
+            ("share: {servers: [\"10.0.0.1\"]}", "share.servers: \"10.0.0.1\" begins with redis://"),
+            ("share: {servers: [\"redis://u:p@h\"]}", "share.servers: \"redis://u:p@h\" holds no user"),
+            ("share: {servers: [\"redis://h:0\"]}", "has a port that is none"),
+            ("share: {servers: [redis://a, rediss://b]}", "share.servers: all are asked by TLS, or none"),
+            ("share: {servers: [redis://a]}", "share.secret_file is missing"),
+            ("share: {servers: [redis://a], secret_file: /nowhere/at/all}", "share.secret_file: /nowhere/at/all cannot be read"),
+            ("share: {servers: [redis://a], secret_file: /dev/null}", "share.secret_file: /dev/null holds no secret"),
+            ("share: {servers: [redis://a], fleet: \"a b\"}", "share.fleet must be letters"),
+            ("share: {servers: [redis://a], password_file: /nowhere}", "share.password_file: /nowhere cannot be read"),
+        ])
+    func mistakes(_ text: String, _ sentence: String) {
+        var reader = SettingsReader()
+        reader.read(file: "cistern.yaml", text: Array(text.utf8))
+        SharingCheck.check(&reader)
+        #expect(reader.mistakes.contains { "\($0)".contains(sentence) })
+    }
+
+    // MARK: What the engine says of itself
+
+    @Test(
+        "what should be set at the engine is told",
+        arguments: [
+            (["redis_version": "6.2.1"], "7.0 at least is needed"),
+            (["maxmemory": "1", "maxmemory_policy": "allkeys-lru"], "it may drop the log"),
+            (["maxmemory": "1", "maxmemory_policy": "noeviction"], "Set volatile-lfu"), (["maxmemory": "0"], "maxmemory is not set"),
+            (["connected_slaves": "0"], "the engine has no replica"), (["aof_enabled": "0"], "appendonly no"),
+        ])
+    func engine(_ info: [String: String], _ sentence: String) {
+        #expect(SharingStartCheck.warnings(info).contains { $0.contains(sentence) })
+    }
+
+    @Test("nothing is told where all is well")
+    func well() {
+        let info = [
+            "redis_version": "7.0.15", "maxmemory": "1000", "maxmemory_policy": "volatile-lfu", "connected_slaves": "1", "aof_enabled": "1",
+        ]
+        #expect(SharingStartCheck.warnings(info).isEmpty)
+        #expect(SharingStartCheck.warnings(info.merging(["redis_version": "", "valkey_version": "8.1.0"]) { $1 }).isEmpty)
+    }
+}

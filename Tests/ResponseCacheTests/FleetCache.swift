@@ -1,0 +1,69 @@
+// A cache of a fleet: what it gives lies where others find it, and nothing of it goes over a network.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+@testable import ResponseCache
+
+final class FleetCache {
+    let test: TestCache
+    let sight = FleetSight(blindLimit: 30_000, afterGap: .stale, since: 0)
+    let given = GivenRecords()
+    /// What others are told of writes.
+    var told: [[UInt8]] { given.told }
+
+    final class GivenRecords: SharedLevel {
+        var contentLimitBytes = 1_000
+        fileprivate(set) var records: [[UInt8]: (record: SharedRecord, recency: Recency)] = [:]
+        fileprivate(set) var told: [[UInt8]] = []
+
+        func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {
+            records[key] = (SharedRecord(key: key, metadata: item.metadata, head: item.head, body: item.body), recency)
+        }
+
+        func invalidated(_ mark: [UInt8]) { told.append(mark) }
+    }
+
+    /// - Parameter secrets: of the fleet; the first is the one that writes.
+    init(_ secrets: [String] = ["fleet"], _ configure: (inout ResponseCacheSettings) -> Void = { _ in }) throws {
+        let hashes = secrets.map { secret -> FleetHashing.Hash in { parts in Self.hash(parts, secret) } }
+        test = try TestCache { [sight] settings in
+            settings.fleet = FleetMembership(FleetHashing(hashes), sight)
+            configure(&settings)
+        }
+        sight.see()
+        test.cache.level = given
+    }
+
+    /// Sixteen bytes; nobody has to be kept from guessing.
+    private static func hash(_ parts: [UInt8], _ secret: String) -> [UInt8] {
+        var hasher: UInt64 = 14_695_981_039_346_656_037
+        for byte in Array(secret.utf8) + parts { hasher = (hasher ^ UInt64(byte)) &* 1_099_511_628_211 }
+        return withUnsafeBytes(of: hasher) { Array($0) + Array($0) }
+    }
+
+    func lookUp(_ target: String, _ lines: TestCache.Lines = [], method: HTTPCore.Method = .get) throws -> SharedLookUp? {
+        let head = TestCache.request(target, lines, method: method)
+        return test.cache.sharedLookUp(for: head, at: try test.cache.find(head).keys)
+    }
+
+    /// Takes what another has given, following markers, as a search does.
+    /// - Returns: what came of the records that were there.
+    @discardableResult
+    func take(_ target: String, _ lines: TestCache.Lines = [], from other: FleetCache) throws -> [TakingResult] {
+        guard let lookUp = try lookUp(target, lines) else { return [] }
+        var (places, results) = (lookUp.places, [TakingResult]())
+        var next = 0
+        while next < places.count {
+            let place = places[next]
+            next += 1
+            guard let (record, recency) = other.given.records[place.key] else { continue }
+            let time = recency.responseTime.milliseconds - other.test.now + test.now
+            let result = test.cache.take(record, of: Timestamp(milliseconds: time), at: place, for: lookUp)
+            results.append(result)
+            if case .leads(let variant) = result, !places.contains(variant) { places.append(variant) }
+        }
+        return results
+    }
+}

@@ -1,0 +1,296 @@
+// What a cache gives to the other nodes of its fleet, and what of theirs it takes.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+import Testing
+
+@testable import ResponseCache
+
+@Suite("The cache: sharing with other nodes")
+struct SharingTests {
+    private static let fresh = ("Cache-Control", "max-age=60")
+    private static let byLanguage = [("Vary", "Accept-Language"), fresh]
+
+    // MARK: Giving
+
+    @Test("what is stored is given, once, under a key that has nothing of this node's own")
+    func given() throws {
+        let (one, other) = (try FleetCache(), try FleetCache())
+        for cache in [one, other] { try cache.test.fetch("/a?b=1", [("X-User", "alice")], [Self.fresh]) }
+        #expect(one.given.records.count == 1)
+        #expect(Array(one.given.records.keys) == Array(other.given.records.keys))
+        #expect(one.given.records.keys.first.map { $0.firstRange(of: Array("alice".utf8)) == nil } == true)
+    }
+
+    @Test("what is negative, imported, too long or not stored is not given, nor what came for another method")
+    func notGiven() throws {
+        var rules = FreshnessRules()
+        rules.negative = 60
+        let cache = try FleetCache { [rules] in $0.freshness = PathTable(rest: rules) }
+        #expect(cache.test.take("/imported", [], [Self.fresh]) == .stored)
+        try cache.test.fetch("/private", [], [("Cache-Control", "no-store")])
+        try cache.test.fetch("/long", [], [Self.fresh], "\"" + String(repeating: "x", count: 2_000) + "\"")
+        cache.test.complete(try cache.test.send("/404"), [Self.fresh], status: 404)
+        cache.test.complete(try cache.test.send("/head", method: .head), [Self.fresh])
+        cache.test.complete(
+            try cache.test.send("/options", [("Origin", "http://a.test"), ("Access-Control-Request-Method", "PUT")], method: .options),
+            [("Access-Control-Allow-Origin", "*"), ("Access-Control-Max-Age", "60")], "", status: 204)
+        #expect(cache.given.records.isEmpty)
+        try cache.test.fetch("/a")
+        #expect(cache.given.records.count == 1)
+    }
+
+    @Test("what another node gave is not given back; what the upstream has confirmed of it is given")
+    func givenBack() throws {
+        let (one, other) = (try FleetCache(), try FleetCache())
+        try one.test.fetch("/a", [], [Self.fresh, ("ETag", "\"v\"")])
+        #expect(try other.take("/a", from: one) == [.taken])
+        #expect(other.given.records.isEmpty)
+        for cache in [one, other] { cache.test.now += 61_000 }
+        #expect(other.test.confirm(try other.test.send("/a"), [Self.fresh, ("ETag", "\"v\"")]) == .stored)
+        #expect(other.given.records.count == 1)
+        #expect(try one.take("/a", from: other) == [.taken])
+        let found = try #require(try one.test.found("/a"))
+        #expect(Freshness.currentAge(of: found.metadata, now: one.test.time.wall) == 0)
+    }
+
+    @Test("a write is told to the others: its target, its groups and its collection")
+    func told() throws {
+        let cache = try FleetCache { $0.checksCollections = true }
+        cache.test.write("/users/1", [("Cache-Group-Invalidation", "\"g\"")], withCollection: true)
+        let letters = cache.told.compactMap(\.last)
+        #expect(letters.contains(UInt8(ascii: "I")) && letters.last == UInt8(ascii: "C") && cache.told.contains(Array("Tg".utf8)))
+    }
+
+    // MARK: Taking
+
+    @Test(
+        "a response of another node is found, with its age, whatever the other's clock says",
+        arguments: [0, 3_600_000, -3_600_000] as [Int64])
+    func taken(ahead: Int64) throws {
+        let (one, other) = (try FleetCache(), try FleetCache())
+        one.test.now += ahead
+        try one.test.fetch("/a", [], [Self.fresh, ("Age", "7")], "\"one\"")
+        for cache in [one, other] { cache.test.now += 10_000 }
+        #expect(try other.take("/a", from: one) == [.taken])
+        #expect(try other.test.text("/a") == "\"one\"")
+        let found = try #require(try other.test.found("/a"))
+        #expect(Freshness.currentAge(of: found.metadata, now: other.test.time.wall) == 17)
+        #expect(Reuse.isFresh(found.metadata, now: other.test.time.wall))
+        other.test.now += 44_000
+        #expect(!Reuse.isFresh(found.metadata, now: other.test.time.wall))
+    }
+
+    @Test("what is stored here and newer stays; what is older gives way")
+    func newer() throws {
+        let (one, other) = (try FleetCache(), try FleetCache())
+        try one.test.fetch("/a", [], [Self.fresh], "\"old\"")
+        for cache in [one, other] { cache.test.now += 1_000 }
+        try other.test.fetch("/a", [], [Self.fresh], "\"new\"")
+        #expect(try other.take("/a", from: one) == [.notTaken])
+        #expect(try other.test.text("/a") == "\"new\"")
+        #expect(try one.take("/a", from: other) == [.taken])
+        #expect(try one.test.text("/a") == "\"new\"")
+    }
+
+    @Test("what a write has made invalid here is not taken; what was asked for afterwards is")
+    func invalid() throws {
+        let (one, other) = (try FleetCache(), try FleetCache())
+        try one.test.fetch("/a", [], [Self.fresh], "\"old\"")
+        for cache in [one, other] { cache.test.now += 1_000 }
+        other.test.write("/a")
+        #expect(try other.take("/a", from: one) == [.notTaken])
+        #expect(try other.test.found("/a") == nil)
+        for cache in [one, other] { cache.test.now += 1_000 }
+        try one.test.fetch("/a", [], [Self.fresh], "\"new\"")
+        #expect(try other.take("/a", from: one) == [.taken])
+    }
+
+    @Test("a mark that another node tells of takes out what is stored, and is not told on", arguments: ["/users/1", "/users"])
+    func followed(target: String) throws {
+        let (one, other) = (try FleetCache { $0.checksCollections = true }, try FleetCache { $0.checksCollections = true })
+        try other.test.fetch(target, [], [Self.fresh, ("Cache-Groups", "\"g\"")])
+        try other.test.fetch("/else", [], [Self.fresh])
+        for cache in [one, other] { cache.test.now += 1_000 }
+        one.test.write("/users/1", withCollection: true)
+        for mark in one.told { other.test.cache.follow(mark: mark, at: other.test.time.wall) }
+        #expect(try other.test.found(target) == nil && other.told.isEmpty)
+        #expect(try other.test.found("/else") != nil)
+        one.test.write("/none", [("Cache-Group-Invalidation", "\"g\"")])
+        try other.test.fetch(target, [], [Self.fresh, ("Cache-Groups", "\"g\"")])
+        other.test.now += 1
+        for mark in one.told { other.test.cache.follow(mark: mark, at: other.test.time.wall) }
+        #expect(try other.test.found(target) == nil)
+    }
+
+    @Test("a marker of Vary leads to the variant, though each node numbers its own")
+    func variants() throws {
+        let (one, other) = (try FleetCache(), try FleetCache())
+        // Another number of sent requests, so other generations.
+        for _ in 0..<5 { _ = try other.test.send("/x") }
+        let (german, english) = ([("Accept-Language", "de")], [("Accept-Language", "en")])
+        try one.test.fetch("/a", german, Self.byLanguage, "\"de\"")
+        one.test.now += 10
+        other.test.now += 10
+        try one.test.fetch("/a", english, Self.byLanguage, "\"en\"")
+        for (lines, text) in [(german, "\"de\""), (english, "\"en\"")] {
+            let results = try other.take("/a", lines, from: one)
+            #expect(results.count == 2 && results.last == .taken)
+            #expect(try other.test.text("/a", lines) == text)
+        }
+        #expect(try other.test.found("/a", [("Accept-Language", "fr")]) == nil)
+        // And the other way: its own marker leads it, and the one that took finds what it gives.
+        other.test.now += 10
+        one.test.now += 10
+        try other.test.fetch("/a", [("Accept-Language", "fr")], Self.byLanguage, "\"fr\"")
+        #expect(try one.take("/a", [("Accept-Language", "fr")], from: other).last == .taken)
+        #expect(try one.test.text("/a", [("Accept-Language", "fr")]) == "\"fr\"")
+        #expect(try one.test.text("/a", german) == "\"de\"")
+    }
+
+    @Test("users never meet: not two of them, nor one and nobody", arguments: ["X-User", "Authorization", "Cookie"])
+    func users(field: String) throws {
+        let (one, other) = (try FleetCache(), try FleetCache())
+        func who(_ name: String) -> TestCache.Lines { name.isEmpty ? [] : [(field, field == "Cookie" ? "session=\(name)" : name)] }
+        try one.test.fetch("/me", who("alice"), [Self.fresh], "\"alice\"")
+        #expect(one.given.records.count == 1)
+        for name in ["bob", ""] {
+            #expect(try other.take("/me", who(name), from: one).isEmpty)
+            #expect(try other.test.found("/me", who(name)) == nil)
+        }
+        #expect(try other.take("/me", who("alice"), from: one) == [.taken])
+        #expect(try other.test.text("/me", who("alice")) == "\"alice\"")
+        for name in ["bob", ""] { #expect(try other.test.found("/me", who(name)) == nil) }
+    }
+
+    @Test("what lies under the wrong key is not taken, nor what is no response, nor what is damaged")
+    func wrong() throws {
+        let (one, other) = (try FleetCache(), try FleetCache())
+        try one.test.fetch("/a", [], [Self.fresh], "\"a\"")
+        let lookUp = try #require(try other.lookUp("/a"))
+        let (key, given) = try #require(one.given.records.first)
+        let now = other.test.time.wall
+        func result(_ change: (inout SharedRecord) -> Void) -> TakingResult {
+            var record = given.record
+            change(&record)
+            return other.test.cache.take(record, of: now, at: lookUp.places[0], for: lookUp)
+        }
+        #expect(result { $0.key = key + [0] } == .notTaken)
+        #expect(result { $0.metadata = [] } == .notTaken)
+        #expect(result { $0.metadata = StoredMetadata.invalidation(at: now) } == .notTaken)
+        #expect(result { $0.head = Array("no head".utf8) } == .notTaken)
+        for count in given.record.metadata.indices { #expect(result { $0.metadata = Array($0.metadata[..<count]) } == .notTaken) }
+        #expect(try other.test.found("/a") == nil)
+        #expect(result { _ in } == .taken)
+    }
+
+    @Test("while secrets are changed, what the old one wrote is found by the new")
+    func secrets() throws {
+        let (old, both, new) = (try FleetCache(["old"]), try FleetCache(["new", "old"]), try FleetCache(["new"]))
+        let alice = [("X-User", "alice")]
+        try old.test.fetch("/me", alice, [Self.fresh])
+        #expect(try new.take("/me", alice, from: old).isEmpty)
+        #expect(try both.take("/me", alice, from: old) == [.taken])
+        try both.test.fetch("/other", alice, [Self.fresh])
+        #expect(try new.take("/other", alice, from: both) == [.taken])
+    }
+
+    @Test("requests that write, and what is not shared at all, are not looked for")
+    func notLookedFor() throws {
+        let cache = try FleetCache()
+        #expect(try cache.lookUp("/a", method: .head)?.places.count == 1)
+        #expect(try cache.lookUp("/a", method: .post) == nil && cache.lookUp("/a", method: .options) == nil)
+        let alone = try TestCache()
+        let head = TestCache.request("/a")
+        #expect(alone.cache.sharedLookUp(for: head, at: try alone.cache.find(head).keys) == nil)
+    }
+
+    // MARK: Sight
+
+    /// When a copy was confirmed and what the node had seen by then, and what the copy is worth.
+    struct SightRow: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        var limit: Int64? = 30
+        var afterGap = FleetSight.AfterGap.stale
+        /// What happens to the sight, in order: nil: it is seen; else when it was lost.
+        var history: [Int64?] = []
+        let time: Int64
+        let now: Int64
+        let expected: FleetSight.Judgement
+    }
+
+    @Test(arguments: [
+        SightRow(testDescription: "who sees takes all for what it says", history: [nil], time: 0, now: 1_000, expected: .counts),
+        SightRow(testDescription: "before the first look, what was there before is stale", time: 99, now: 101, expected: .isStale),
+        SightRow(testDescription: "what came since is not", time: 100, now: 101, expected: .counts),
+        SightRow(testDescription: "until it is too old as well", time: 100, now: 130, expected: .isStale),
+        SightRow(testDescription: "blind, younger than the limit", history: [nil, 200], time: 180, now: 209, expected: .counts),
+        SightRow(testDescription: "blind, as old as the limit", history: [nil, 200], time: 180, now: 210, expected: .isStale),
+        SightRow(testDescription: "confirmed while blind", history: [nil, 200], time: 300, now: 329, expected: .counts),
+        SightRow(testDescription: "of the future: a clock was set back", history: [nil, 200], time: 211, now: 210, expected: .isStale),
+        SightRow(testDescription: "seen again", history: [nil, 200, nil], time: 0, now: 500, expected: .counts),
+        SightRow(
+            testDescription: "lost twice counts from the first", afterGap: .drop, history: [nil, 200, 300], time: 250, now: 400,
+            expected: .isStale),
+        SightRow(testDescription: "without a limit all counts", limit: nil, time: 0, now: 1_000, expected: .counts),
+        SightRow(
+            testDescription: "dropped once blind for so long", afterGap: .drop, history: [nil, 200], time: 190, now: 230, expected: .isGone),
+        SightRow(testDescription: "not before", afterGap: .drop, history: [nil, 200], time: 190, now: 229, expected: .isStale),
+        SightRow(
+            testDescription: "what came while blind is not dropped", afterGap: .drop, history: [nil, 200], time: 201, now: 240,
+            expected: .isStale),
+    ])
+    func sight(_ row: SightRow) {
+        let sight = FleetSight(blindLimit: row.limit, afterGap: row.afterGap, since: 100)
+        for moment in row.history { if let moment { sight.lose(at: Timestamp(milliseconds: moment)) } else { sight.see() } }
+        #expect(sight.judge(Timestamp(milliseconds: row.time), now: Timestamp(milliseconds: row.now)) == row.expected)
+        #expect(sight.isBlind == (row.history.last.map { $0 != nil } ?? true))
+    }
+
+    @Test("a blind node's old copy is stale and there for a rescue; under drop it is not there")
+    func blind() throws {
+        let cache = try FleetCache()
+        try cache.test.fetch("/a", [], [("Cache-Control", "max-age=600")])
+        cache.test.now += 29_000
+        cache.sight.lose(at: Timestamp(milliseconds: cache.test.now - 1_000))
+        #expect(try cache.test.found("/a").map { Reuse.isFresh($0.metadata, now: cache.test.time.wall) } == true)
+        cache.test.now += 1_000
+        let found = try #require(try cache.test.found("/a"))
+        #expect(!Reuse.isFresh(found.metadata, now: cache.test.time.wall) && Reuse.mayRescue(found.metadata, strictness: .rescue))
+        cache.sight.see()
+        #expect(try cache.test.found("/a").map { Reuse.isFresh($0.metadata, now: cache.test.time.wall) } == true)
+    }
+
+    // MARK: What others purge
+
+    @Test(
+        "a selection comes back as it was; what cannot be read may mean anything",
+        arguments: [
+            FleetSelection(.everything), FleetSelection(.everything, apis: ["users", "orders"]), FleetSelection(.target, "/a?b=ü"),
+            FleetSelection(.prefix, "/a/", apis: ["users"]), FleetSelection(.tag, ""), FleetSelection(.nothing),
+        ])
+    func selections(_ selection: FleetSelection) {
+        #expect(FleetSelection(selection.bytes) == selection)
+        for count in 0..<selection.bytes.count { #expect(FleetSelection(Array(selection.bytes[..<count])) != selection) }
+        #expect(FleetSelection([9] + selection.bytes.dropFirst()) == nil && FleetSelection([]) == nil)
+        #expect(FleetSelection(selection.bytes + [1]) == nil)
+    }
+
+    @Test(
+        "who is meant by a selection",
+        arguments: [
+            (FleetSelection(.everything), true), (FleetSelection(.nothing), false), (FleetSelection(.target, "/users/1"), true),
+            (FleetSelection(.target, "/users/2"), false), (FleetSelection(.prefix, "/users/"), true),
+            (FleetSelection(.prefix, "/orders/"), false),
+            (FleetSelection(.everything, apis: ["other"]), false), (FleetSelection(.tag, "t"), true), (FleetSelection(.tag, "u"), false),
+        ] as [(FleetSelection, Bool)])
+    func meant(_ selection: FleetSelection, isMeant: Bool) throws {
+        let cache = try FleetCache()
+        try cache.test.fetch("/users/1", [], [Self.fresh, ("Cache-Tag", "s, t")])
+        let record = try #require(cache.given.records.values.first).record
+        let isPurged = cache.test.cache.purges(of: record, for: try #require(try cache.lookUp("/users/1")))
+        #expect(isPurged(selection.bytes) == isMeant)
+        #expect(isPurged([77]))
+    }
+}

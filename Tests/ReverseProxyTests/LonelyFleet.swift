@@ -1,0 +1,13 @@
+// A fleet without an engine: what is told of sharing is told, and nothing is shared.
+
+import Engine
+import Sharing
+
+extension FleetSettings {
+    static var ofNobody: FleetSettings? {
+        let secret = [UInt8](repeating: UInt8(ascii: "a"), count: FleetSecrets.leastBytes)
+        return (try? FleetSecrets(file: secret)).map {
+            FleetSettings(engine: EngineSettings(servers: [.unix("/nowhere/at/all")]), name: "nobody", secrets: $0)
+        }
+    }
+}

@@ -1,0 +1,73 @@
+// Nodes that share through a Cluster: records lie on all of its servers, the log on one, which may be lost.
+
+import ResponseCache
+import TestSupport
+import Testing
+
+@Suite(
+    "Sharing through a Cluster", .play, .serialized,
+    .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+struct FleetClusterTests {
+    private static let targets = (0..<20).map { "/a/\($0)" }
+
+    /// All targets are stored by one and found by the other.
+    private func fill(_ fleet: FleetPlay, _ one: FleetMember, _ other: FleetMember) throws {
+        for target in Self.targets { _ = try one.get(target) }
+        #expect(try one.gave(Double(Self.targets.count)))
+        for target in Self.targets { #expect(try other.get(target)["Cache-Status"]?.contains("; hit") == true, "\(target)") }
+        #expect(fleet.origin.requests.count == Self.targets.count)
+    }
+
+    @Test("records are found wherever they lie, and purges are obeyed")
+    func spread() throws {
+        let servers = try RedisProcess.cluster()
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = (try fleet.join(at: [servers[0].port]), try fleet.join(at: [servers[1].port, servers[2].port]))
+            #expect(try one.sees() && other.sees())
+            try fill(fleet, one, other)
+            for server in servers { #expect(!server.direct.ask("DBSIZE").hasPrefix(":0")) }
+            let text = try other.get("/a/1").text
+            #expect(try other.play.request("PUT", "/a/1", content: "{}").status == 200)
+            #expect(try eventually { try one.get("/a/1").text != text })
+            #expect(try one.purge("prefix=/a/").status == 202)
+            for target in Self.targets { #expect(try eventually { try other.get(target).status == 200 && fleet.asked(target) >= 2 }) }
+        }
+    }
+
+    @Test("the log's server is lost, and its replica takes its place: what was answered is obeyed, and all is well by itself")
+    func failover() throws {
+        let owner = try Self.owner(of: "cistern:play:{log}")
+        let servers = try RedisProcess.cluster(replicaOf: owner)
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let ports = servers.map(\.port)
+            let (one, other) = (try fleet.join(at: ports), try fleet.join(at: ports))
+            #expect(try one.sees() && other.sees())
+            try fill(fleet, one, other)
+            #expect(try eventually { try one.purge("target=/none").status == 200 })
+            #expect(try one.purge("target=/a/0").status == 200)
+            servers[owner].die()
+            let answer = try one.purge("target=/a/1")
+            #expect([200, 202].contains(answer.status))
+            // No client hears of it.
+            for target in Self.targets { #expect(try one.get(target).status == 200 && other.get(target).status == 200) }
+            #expect(try eventually { try fleet.asked("/a/0") >= 2 && other.get("/a/0").text != "{\"n\":1}" })
+            #expect(try eventually { try other.get("/a/1").text != "{\"n\":2}" })
+            #expect(try one.sees() && other.sees())
+            for node in [one, other] {
+                for gap in ["epoch", "trimmed", "lost_entries"] {
+                    #expect(try node.metric("cistern_share_gaps_total{cause=\"\(gap)\"}") == 0)
+                }
+            }
+            _ = try other.purge("target=/a/2")
+            #expect(try eventually { try one.get("/a/2").text != "{\"n\":3}" })
+            #expect(servers[3].direct.ask("PING").contains("PONG"))
+        }
+    }
+
+    /// Which of three primaries has a key.
+    private static func owner(of key: String) throws -> Int {
+        let alone = try RedisProcess(isCluster: true)
+        let slot = Int(alone.direct.ask("CLUSTER KEYSLOT \(key)").dropFirst().prefix { $0.isNumber }) ?? 0
+        return [5_460, 10_922].firstIndex { slot <= $0 } ?? 2
+    }
+}

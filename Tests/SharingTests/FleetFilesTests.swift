@@ -1,0 +1,118 @@
+// What a node keeps beside its store, and how far it had come when.
+
+import CacheStore
+import Fleet
+import Glibc
+import ResponseCache
+import TestSupport
+import Testing
+
+@testable import Sharing
+
+@Suite("Files beside the store")
+struct FleetFilesTests {
+    private let temporary = TestTools.temporaryDirectory()
+    private var files: FleetFiles { FleetFiles(beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20)) }
+    private static let kept = KeptPosition(position: LogPosition(12, 3), epoch: 7, primary: Array("run".utf8), added: 5)
+
+    private static let purges = LogMessage.Kind.allCases.map { LogMessage($0, argument: Array("of \($0)".utf8), isSoft: $0 == .all) }
+
+    /// One byte of a file is another.
+    private func damage(_ name: String, at place: Int) {
+        let path = temporary.path + "/" + name
+        let descriptor = open(path, O_RDWR)
+        defer { close(descriptor) }
+        var byte: UInt8 = 0
+        #expect(pread(descriptor, &byte, 1, place) == 1)
+        byte ^= 0x10
+        #expect(pwrite(descriptor, &byte, 1, place) == 1)
+    }
+
+    @Test("a position is read as it was kept, and the last one counts")
+    func position() throws {
+        #expect(files.keptPosition() == nil)
+        #expect(files.keep(KeptPosition(position: .beginning, epoch: 1, primary: [], added: nil)))
+        #expect(files.keep(Self.kept))
+        #expect(files.keptPosition()?.kept == Self.kept)
+        #expect(access(temporary.path + "/fleet-position.new", F_OK) != 0)
+    }
+
+    @Test("a damaged position is none, wherever the damage is, and can be written anew", arguments: [0, 7, 8, 20, 40])
+    func damagedPosition(place: Int) {
+        #expect(files.keep(Self.kept))
+        damage("fleet-position", at: place)
+        #expect(files.keptPosition() == nil)
+        #expect(files.keep(Self.kept) && files.keptPosition()?.kept == Self.kept)
+    }
+
+    @Test("a position that is cut is none")
+    func cutPosition() {
+        #expect(files.keep(Self.kept))
+        for bytes in (0..<43).reversed() {
+            truncate(temporary.path + "/fleet-position", bytes)
+            #expect(files.keptPosition() == nil)
+        }
+    }
+
+    @Test("pending purges come back in their order, with all that they say; none leave no file")
+    func pending() {
+        #expect(files.pendingPurges().isEmpty)
+        #expect(files.keep(pending: Self.purges))
+        #expect(files.pendingPurges() == Self.purges)
+        #expect(files.keep(pending: [LogMessage(.all)]))
+        #expect(files.pendingPurges() == [LogMessage(.all)])
+        #expect(files.keep(pending: []) && files.keep(pending: []))
+        #expect(access(temporary.path + "/fleet-pending", F_OK) != 0 && files.pendingPurges().isEmpty)
+    }
+
+    @Test("damaged pending purges are none; where nothing can be written that is said")
+    func damagedPending() {
+        #expect(files.keep(pending: Self.purges))
+        damage("fleet-pending", at: 30)
+        #expect(files.pendingPurges().isEmpty)
+        let nowhere = FleetFiles(beside: StorePlace(directory: temporary.path + "/nowhere", capacityBytes: 16 << 20))
+        #expect(!nowhere.keep(Self.kept) && !nowhere.keep(pending: Self.purges) && nowhere.keep(pending: []))
+    }
+}
+
+@Suite("How far the log had been followed when")
+struct AppliedPositionsTests {
+    private static func version(_ number: UInt64) -> RecordVersion { RecordVersion(epoch: 1, position: LogPosition(number)) }
+
+    private static let noted: AppliedPositions = {
+        var positions = AppliedPositions()
+        for (version, time) in [(1, 10), (2, 20), (2, 25), (nil, 30), (3, 40), (4, 40)] as [(UInt64?, Int64)] {
+            positions.note(version.map(Self.version), at: time)
+        }
+        return positions
+    }()
+
+    @Test(
+        "what held before a request counts, and nothing of its own millisecond",
+        arguments: [
+            (5, nil), (10, nil), (11, 1), (20, 1), (21, 2), (26, 2), (30, 2), (31, nil), (40, nil), (41, 4), (.max, 4),
+        ] as [(Int64, UInt64?)])
+    func before(time: Int64, expected: UInt64?) {
+        #expect(Self.noted.version(before: time) == expected.map(Self.version))
+    }
+
+    @Test("nothing is known at first")
+    func empty() { #expect(AppliedPositions().version(before: .max) == nil) }
+
+    @Test("a clock that goes back makes what is asked for older, never newer")
+    func back() {
+        var positions = Self.noted
+        positions.note(Self.version(9), at: 15)
+        #expect(positions.version(before: 16) == Self.version(1))
+        #expect(positions.version(before: 40) == nil)
+        #expect(positions.version(before: 41) == Self.version(9))
+    }
+
+    @Test("bounded: of much the last is known")
+    func bounded() {
+        var positions = AppliedPositions()
+        for number in 0..<10_000 as Range<UInt64> { positions.note(Self.version(number), at: Int64(number)) }
+        #expect(positions.version(before: 1) == nil && positions.version(before: 1_000) == nil)
+        for number in [8_000, 9_998, 9_999] as [UInt64] { #expect(positions.version(before: Int64(number) + 1) == Self.version(number)) }
+    }
+}

@@ -1,0 +1,186 @@
+// A fleet: whole proxies in this process, each with a store and a clock of its own, in front of one scripted origin, and real servers of Redis between
+// them. Whatever is waited for shows in a metric, a reply, or what the origin was asked.
+
+import CacheStore
+import Engine
+import Glibc
+import Locking
+import Reactor
+import ResponseCache
+import ReverseProxy
+import Sharing
+import TestSupport
+import Testing
+
+/// The machine's clocks; the time of day may be another.
+final class ShiftedTime: TimeSource {
+    /// Milliseconds. Shared by the play and the node's threads.
+    private let ahead = Mutex<Int64>(0)
+
+    var wallMilliseconds: Int64 { SystemTime.shared.wallMilliseconds + ahead.withLock { $0 } }
+    var monotonicMilliseconds: Int64 { SystemTime.shared.monotonicMilliseconds }
+
+    /// The time of day is so much later from now on, without anybody having waited.
+    func shift(by duration: Duration) { ahead.withLock { $0 += duration.wholeMilliseconds } }
+}
+
+/// One node.
+final class FleetMember {
+    let play: ProxyPlay
+    let time: ShiftedTime
+
+    init(_ play: ProxyPlay, _ time: ShiftedTime) { (self.play, self.time) = (play, time) }
+
+    func get(_ target: String, _ fields: [(String, String)] = []) throws -> TestResponse { try play.get(target, fields) }
+
+    func metric(_ name: String) throws -> Double { try play.metric(name) ?? 0 }
+
+    /// Whether a metric comes to this value at least, within half a minute.
+    func reaches(_ name: String, _ value: Double) throws -> Bool { try eventually { try metric(name) >= value } }
+
+    /// Whether it comes to see what the others say, and something may be given from then on.
+    func sees() throws -> Bool {
+        guard try eventually({ try metric("cistern_share_seeing") == 1 }) else { return false }
+        // What is asked for in the same millisecond may have gone before.
+        let since = time.wallMilliseconds
+        return try eventually { time.wallMilliseconds > since + 1 }
+    }
+
+    func isBlind() throws -> Bool { try eventually { try metric("cistern_share_seeing") == 0 } }
+
+    /// Whether so many of its responses are in the engine.
+    func gave(_ count: Double) throws -> Bool { try reaches("cistern_shared_offers_total{outcome=\"sent\"}", count) }
+
+    /// Replies of the engine to what this node's requests have asked.
+    var replies: Double { get throws { try metric("cistern_share_round_trip_seconds_count") } }
+
+    /// Whether the response to this request comes to be this one. It is asked for until then, so it counts for what the origin is asked.
+    func comes(to text: String, _ target: String, _ fields: [(String, String)] = []) throws -> Bool {
+        try eventually { try get(target, fields).text == text }
+    }
+
+    var applied: Double { get throws { try metric("cistern_share_log_entries_applied_total") } }
+
+    /// Whether what the log has now comes to be obeyed here: a node that has done so keeps how far it has come.
+    func hasObeyed(_ fleet: FleetPlay) throws -> Bool {
+        let last = fleet.lastPosition
+        // Behind a checksum and an epoch.
+        return try eventually {
+            (try? TestTools.readBytes(play.directory + "/fleet-position"))?.dropFirst(16).prefix(16).elementsEqual(last) == true
+        }
+    }
+
+    func purge(_ arguments: String) throws -> TestResponse { try play.admin("POST", "/-/purge?" + arguments) }
+
+    func found() throws -> Double { try metric("cistern_shared_lookups_total{outcome=\"found\"}") }
+
+    func refused(_ reason: String) throws -> Double { try metric("cistern_shared_refusals_total{reason=\"\(reason)\"}") }
+}
+
+/// Whether it comes to that within half a minute.
+func eventually(_ condition: () throws -> Bool) throws -> Bool {
+    let end = SystemTime.shared.monotonicMilliseconds + 30_000
+    while SystemTime.shared.monotonicMilliseconds < end {
+        if try condition() { return true }
+        _ = poll(nil, 0, 5)
+    }
+    return false
+}
+
+final class FleetPlay {
+    let origin: ScriptedOrigin
+    let redis: RedisProcess
+    private(set) var nodes: [FleetMember] = []
+    private let secret: String
+
+    static let secret = String(repeating: "play", count: 8)
+
+    init(_ origin: ScriptedOrigin, redis words: [String] = [], secret: String = FleetPlay.secret) throws {
+        (self.origin, self.secret) = (origin, secret)
+        redis = try RedisProcess(words)
+        #expect(!redis.direct.ask("PING").isEmpty)
+    }
+
+    /// Each with the fleet's settings, but for what is changed.
+    @discardableResult
+    func join(
+        secret: String? = nil, name: String = "play", at ports: [UInt16] = [], ahead: Duration = .zero,
+        _ change: @escaping (inout FleetSettings) -> Void = { _ in }, proxy: @escaping (inout ProxySettings) -> Void = { _ in }
+    ) throws -> FleetMember {
+        let secrets = try FleetSecrets(file: Array((secret ?? self.secret).utf8))
+        let time = ShiftedTime()
+        time.shift(by: ahead)
+        let engine = EngineSettings(servers: (ports.isEmpty ? [redis.port] : ports).map { .host("127.0.0.1", port: $0) })
+        var fleet = FleetSettings(engine: engine, name: name, secrets: secrets)
+        // A busy machine is no slow engine.
+        fleet.timeout = 10_000
+        change(&fleet)
+        let play = try ProxyPlay(origin, clock: time) { [fleet] settings in
+            settings.fleet = fleet
+            proxy(&settings)
+        }
+        let node = FleetMember(play, time)
+        nodes.append(node)
+        return node
+    }
+
+    /// Two nodes that see what each other says.
+    func pair(
+        _ change: @escaping (inout FleetSettings) -> Void = { _ in }, proxy: @escaping (inout ProxySettings) -> Void = { _ in }
+    ) throws -> (FleetMember, FleetMember) {
+        let (one, other) = (try join(change, proxy: proxy), try join(change, proxy: proxy))
+        #expect(try one.sees() && other.sees())
+        return (one, other)
+    }
+
+    /// How often the origin was asked for a target.
+    func asked(_ target: String) -> Int { origin.requests.count { $0.target == target } }
+
+    /// The keys of all records.
+    var records: [String] {
+        redis.direct.ask("KEYS cistern:*").split(separator: "\r\n").map(String.init)
+            .filter { $0.hasPrefix("cistern:") && $0.hasSuffix("}") && !$0.hasSuffix("{log}") }
+    }
+
+    /// How often a command was given to the engine.
+    func calls(of command: String) -> Int {
+        let name = "cmdstat_\(command):calls="
+        let line = redis.direct.ask("INFO commandstats").split(separator: "\r\n").first { $0.hasPrefix(name) } ?? ""
+        return Int(line.dropFirst(name.count).prefix { $0.isNumber }) ?? 0
+    }
+
+    /// Of the log's last entry, as nodes write positions down.
+    var lastPosition: [UInt8] {
+        let lines = redis.direct.ask("XREVRANGE cistern:play:{log} + - COUNT 1").split(separator: "\r\n")
+        let numbers = lines.first { $0.contains("-") && $0.first?.isNumber == true }?.split(separator: "-").compactMap { UInt64($0) } ?? []
+        return numbers.flatMap { number in withUnsafeBytes(of: number.bigEndian) { Array($0) } }
+    }
+
+    var logLength: Int { Int(redis.direct.ask("XLEN cistern:play:{log}").drop { $0 == ":" }.prefix { $0.isNumber }) ?? -1 }
+
+    func end() {
+        for node in nodes { node.play.stop() }
+        origin.down()
+    }
+
+    /// Plays to the end, whatever comes of it.
+    static func run(
+        _ origin: ScriptedOrigin, redis words: [String] = [], _ body: (FleetPlay) throws -> Void
+    ) throws {
+        let fleet = try FleetPlay(origin, redis: words)
+        defer { fleet.end() }
+        try body(fleet)
+    }
+
+    /// Each response has the number of its request, for all targets together.
+    static func numbered(_ fields: [String] = ["Cache-Control: max-age=600"]) -> ScriptedOrigin {
+        let count = Mutex(0)
+        return ScriptedOrigin { request in
+            let number = count.withLock { count in
+                count += 1
+                return count
+            }
+            return [.json("{\"n\":\(number)}", request.method == "GET" ? fields : [])]
+        }
+    }
+}

@@ -1,0 +1,172 @@
+// What the fleet's secret is good for: names, partitions and seals that nobody else can make or read.
+
+import CacheStore
+import Fleet
+import ResponseCache
+import Testing
+
+@testable import Sharing
+
+/// A file of secrets, and what is in it.
+struct SecretsRow: CustomTestStringConvertible, Sendable {
+    let testDescription: String
+    let file: String
+    /// nil: a problem.
+    let count: Int?
+    let problem: String
+
+    init(_ sentence: String, _ file: String, count: Int? = nil, problem: String = "") {
+        (testDescription, self.file, self.count, self.problem) = (sentence, file, count, problem)
+    }
+}
+
+@Suite("The fleet's secrets")
+struct FleetSecretsTests {
+    private static let one = String(repeating: "a", count: 32)
+    private static let two = String(repeating: "b", count: 40)
+
+    static func secret(_ text: String) -> FleetSecret {
+        guard let secrets = try? FleetSecrets(file: Array((text + String(repeating: "-", count: 32)).utf8)) else {
+            preconditionFailure("a secret of 32 bytes is one")
+        }
+        return secrets.first
+    }
+
+    @Test(arguments: [
+        SecretsRow("one secret", one, count: 1), SecretsRow("with an end of line", one + "\n", count: 1),
+        SecretsRow("with ends of lines of another system, and blanks around it", " \t\(one) \r\n", count: 1),
+        SecretsRow("two, the first of which writes", "\(one)\n\(two)\n", count: 2),
+        SecretsRow("comments and empty lines say nothing", "# new\n\n\(one)\n  # old\n\(two)\n\n", count: 2),
+        SecretsRow("an empty file", "", problem: "none"), SecretsRow("comments alone", "# \(one)\n", problem: "none"),
+        SecretsRow("a short one, and its line", "\(one)\n# x\nshort\n", problem: "tooShort(line: 3)"),
+        SecretsRow("31 bytes", String(one.dropLast()), problem: "tooShort(line: 1)"),
+        SecretsRow("blanks do not count", String(one.dropLast()) + " ", problem: "tooShort(line: 1)"),
+        SecretsRow("three", "\(one)\n\(two)\n\(one)x\n", problem: "tooMany"),
+    ])
+    func file(_ row: SecretsRow) {
+        do throws(FleetSecrets.Problem) {
+            let secrets = try FleetSecrets(file: Array(row.file.utf8))
+            #expect(secrets.all.count == row.count && secrets.partitions.count == row.count)
+        } catch {
+            #expect(row.count == nil && "\(error)" == row.problem)
+        }
+    }
+
+    @Test("lines are told apart as they stand: the first one's names are those of it alone")
+    func lines() throws {
+        let both = try FleetSecrets(file: Array("\(Self.one)\n\(Self.two)".utf8))
+        let second = try FleetSecrets(file: Array(" \(Self.two)\r\n# x".utf8))
+        #expect(both.all[1].name(of: [1]) == second.first.name(of: [1]))
+        #expect(both.first.name(of: [1]) != second.first.name(of: [1]))
+        #expect(both.partitions[1]([1]) == second.partitions[0]([1]))
+    }
+
+    @Test("names and partitions are 16 bytes, differ by secret, by what they are of, and from each other")
+    func hashes() {
+        let (mine, other) = (Self.secret("mine"), Self.secret("other"))
+        let all = [mine, other].flatMap { secret in [[], [1], [2], [1, 2]].flatMap { [secret.name(of: $0), secret.partition(of: $0)] } }
+        #expect(Set(all).count == all.count && all.allSatisfy { $0.count == 16 })
+        #expect(mine.name(of: [1]) == Self.secret("mine").name(of: [1]))
+    }
+
+    @Test("a seal opens by its secret and at its place, and nowhere else; two of the same are not alike")
+    func seal() {
+        let (mine, other) = (Self.secret("mine"), Self.secret("other"))
+        for plain in [[], [7], Array("content".utf8), [UInt8](repeating: 3, count: 70_000)] as [[UInt8]] {
+            let sealed = mine.seal(plain, at: [1])
+            #expect(sealed.count == plain.count + FleetSecret.sealBytes)
+            #expect(mine.open(sealed, at: [1]) == plain)
+            #expect(mine.open(sealed, at: [2]) == nil && mine.open(sealed, at: []) == nil && mine.open(sealed, at: [1, 1]) == nil)
+            #expect(other.open(sealed, at: [1]) == nil)
+            #expect(mine.seal(plain, at: [1]) != sealed)
+        }
+    }
+
+    @Test("no seal with a bit flipped, or cut, or longer, opens")
+    func changed() {
+        let secret = Self.secret("mine")
+        let sealed = secret.seal(Array("content".utf8), at: [1])
+        for place in sealed.indices {
+            for bit in 0..<8 {
+                var other = sealed
+                other[place] ^= 1 << UInt8(bit)
+                #expect(secret.open(other, at: [1]) == nil)
+            }
+            #expect(secret.open(Array(sealed[..<place]), at: [1]) == nil)
+        }
+        #expect(secret.open(sealed + [0], at: [1]) == nil && secret.open([], at: [1]) == nil)
+    }
+}
+
+@Suite("Records of the shared level")
+struct GivenRecordTests {
+    private static let secret = FleetSecretsTests.secret("mine")
+    private static let place = Array("cistern:f:{0}".utf8)
+
+    private static func record(_ body: ItemBody) -> GivenRecord {
+        GivenRecord(
+            SharedRecord(key: [1, 2], metadata: [3], head: Array("HTTP".utf8), body: body),
+            RecordVersion(epoch: 5, position: LogPosition(1_700_000_000_000, 3)), fleetTime: 1_700_000_000_001)
+    }
+
+    private static let sealed = record(.bytes(Array("{\"a\":1}".utf8))).sealed(by: secret, at: place)
+
+    private func open(_ value: [UInt8], at place: [UInt8] = place) -> GivenRecord? {
+        GivenRecord(value, sealedBy: Self.secret, at: place)
+    }
+
+    @Test("what is given is what is taken: plain, empty, and with a coding on it")
+    func roundTrip() throws {
+        for body in [ItemBody.bytes([]), .bytes([1, 2, 3]), .coded([9, 8], ContentForm(coding: 2, plainBytes: 100))] {
+            let given = Self.record(body)
+            let taken = try #require(open(given.sealed(by: Self.secret, at: Self.place)))
+            #expect(taken.version == given.version && taken.fleetTime == given.fleetTime)
+            #expect(taken.record.key == [1, 2] && taken.record.metadata == [3] && taken.record.head == Array("HTTP".utf8))
+            #expect(taken.record.body.form == body.form)
+            taken.record.body.withBytes { new in body.withBytes { #expect(new.elementsEqual($0)) } }
+        }
+        var old = Self.record(.bytes([1]))
+        old.fleetTime = -1
+        #expect(open(old.sealed(by: Self.secret, at: Self.place))?.fleetTime == -1)
+    }
+
+    @Test("cut at any byte, longer, elsewhere, of another secret or of another layout it is as good as absent")
+    func damaged() {
+        let sealed = Self.sealed
+        #expect(open(sealed) != nil)
+        for count in sealed.indices { #expect(open(Array(sealed[..<count])) == nil) }
+        #expect(open(sealed + [0]) == nil)
+        #expect(open(sealed, at: Self.place + Array(":l".utf8)) == nil)
+        #expect(GivenRecord(sealed, sealedBy: FleetSecretsTests.secret("other"), at: Self.place) == nil)
+        for layout in UInt8.min...UInt8.max where layout != sealed[0] { #expect(open([layout] + sealed[1...]) == nil) }
+    }
+
+    @Test("what is sealed well and makes no sense inside is absent too: parts cut, too long, or with something behind them")
+    func nonsense() throws {
+        let plain = try #require(Self.secret.open(Array(Self.sealed[1...]), at: Self.place))
+        func reopened(_ plain: [UInt8]) -> GivenRecord? { open([1] + Self.secret.seal(plain, at: Self.place)) }
+        #expect(reopened(plain) != nil)
+        for count in plain.indices { #expect(reopened(Array(plain[..<count])) == nil) }
+        #expect(reopened(plain + [0]) == nil)
+        // Lengths lie behind version, time, and the content's form: no value of theirs is trusted.
+        let lengths = 24 + 8 + 1 + 8
+        for byte in lengths - 8..<lengths + 8 {
+            for value in [0x7f, 0x80, 0xff] as [UInt8] {
+                var other = plain
+                other[byte] = value
+                #expect(reopened(other) == nil)
+            }
+        }
+    }
+
+    @Test("keys in the engine: the fleet's name, then what lies in one slot with its lease")
+    func keys() {
+        let keys = EngineKeys(fleet: "blue")
+        let record = keys.record([0, 0x9a, 0xbf] + [UInt8](repeating: 0xff, count: 13))
+        #expect(String(decoding: record, as: UTF8.self) == "cistern:blue:{009abf" + String(repeating: "ff", count: 13) + "}")
+        #expect(keys.lease(record) == record + Array(":l".utf8))
+        #expect(String(decoding: keys.log, as: UTF8.self) == "cistern:blue:{log}")
+        #expect(String(decoding: keys.epoch, as: UTF8.self) == "cistern:blue:{log}:epoch")
+        #expect(EngineKeys(fleet: "green").log != keys.log)
+    }
+}

@@ -1,0 +1,433 @@
+// What is purged, or written to, at one node is so at all of them: at once, after a while away, and after the engine was lost.
+
+import Administration
+import Downstream
+import Forwarding
+import Glibc
+import Locking
+import ResponseCache
+import ReverseProxy
+import Server
+import Sharing
+import TestSupport
+import Testing
+
+@Suite(
+    "Purges and writes on all nodes", .play, .serialized,
+    .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+struct SharedPurgeTests {
+    /// What is purged, and what is left.
+    struct PurgeRow: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        let arguments: String
+        /// Of "/a/1", "/a/2" and "/b": those that are asked for again.
+        let gone: [String]
+
+        init(_ sentence: String, _ arguments: String, _ gone: [String]) {
+            (testDescription, self.arguments, self.gone) = (sentence, arguments, gone)
+        }
+    }
+
+    private static let targets = ["/a/1", "/a/2", "/b"]
+
+    /// All targets are stored by both nodes.
+    private func fill(_ one: FleetMember, _ other: FleetMember) throws {
+        for target in Self.targets { _ = try one.get(target) }
+        #expect(try one.gave(Double(Self.targets.count)))
+        for target in Self.targets { #expect(try other.get(target)["Cache-Status"]?.contains("; hit") == true) }
+    }
+
+    @Test(arguments: [
+        PurgeRow("a target", "target=/a/1", ["/a/1"]), PurgeRow("a prefix", "prefix=/a/", ["/a/1", "/a/2"]),
+        PurgeRow("a tag", "tag=b", ["/b"]), PurgeRow("all", "all=true", targets),
+        PurgeRow("a target, soft", "target=/a/2&soft=true", ["/a/2"]), PurgeRow("a prefix, soft", "prefix=/a&soft=true", ["/a/1", "/a/2"]),
+        PurgeRow("a tag, soft", "tag=a&soft=true", ["/a/1", "/a/2"]), PurgeRow("all, soft", "all=true&soft=true", targets),
+    ])
+    func purged(_ row: PurgeRow) throws {
+        let origin = ScriptedOrigin { request in
+            [.json("{}", ["Cache-Control: max-age=600", "Cache-Tag: \(request.target.dropFirst().prefix(1))"])]
+        }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair()
+            try fill(one, other)
+            #expect(fleet.origin.requests.count == 3)
+            let answer = try one.purge(row.arguments)
+            #expect(answer.status == 202 && answer.text.contains("\"no_replica\""), "\(answer.text)")
+            for target in row.gone {
+                #expect(try eventually { try other.get(target)["Cache-Status"]?.contains("; hit") != true || fleet.asked(target) == 2 })
+            }
+            for target in Self.targets { #expect(try one.get(target).status == 200 && other.get(target).status == 200) }
+            // Once by the first to miss: the other has it of that one.
+            for target in Self.targets { #expect(fleet.asked(target) <= (row.gone.contains(target) ? 3 : 1), "\(target)") }
+            for target in row.gone { #expect(fleet.asked(target) >= 2, "\(target)") }
+            // Nor does who comes now find what was purged: it is what one of them has now.
+            let late = try fleet.join()
+            #expect(try late.sees())
+            let before = fleet.origin.requests.count
+            for target in Self.targets where !row.gone.contains(target) { #expect(try late.get(target).status == 200) }
+            #expect(fleet.origin.requests.count == before)
+        }
+    }
+
+    @Test("what was purged is not taken by a node that comes later, though it lies in the engine still")
+    func purgedRecord() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, _) = try fleet.pair()
+            for target in Self.targets { _ = try one.get(target) }
+            #expect(try one.gave(3))
+            _ = try one.purge("prefix=/a/")
+            let late = try fleet.join()
+            #expect(try late.sees())
+            for (target, text) in [("/b", "{\"n\":3}"), ("/a/1", "{\"n\":4}"), ("/a/2", "{\"n\":5}")] {
+                #expect(try late.get(target).text == text)
+            }
+            #expect(try late.refused("selected") == 2)
+            _ = try one.purge("all=true")
+            let last = try fleet.join()
+            #expect(try last.sees())
+            #expect(try last.get("/b").text == "{\"n\":6}")
+            #expect(try last.refused("purged_all") == 1)
+        }
+    }
+
+    @Test("a purge that a replica has is answered 200")
+    func durable() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let replica = try RedisProcess(["--replicaof", "127.0.0.1", "\(fleet.redis.port)", "--repl-diskless-sync-delay", "0"])
+            #expect(replica.direct.ask("INFO replication", until: "master_link_status:up").contains("master_link_status:up"))
+            #expect(fleet.redis.direct.ask("INFO replication", until: "connected_slaves:1").contains("connected_slaves:1"))
+            let (one, other) = try fleet.pair()
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            _ = try other.get("/a")
+            // The replica's first acknowledgement may be a second away.
+            #expect(fleet.redis.direct.ask("INFO replication", until: "state=online").contains("state=online"))
+            let answer = try one.purge("target=/a")
+            #expect([200, 202].contains(answer.status))
+            #expect(try eventually { try one.metric("cistern_share_pending_purges") == 0 })
+            #expect(try eventually { try one.purge("target=/none").status == 200 })
+            #expect(try other.comes(to: "{\"n\":2}", "/a"))
+            // Without it nothing is: what was said is kept, and said once more when there is one again.
+            replica.freeze()
+            #expect(try one.purge("prefix=/a").status == 202)
+            #expect(try one.metric("cistern_share_pending_purges") >= 1)
+            replica.thaw()
+            #expect(try eventually { try one.metric("cistern_share_pending_purges") == 0 })
+            #expect(replica.direct.ask("PING").contains("PONG"))
+        }
+    }
+
+    @Test("a write at one node has the other ask again, and is in the log before its response goes out")
+    func written() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair()
+            for number in 0..<5 {
+                let target = "/\(number)"
+                let first = try one.get(target)
+                #expect(try one.gave(Double(number + 1)))
+                #expect(try other.get(target).text == first.text)
+                let before = fleet.logLength
+                #expect(try one.play.request("PUT", target, content: "{}").status == 200)
+                #expect(fleet.logLength > before)
+                #expect(try eventually { try other.get(target).text != first.text })
+                #expect(try one.get(target).text != first.text)
+            }
+            #expect(try one.metric("cistern_share_log_entries_appended_total") >= 5)
+        }
+    }
+
+    @Test("without the engine a response to a write waits no longer than it must, and others hear of it later")
+    func writtenWhileFrozen() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair { $0.timeout = 20 }
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            let text = try other.get("/a").text
+            fleet.redis.freeze()
+            #expect(try one.play.request("PUT", "/a", content: "{}").status == 200)
+            fleet.redis.thaw()
+            #expect(try eventually { try other.get("/a").text != text })
+        }
+    }
+
+    @Test(
+        "what was asked for before a purge or a write at another node, and comes after it, is kept by nobody",
+        arguments: ["target=/a", "prefix=/", "all=true", "all=true&soft=true", "a write"])
+    func underWay(arguments: String) throws {
+        let (asked, gate) = (Gate(), Gate())
+        let count = Mutex(0)
+        let origin = ScriptedOrigin { request in
+            guard request.method == "GET" else { return [.json("{}")] }
+            let number = count.withLock { count in
+                count += 1
+                return count
+            }
+            let response = OriginStep.json("{\"n\":\(number)}", ["Cache-Control: max-age=600"])
+            return number == 1 ? [.open(asked), .pass(gate), response] : [response]
+        }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair()
+            let client = try other.play.client()
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            asked.pass()
+            if arguments == "a write" { _ = try one.play.request("PUT", "/a", content: "{}") } else { _ = try one.purge(arguments) }
+            #expect(try other.hasObeyed(fleet))
+            gate.open()
+            #expect(client.readResponse()?.text == "{\"n\":1}")
+            #expect(try other.get("/a").text == "{\"n\":2}")
+            #expect(try one.get("/a").text != "{\"n\":1}")
+        }
+    }
+
+    // MARK: Away for a while
+
+    @Test("what was purged while a node was away it obeys before its first hit")
+    func restarted() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair()
+            var number = 0
+            for arguments in ["target=/a", "prefix=/a", "all=true", "all=true&soft=true"] {
+                let text = try other.get("/a").text
+                #expect(try other.get("/b").status == 200)
+                // Where it has come to is on the disk.
+                other.play.flushStore()
+                other.play.stop()
+                #expect(try one.purge(arguments).status == 202)
+                try other.play.start()
+                let now = try other.get("/a")
+                #expect(now.text != text, "\(arguments)")
+                #expect(try other.sees())
+                #expect(try other.get("/a").text != text, "\(arguments)")
+                number += 1
+            }
+            #expect(number == 4)
+        }
+    }
+
+    @Test("a purge without the engine is answered 202, kept through a restart, and obeyed by the others when the engine is back")
+    func pending() throws {
+        try FleetPlay.run(FleetPlay.numbered(), redis: ["--appendonly", "yes", "--appendfsync", "always"]) { fleet in
+            let (one, other) = try fleet.pair()
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            #expect(try other.get("/a").text == "{\"n\":1}")
+            fleet.redis.die()
+            #expect(try one.isBlind() && other.isBlind())
+            let answer = try one.purge("prefix=/a")
+            #expect(answer.status == 202 && answer.text.contains("\"not_reached\""), "\(answer.text)")
+            #expect(try one.get("/a").text == "{\"n\":2}")
+            #expect(try other.get("/a").text == "{\"n\":1}")
+            try one.play.restart()
+            #expect(try one.metric("cistern_share_pending_purges") >= 1)
+            try fleet.redis.revive()
+            #expect(try one.sees() && other.sees())
+            #expect(try eventually { try other.get("/a").text != "{\"n\":1}" })
+            // What was purged may be taken again once it is asked for anew.
+            let given = try other.metric("cistern_shared_offers_total{outcome=\"sent\"}")
+            _ = try other.get("/a/new")
+            #expect(try other.gave(given + 1))
+            #expect(try one.get("/a/new")["Cache-Status"]?.contains("; hit") == true)
+            for node in [one, other] {
+                for gap in ["epoch", "trimmed", "lost_entries"] {
+                    #expect(try node.metric("cistern_share_gaps_total{cause=\"\(gap)\"}") == 0)
+                }
+            }
+        }
+    }
+
+    @Test("a purge that is under way when its node is stopped is kept")
+    func stoppedWhilePurging() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair()
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            #expect(try other.get("/a").text == "{\"n\":1}")
+            fleet.redis.freeze()
+            let client = try TestClient(.unix(path: one.play.adminSocket))
+            client.send("POST /-/purge?target=/a HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(try one.comes(to: "{\"n\":2}", "/a"))
+            one.play.stop()
+            #expect(access(one.play.directory + "/fleet-pending", F_OK) == 0)
+            fleet.redis.thaw()
+            try one.play.start()
+            #expect(try one.sees() && other.sees())
+            #expect(try eventually { try other.get("/a").text != "{\"n\":1}" })
+        }
+    }
+
+    @Test(
+        "FLUSHALL: nobody knows what was purged, so all is stale, or gone, and then all is well",
+        arguments: [FleetSight.AfterGap.stale, .drop])
+    func flushed(afterGap: FleetSight.AfterGap) throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair { $0.afterGap = afterGap }
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            _ = try other.get("/a")
+            fleet.redis.direct.ask("FLUSHALL")
+            for node in [one, other] {
+                #expect(try node.reaches("cistern_share_gaps_total{cause=\"epoch\"}", 1))
+                #expect(try node.sees())
+            }
+            // A stale copy is there for a rescue, a dropped one is not.
+            fleet.origin.down()
+            #expect(try other.get("/a").status == (afterGap == .stale ? 200 : 502))
+            fleet.origin.up()
+            #expect(try eventually { try other.get("/a").text == "{\"n\":2}" })
+            #expect(try other.gave(1))
+            #expect(try eventually { try one.get("/a").text == "{\"n\":2}" })
+            // And purges are heard again.
+            _ = try other.purge("target=/a")
+            #expect(try eventually { try one.get("/a").text != "{\"n\":2}" })
+            for node in [one, other] { #expect(try node.metric("cistern_share_gaps_total{cause=\"epoch\"}") == 1) }
+        }
+    }
+
+    @Test("a log that was trimmed past a node that was away: what it has is stale, and then all is well")
+    func trimmed() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair()
+            #expect(try other.get("/a").text == "{\"n\":1}")
+            _ = try one.purge("target=/x")
+            #expect(try other.hasObeyed(fleet))
+            other.play.stop()
+            for _ in 0..<3 { _ = try one.purge("prefix=/a") }
+            fleet.redis.direct.ask("XTRIM cistern:play:{log} MAXLEN 0")
+            try other.play.start()
+            #expect(try other.sees())
+            #expect(try other.metric("cistern_share_gaps_total{cause=\"trimmed\"}") == 1)
+            #expect(try other.get("/a").text == "{\"n\":2}" && other.get("/a").text == "{\"n\":2}")
+            _ = try one.purge("target=/a")
+            #expect(try eventually { try other.get("/a").text != "{\"n\":2}" })
+        }
+    }
+
+    @Test(
+        "whoever writes into the log without the secret makes copies stale and nothing else; what is no log at all blinds until it is gone")
+    func forged() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair()
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            _ = try other.get("/a")
+            let entries = [
+                "k t v x n 0000000000000001 s 1", "k a", "x y", "k a v x n zz s -1", "k h n 0000000000000001 s 99999999999999999999",
+                "k f v 99999999999999-0",
+            ]
+            for entry in entries { #expect(fleet.redis.direct.ask("XADD cistern:play:{log} * \(entry)").hasPrefix("$")) }
+            for node in [one, other] {
+                #expect(try node.reaches("cistern_share_log_entries_unopened_total", Double(entries.count)))
+                #expect(try node.hasObeyed(fleet))
+            }
+            fleet.origin.down()
+            #expect(try one.get("/a").text == "{\"n\":1}")
+            #expect(try one.metric("cistern_requests_total{result=\"rescued\",method=\"GET\",status_class=\"2xx\"}") == 1)
+            fleet.origin.up()
+            #expect(try other.comes(to: "{\"n\":2}", "/a"))
+            fleet.redis.direct.ask("SET cistern:play:{log} x")
+            #expect(try one.isBlind() && other.isBlind())
+            #expect(try one.purge("target=/a").status == 202)
+            #expect(try one.get("/b").status == 200 && other.get("/c").status == 200)
+            fleet.redis.direct.ask("DEL cistern:play:{log}")
+            #expect(try one.sees() && other.sees())
+            #expect(try eventually { try other.get("/a").text != "{\"n\":2}" })
+        }
+    }
+
+    @Test("an engine that is full takes nothing: nodes work alone, say so, and share again when there is room")
+    func full() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair()
+            fleet.redis.direct.ask("CONFIG SET maxmemory 1")
+            #expect(try one.get("/a").text == "{\"n\":1}" && other.get("/a").text == "{\"n\":2}")
+            #expect(try one.reaches("cistern_shared_offers_total{outcome=\"failed\"}", 1))
+            let answer = try one.purge("target=/a")
+            #expect(answer.status == 202 && answer.text.contains("\"refused\""), "\(answer.text)")
+            #expect(try one.get("/a").text == "{\"n\":3}" && other.get("/a").text == "{\"n\":2}")
+            fleet.redis.direct.ask("CONFIG SET maxmemory 0")
+            #expect(try eventually { try other.get("/a").text != "{\"n\":2}" })
+            _ = try one.get("/b")
+            #expect(try eventually { try other.get("/b").status == 200 && other.found() >= 1 })
+        }
+    }
+
+    @Test("without the log a copy counts for as long as blind_limit says, and stands in for the upstream after that")
+    func blind() throws {
+        try FleetPlay.run(FleetPlay.numbered(["Cache-Control: max-age=86400"])) { fleet in
+            let (one, other) = try fleet.pair()
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            #expect(try other.get("/a").text == "{\"n\":1}")
+            other.time.shift(by: .seconds(3_600))
+            #expect(try other.get("/a").text == "{\"n\":1}")
+            fleet.redis.die()
+            #expect(try other.isBlind())
+            #expect(try other.get("/a").text == "{\"n\":2}")
+            // It is confirmed now.
+            other.time.shift(by: .seconds(20))
+            #expect(try other.get("/a").text == "{\"n\":2}")
+            other.time.shift(by: .seconds(11))
+            fleet.origin.down()
+            #expect(try other.get("/a").text == "{\"n\":2}")
+            #expect(try other.metric("cistern_requests_total{result=\"rescued\",method=\"GET\",status_class=\"2xx\"}") == 1)
+        }
+    }
+
+    @Test("what a node has seen of the log goes on when its settings are read again")
+    func reloaded() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair()
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            _ = try other.get("/a")
+            #expect(other.play.reload { $0.settings.forwarding.name = "new" }?.label == "applied")
+            #expect(try other.metric("cistern_share_seeing") == 1)
+            let hit = try other.get("/a")
+            #expect(hit["Cache-Status"]?.hasPrefix("new; hit") == true)
+            _ = try one.get("/b")
+            #expect(try one.gave(2))
+            #expect(try other.get("/b").text == "{\"n\":2}")
+            _ = try one.purge("target=/a")
+            #expect(try eventually { try other.get("/a").text != "{\"n\":1}" })
+            _ = try other.play.request("PUT", "/b", content: "{}")
+            #expect(try eventually { try one.get("/b").text != "{\"n\":2}" })
+        }
+    }
+
+    @Test("a node that has stopped is gone whole, whatever was under way", arguments: [false, true])
+    func gone(isFrozen: Bool) throws {
+        let gate = Gate()
+        try FleetPlay.run(ScriptedOrigin { $0.target == "/held" ? [.pass(gate)] : [.json("{}", ["Cache-Control: max-age=600"])] }) {
+            fleet in
+            let (one, other) = try fleet.pair()
+            _ = try one.get("/a")
+            let clients = try (0..<3).map { _ in try one.play.client() }
+            for client in clients { client.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n") }
+            if isFrozen { fleet.redis.freeze() }
+            for number in 0..<5 { clients[0].send("GET /cold/\(number) HTTP/1.1\r\nHost: a\r\n\r\n") }
+            _ = try other.get("/a")
+            _ = try one.purge("prefix=/")
+            one.play.stop()
+            #expect(try eventually { one.play.formerServer == nil })
+            fleet.redis.thaw()
+            gate.open()
+            #expect(clients[0].isClosedByServer())
+        }
+    }
+
+    @Test("purges that come by the hundred while a node is stopped and started leave no one behind, and nothing breaks")
+    func busy() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair()
+            for round in 0..<5 {
+                for number in 0..<20 { _ = try one.purge(number % 2 == 0 ? "prefix=/\(number)" : "target=/\(number)") }
+                _ = try other.get("/\(round)")
+                if round % 2 == 0 { try other.play.restart() }
+            }
+            let text = try other.get("/last").text
+            _ = try one.purge("target=/last")
+            #expect(try eventually { try other.get("/last").text != text })
+            #expect(try other.sees())
+        }
+    }
+}

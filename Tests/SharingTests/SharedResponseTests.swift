@@ -1,0 +1,401 @@
+// Nodes that find each other's responses: what is asked of the upstream once, and what is never taken.
+
+import Engine
+import Glibc
+import Locking
+import ReverseProxy
+import Sharing
+import TestSupport
+import Testing
+
+@Suite(
+    "Sharing responses", .play, .serialized,
+    .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+struct SharedResponseTests {
+    @Test("what one node has stored another serves, with its age, without the upstream; then it is its own", .doors)
+    func found() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair()
+            let first = try one.get("/a")
+            #expect(try one.gave(1))
+            for _ in 0..<2 {
+                let second = try other.get("/a")
+                #expect(second.text == first.text && second["Cache-Status"]?.contains("; hit") == true, "\(second)")
+                #expect(second["Age"].flatMap { Int($0) }.map { $0 < 10 } == true)
+            }
+            #expect(fleet.origin.requests.count == 1)
+            #expect(try other.found() == 1 && other.metric("cistern_shared_lookups_total{outcome=\"missing\"}") == 0)
+            // What is taken is not given back.
+            #expect(try other.metric("cistern_shared_offers_total{outcome=\"sent\"}") == 0)
+            // And the other way.
+            _ = try other.get("/b")
+            #expect(try other.gave(1))
+            #expect(try one.get("/b")["Cache-Status"]?.contains("; hit") == true)
+            #expect(fleet.asked("/b") == 1)
+            // And to HEAD.
+            _ = try other.get("/c")
+            #expect(try other.gave(2))
+            let head = try one.play.request("HEAD", "/c")
+            #expect(head.status == 200 && head["Cache-Status"]?.contains("; hit") == true)
+            #expect(fleet.asked("/c") == 1)
+        }
+    }
+
+    @Test("nothing in the engine says what it is, or whose")
+    func sealed() throws {
+        try FleetPlay.run(ScriptedOrigin { _ in [.json("{\"hidden\":1}", ["Cache-Control: max-age=600"])] }) { fleet in
+            let (one, _) = try fleet.pair()
+            _ = try one.get("/hidden", [("X-API-Key", "hidden")])
+            #expect(try one.gave(1))
+            #expect(fleet.records.count == 1)
+            for key in fleet.records {
+                let value = fleet.redis.direct.value(of: key)
+                #expect(!value.isEmpty && value.firstRange(of: Array("hidden".utf8)) == nil && !key.contains("hidden"))
+                // It ends by itself.
+                let end = Int(fleet.redis.direct.ask("PTTL \(key)").dropFirst().prefix { $0.isNumber }) ?? 0
+                #expect((1...604_800_000).contains(end))
+            }
+        }
+    }
+
+    @Test("clocks an hour apart change no age", arguments: [Duration.seconds(3_600), .seconds(-3_600)])
+    func clocks(ahead: Duration) throws {
+        try FleetPlay.run(FleetPlay.numbered(["Cache-Control: max-age=600", "Age: 100"])) { fleet in
+            let (one, other) = (try fleet.join(), try fleet.join(ahead: ahead))
+            #expect(try one.sees() && other.sees())
+            for (from, to, target) in [(one, other, "/a"), (other, one, "/b")] {
+                _ = try from.get(target)
+                #expect(try from.gave(1))
+                let age = try to.get(target)["Age"].flatMap { Int($0) } ?? 0
+                #expect((100..<130).contains(age), "\(target)")
+                #expect(fleet.asked(target) == 1)
+            }
+        }
+    }
+
+    @Test("each variant of Vary is asked for once")
+    func variants() throws {
+        let origin = ScriptedOrigin { request in
+            [.json("\"\(request["Accept-Language"] ?? "-")\"", ["Cache-Control: max-age=600", "Vary: Accept-Language"])]
+        }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair()
+            _ = try other.get("/else", [("Accept-Language", "de")])
+            var given = 0.0
+            for language in ["de", "en"] {
+                #expect(try one.get("/a", [("Accept-Language", language)]).text == "\"\(language)\"")
+                given += 2
+                #expect(try one.gave(given))
+                #expect(try other.get("/a", [("Accept-Language", language)]).text == "\"\(language)\"")
+            }
+            #expect(fleet.asked("/a") == 2)
+            #expect(try other.get("/a", [("Accept-Language", "fr")]).text == "\"fr\"")
+            #expect(try other.reaches("cistern_shared_offers_total{outcome=\"sent\"}", 4))
+            #expect(try one.get("/a", [("Accept-Language", "fr")]).text == "\"fr\"")
+            #expect(fleet.asked("/a") == 3)
+        }
+    }
+
+    @Test("users are the same on all nodes, and never meet")
+    func users() throws {
+        let origin = ScriptedOrigin { request in [.json("\"\(request["X-API-Key"] ?? "nobody")\"", ["Cache-Control: max-age=600"])] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair()
+            #expect(try one.get("/me", [("X-API-Key", "alice")]).text == "\"alice\"")
+            #expect(try one.gave(1))
+            #expect(try other.get("/me", [("X-API-Key", "bob")]).text == "\"bob\"")
+            #expect(try other.get("/me").text == "\"nobody\"")
+            #expect(fleet.asked("/me") == 3)
+            let alice = try other.get("/me", [("X-API-Key", "alice")])
+            #expect(alice.text == "\"alice\"" && alice["Cache-Status"]?.contains("; hit") == true)
+            #expect(fleet.asked("/me") == 3)
+        }
+    }
+
+    @Test("what the upstream has confirmed of another node's response is given to all")
+    func confirmed() throws {
+        let origin = ScriptedOrigin { request in
+            let fields = ["Cache-Control: max-age=1", "ETag: \"v\""]
+            return request["If-None-Match"] == nil
+                ? [.json("{}", fields)] : [.send("HTTP/1.1 304 Not Modified\r\n" + fields.joined(separator: "\r\n") + "\r\n\r\n")]
+        }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair()
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            // A second passes.
+            #expect(try eventually { try other.get("/a").status == 200 && fleet.asked("/a") == 2 })
+            #expect(try other.gave(1))
+        }
+    }
+
+    // MARK: Who asks the upstream
+
+    @Test("a crowd that misses one target at two nodes is one request to the upstream", arguments: [1, 3])
+    func crowd(shards: Int) throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{\"crowd\":1}", ["Cache-Control: max-age=600"])] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { ($0.collapsing.wait, $0.shards) = (60_000, shards) })
+            func crowd(_ node: FleetMember) throws -> [TestClient] {
+                let clients = try (0..<20).map { _ in try node.play.client() }
+                for client in clients { client.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n") }
+                return clients
+            }
+            var clients = try crowd(one)
+            asked.pass()
+            let before = try other.replies
+            clients += try crowd(other)
+            // The other has looked, and looked again: for record and lease each time.
+            #expect(try eventually { try other.replies >= before + 4 })
+            gate.open()
+            for client in clients { #expect(client.readResponse()?.text == "{\"crowd\":1}") }
+            #expect(fleet.asked("/cold") == 1)
+            #expect((1...Double(shards)).contains(try other.metric("cistern_shared_leases_total{outcome=\"followed\"}")))
+            #expect(try one.metric("cistern_shared_leases_total{outcome=\"won\"}") == 1)
+            #expect(try eventually { fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*0") })
+        }
+    }
+
+    @Test("nobody waits for a response that could not be shared")
+    func unshareable() throws {
+        try FleetPlay.run(FleetPlay.numbered(["Cache-Control: no-store"])) { fleet in
+            let (one, other) = try fleet.pair()
+            for round in 1...3 {
+                #expect(try one.get("/a").text == "{\"n\":\(2 * round - 1)}")
+                // The other hears of it from whoever looked first.
+                #expect(try round > 1 || eventually { !fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*0") })
+                #expect(try other.get("/a").text == "{\"n\":\(2 * round)}")
+            }
+            for node in [one, other] {
+                #expect(try node.metric("cistern_shared_leases_total{outcome=\"waited_in_vain\"}") == 0)
+            }
+            #expect(fleet.records.isEmpty)
+        }
+    }
+
+    @Test("a client that leaves while it waits for another node's response leaves nothing behind; the rest go on")
+    func left() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
+            let before = try other.replies
+            let leader = try one.play.client()
+            leader.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            asked.pass()
+            var leaver: TestClient? = try other.play.client()
+            leaver?.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(try eventually { try other.replies >= before + 2 })
+            leaver?.endsWithReset()
+            leaver = nil
+            #expect(try other.reaches("cistern_requests_total{result=\"error\",method=\"GET\",status_class=\"4xx\"}", 1))
+            let stayer = try other.play.client()
+            stayer.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            gate.open()
+            #expect(leader.readResponse()?.status == 200 && stayer.readResponse()?.status == 200)
+            #expect(fleet.asked("/cold") == 1)
+        }
+    }
+
+    @Test("a client that leaves before its look-up is over gives its lease back: the next node does not wait")
+    func leftWithLease() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair({ $0.engine.limits = Self.patientLimits }, proxy: { $0.collapsing.wait = 60_000 })
+            let before = fleet.calls(of: "unlink")
+            var leaver: TestClient? = try one.play.client()
+            #expect(leaver?.get("/healthz")?.status == 200)
+            fleet.redis.freeze()
+            leaver?.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            // It has been read by then.
+            for _ in 0..<3 { _ = try one.get("/healthz") }
+            leaver?.endsWithReset()
+            leaver = nil
+            #expect(try one.reaches("cistern_requests_total{result=\"error\",method=\"GET\",status_class=\"4xx\"}", 1))
+            fleet.redis.thaw()
+            #expect(try eventually { fleet.calls(of: "unlink") == before + 1 })
+            #expect(try other.get("/cold").text == "{\"n\":1}")
+        }
+    }
+
+    /// What is waited for is the play's: no breaker ends it.
+    private static var patientLimits: EngineLimits {
+        var limits = EngineLimits()
+        (limits.silenceMilliseconds, limits.deadMilliseconds, limits.failures) = (60_000, 60_000, 1_000)
+        return limits
+    }
+
+    @Test("a node that is stopped while clients wait for another node's response ends")
+    func stopped() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
+            let before = try other.replies
+            let leader = try one.play.client()
+            leader.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            asked.pass()
+            let waiter = try other.play.client()
+            waiter.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(try eventually { try other.replies >= before + 2 })
+            other.play.stop()
+            #expect(waiter.isClosedByServer())
+            gate.open()
+            #expect(leader.readResponse()?.status == 200)
+        }
+    }
+
+    // MARK: What is not taken
+
+    @Test("what was tampered with, cut, swapped, of another key or another kind is not taken, and nothing breaks")
+    func tampered() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, _) = try fleet.pair()
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            let first = fleet.records
+            _ = try one.get("/b")
+            #expect(try one.gave(2))
+            let (a, b) = (try #require(first.first), try #require(fleet.records.first { $0 != first.first }))
+            let (good, swapped) = (fleet.redis.direct.value(of: a), fleet.redis.direct.value(of: b))
+            var flipped = good
+            flipped[good.count / 2] ^= 1
+            let values: [[UInt8]] = [
+                flipped, Array(good.dropLast()), good + [0], swapped, [], [1], [0] + good.dropFirst(),
+                [UInt8](repeating: 1, count: 100_000),
+            ]
+            var asked = 2
+            for value in values {
+                #expect(fleet.redis.direct.ask([Array("SET".utf8), Array(a.utf8), value]).contains("OK"))
+                let fresh = try fleet.join()
+                #expect(try fresh.sees())
+                asked += 1
+                #expect(try fresh.get("/a").text == "{\"n\":\(asked)}")
+                #expect(try fresh.refused("unreadable") == 1)
+                #expect(try fresh.gave(1))
+                fresh.play.stop()
+            }
+            // Another kind of value: an error is no record either.
+            fleet.redis.direct.ask("DEL \(a)")
+            fleet.redis.direct.ask("LPUSH \(a) x")
+            let fresh = try fleet.join()
+            #expect(try fresh.sees())
+            #expect(try fresh.get("/a").text == "{\"n\":\(asked + 1)}")
+            #expect(try fresh.gave(1))
+            // What it gave took the place of that.
+            let last = try fleet.join()
+            #expect(try last.sees())
+            #expect(try last.get("/a").text == "{\"n\":\(asked + 1)}")
+        }
+    }
+
+    @Test("a node with another secret takes nothing and gives nothing that is taken")
+    func otherSecret() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = (try fleet.join(), try fleet.join(secret: String(repeating: "else", count: 8)))
+            #expect(try one.sees() && other.sees())
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            #expect(try other.get("/a").text == "{\"n\":2}")
+            #expect(try other.gave(1))
+            let third = try fleet.join()
+            #expect(try third.sees())
+            #expect(try third.get("/a").text == "{\"n\":1}")
+        }
+    }
+
+    @Test("two secrets while one takes the other's place: nodes of either sort find what all of them wrote")
+    func rotation() throws {
+        let (old, new) = (String(repeating: "old!", count: 8), String(repeating: "new!", count: 8))
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let before = try fleet.join(secret: "\(old)\n\(new)")
+            let after = try fleet.join(secret: "\(new)\n\(old)")
+            #expect(try before.sees() && after.sees())
+            let alice = [("X-API-Key", "alice")]
+            _ = try before.get("/a", alice)
+            #expect(try before.gave(1))
+            #expect(try after.get("/a", alice).text == "{\"n\":1}")
+            _ = try after.get("/b", alice)
+            #expect(try after.gave(1))
+            #expect(try before.get("/b", alice).text == "{\"n\":2}")
+            // And purges.
+            let applied = try before.applied
+            _ = try after.purge("target=/b")
+            #expect(try before.comes(to: "{\"n\":3}", "/b", alice))
+            #expect(try before.applied > applied)
+            #expect(try before.metric("cistern_share_log_entries_unopened_total") == 0)
+        }
+    }
+
+    @Test("two fleets on one engine know nothing of each other")
+    func twoFleets() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = (try fleet.join(), try fleet.join(name: "else"))
+            #expect(try one.sees() && other.sees())
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            #expect(try other.get("/a").text == "{\"n\":2}")
+            _ = try one.purge("all=true")
+            _ = try other.purge("target=/none")
+            #expect(try other.get("/a").text == "{\"n\":2}")
+            #expect(try other.applied == 0 && one.applied == 0)
+        }
+    }
+
+    @Test("with a wrong password a node works alone, and says why")
+    func wrongPassword() throws {
+        try FleetPlay.run(FleetPlay.numbered(), redis: ["--requirepass", "right"]) { fleet in
+            let alone = try fleet.join({ $0.engine.password = Array("wrong".utf8) })
+            let well = try fleet.join({ $0.engine.password = Array("right".utf8) })
+            #expect(try well.sees())
+            #expect(try alone.get("/a").text == "{\"n\":1}" && alone.get("/a").text == "{\"n\":1}")
+            #expect(try eventually { try alone.play.admin("GET", "/-/share").text.contains("\"denied\"") })
+            #expect(try alone.metric("cistern_share_seeing") == 0)
+            let answer = try alone.purge("target=/a")
+            #expect(answer.status == 202 && answer.text.contains("not_reached"))
+            #expect(try alone.get("/a").text == "{\"n\":2}")
+            #expect(try well.get("/a").text == "{\"n\":3}")
+        }
+    }
+
+    // MARK: Without the engine
+
+    @Test("an engine that says nothing costs its time and no response; then it is found again")
+    func frozen() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair { $0.timeout = 50 }
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            fleet.redis.freeze()
+            #expect(try other.get("/a").text == "{\"n\":2}")
+            #expect(try other.metric("cistern_shared_lookups_total{outcome=\"late\"}") == 1)
+            for number in 3..<20 { #expect(try other.get("/\(number)").text == "{\"n\":\(number)}") }
+            #expect(try other.isBlind())
+            // The breaker is open: nothing is looked for.
+            let looked = try other.metric("cistern_shared_lookups_total{outcome=\"late\"}")
+            for number in 20..<30 { #expect(try other.get("/\(number)").text == "{\"n\":\(number)}") }
+            #expect(try other.metric("cistern_shared_lookups_total{outcome=\"late\"}") == looked)
+            fleet.redis.thaw()
+            #expect(try one.sees() && other.sees())
+            _ = try one.get("/again")
+            #expect(try one.gave(2))
+            #expect(try eventually { try other.metric("cistern_share_servers{state=\"failing\"}") == 0 })
+            #expect(try other.get("/again").text == "{\"n\":30}")
+        }
+    }
+
+    @Test("who joins a look-up that others have given up does not wait for it")
+    func joinedLate() throws {
+        try FleetPlay.run(FleetPlay.numbered(["Cache-Control: no-store"])) { fleet in
+            let (one, _) = try fleet.pair { settings in
+                settings.timeout = 20
+                settings.engine.limits = Self.patientLimits
+            }
+            fleet.redis.freeze()
+            defer { fleet.redis.thaw() }
+            let clients = try (0..<5).map { _ in try one.play.client() }
+            for client in clients { #expect(client.get("/a")?.status == 200) }
+            #expect(try one.metric("cistern_shared_lookups_total{outcome=\"late\"}") == 5)
+        }
+    }
+}
