@@ -88,7 +88,13 @@ struct SelectionTests {
             let head = try play.request("HEAD", "/a", fields)
             #expect(head["ETag"] == tag && head["Vary"] == "Accept-Encoding")
             #expect(head["Content-Encoding"] == (fields.isEmpty ? nil : "gzip"))
-            #expect(head["Content-Length"] == (fields.isEmpty ? String(text.utf8.count) : nil))
+            // With gzip it is known once the store's writer has put that on.
+            let length = head["Content-Length"]
+            if fields.isEmpty {
+                #expect(length == String(text.utf8.count))
+            } else if let length {
+                #expect(length == String(try play.get("/a", fields).content.count))
+            }
             let part = try play.get("/a", fields + [("Range", "bytes=0-1")])
             #expect(part.status == 206 && part.text == "[\"" && part["ETag"] == "\"x\"" && part["Vary"] == "Accept-Encoding")
         }
