@@ -40,7 +40,8 @@ extension LogFollower {
         if !remembers || isNewPrimary { (verified, removed) = (next, info.removed) }
         if isTrimmed { (verified, removed) = (max(next, info.floor), info.removed) }
         counted = isTrimmed ? nil : reached?.added
-        (isFilled, isCounting, met, state) = (true, false, info, .catchingUp(to: info.last))
+        (isFilled, isCounting, isMeeting) = (true, false, isNewPrimary && !isOtherLog)
+        (met, state) = (info, .catchingUp(to: info.last))
         return actions + [.mayAppend(fence: fence, isNewPrimary: isNewPrimary), .readFrom(next)]
     }
 

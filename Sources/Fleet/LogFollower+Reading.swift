@@ -3,7 +3,11 @@
 extension LogFollower {
     mutating func take(_ entries: [PlacedEntry], _ now: Int64) -> [Action] {
         var actions: [Action] = []
-        for placed in entries where placed.position > next { take(placed, &actions) }
+        for placed in entries where placed.position > next {
+            take(placed, &actions)
+            // What follows comes again.
+            if next < placed.position { break }
+        }
         return finishBatch(isEnd: false, now, actions)
     }
 
@@ -16,6 +20,7 @@ extension LogFollower {
         guard placed.entry.origin.map({ seen.note($0, at: placed.position) }) ?? true else { return }
         if let fence = Fence(placed) {
             actions.append(.doubt(after: fence.doubtedAfter, before: fence.position))
+            readBehind(fence, &actions)
             return
         }
         guard placed.entry.message.kind != .hello else { return }
@@ -28,6 +33,24 @@ extension LogFollower {
             actions.append(.doubt(after: next.previous, before: highest))
         }
         actions.append(.apply(placed))
+    }
+
+    /// Who made the fence met a log that had come to where its doubt begins, and looked below for what was appended by who knew no better.
+    /// Who comes later finds the log lifted by the fence, and looks from there too. A fence that doubts everything was made where the log was
+    /// empty, or for a clock that has jumped: only of a log that has all its entries it may be the former.
+    private mutating func readBehind(_ fence: Fence, _ actions: inout [Action]) {
+        let start = fence.doubtedAfter.earlier(byMilliseconds: limits.readAgain)
+        guard isMeeting, !isCounting, let met, obeyed > start, fence.doubtedAfter > .beginning || met.removed == 0 else { return }
+        if met.floor > fence.doubtedAfter { actions += [.raiseFloor(met.floor), .gap(.trimmed)] }
+        obeyed = start
+        if remembers {
+            next = start
+        } else {
+            // The table has what was only noted; now it is applied.
+            (next, past) = (.beginning, start)
+            seen = SeenSequences(nodes: limits.nodes, missing: limits.missing)
+        }
+        verified = min(verified, next)
     }
 
     private mutating func count(isLate: Bool) {

@@ -110,6 +110,8 @@ public struct LogFollower: Hashable, Sendable {
     var seen: SeenSequences
     /// The log as it was when the connection was made.
     var met: LogInfo?
+    /// Whether that is of a primary whose log was not read to the end before.
+    var isMeeting = false
     /// Whether all of that was read, so that `added` counts.
     var isCounting = false
     /// The lowest that came below what was reached: appended after its place had been given to another, which is lost.

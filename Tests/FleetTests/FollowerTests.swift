@@ -217,6 +217,56 @@ struct FollowerTests {
                 ])
     }
 
+    /// The primary's clock is behind: the entry at 300,000 was appended by who knew no better, then somebody made the fence, then this node comes.
+    private static let behind = (
+        log: FollowerPlay.info(last: 601_000, primary: 2, count: 3, added: 3),
+        early: FollowerPlay.entry(300_000, node: 7),
+        fence: PlacedEntry(LogPosition(601_000), Fence(at: LogPosition(601_000), doubtedAfter: LogPosition(300_000)).entry)
+    )
+
+    @Test("who comes when another has made the fence looks from where that one has looked")
+    func secondToMeet() {
+        var play = Play.seeing()
+        _ = play.when(.entries([entry(500_000, .target, 5, 2)]))
+        _ = play.when(.lost)
+        let (log, early, fence) = Self.behind
+        #expect(play.when(.connected(log, fleetMilliseconds: 600_000)).last == .readFrom(LogPosition(380_000)))
+        let doubt = LogFollower.Action.doubt(after: LogPosition(300_000), before: LogPosition(601_000))
+        #expect(play.when(.entries([fence, entry(602_000, .target, 5, 3)])) == [doubt, .readFrom(LogPosition(180_000))])
+        #expect(
+            play.when(.entries([early, fence])) == [
+                .doubt(after: LogPosition(299_999, .max), before: LogPosition(601_000)), .apply(early), doubt, .look,
+                .append(Fence(at: LogPosition(601_000), doubtedAfter: LogPosition(299_999, .max))), .readFrom(LogPosition(601_000)),
+            ])
+        #expect(play.when(.looked(log)) == [.seeing, .report(3)])
+    }
+
+    @Test("a new process does so too, and applies what it had only noted")
+    func newProcessSecondToMeet() {
+        var play = Play(kept: KeptPosition(position: LogPosition(500_000), epoch: 1, primary: [1], added: 2))
+        let (log, early, fence) = Self.behind
+        _ = play.when(.connected(log, fleetMilliseconds: nil))
+        let doubt = LogFollower.Action.doubt(after: LogPosition(300_000), before: LogPosition(601_000))
+        let old = entry(100, .target, 5, 1)
+        #expect(play.when(.entries([old, early, fence])) == [.note(old), .note(early), doubt, .readFrom(.beginning)])
+        #expect(
+            play.when(.entries([old, early, fence])) == [.note(old), .apply(early), doubt, .look, .readFrom(LogPosition(601_000))])
+        #expect(play.when(.looked(log)) == [.seeing, .report(1)])
+    }
+
+    @Test("what the fence's maker could look at, and was trimmed since, is a gap; who follows the primary already does not look again")
+    func behindTheFence() {
+        var (log, _, fence) = Self.behind
+        var reading = Play.seeing()
+        #expect(reading.when(.entries([fence])).last == .readFrom(LogPosition(601_000)))
+        (log.first, log.count) = (LogPosition(450_000), 2)
+        var play = Play.seeing()
+        _ = play.when(.entries([entry(500_000, .target, 5, 2)]))
+        _ = play.when(.lost)
+        _ = play.when(.connected(log, fleetMilliseconds: 600_000))
+        #expect(play.when(.entries([fence])).contains(.gap(.trimmed)))
+    }
+
     @Test("the same primary, gone back behind what was read, is another one")
     func goneBack() {
         var play = Play.seeing()
