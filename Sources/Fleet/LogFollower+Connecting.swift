@@ -67,7 +67,8 @@ extension LogFollower {
     /// Whether entries that were never read are gone from the log's beginning, or it was made anew without another epoch.
     private func isTrimmed(_ info: LogInfo) -> Bool {
         if info.lastDeleted > position { return true }
-        if let first = info.first, first <= position { return false }
+        // What went before the first is some of what was reached, unless another primary had entries that this node never read.
+        if let first = info.first, first <= position { return reached?.added.map { info.removed >= $0 } ?? false }
         // All that is there was appended later than what was reached. What went before must be just what was reached.
         if info.first == nil, info.last == position { return false }
         return reached?.added.map { $0 != info.removed } ?? (info.removed > 0)

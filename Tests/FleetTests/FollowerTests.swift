@@ -134,6 +134,11 @@ struct FollowerTests {
         ("all was removed, and nothing added", FollowerPlay.info(last: 100, first: nil, count: 0, added: 1), false),
         ("all was removed, what was added too", FollowerPlay.info(last: 200, first: nil, count: 0, added: 2), true),
         ("an entry after it was deleted by itself", FollowerPlay.info(last: 300, first: 100, count: 2, added: 3, lastDeleted: 200), true),
+        (
+            "another primary: more was removed before what was reached than ever was there",
+            FollowerPlay.info(last: 101, primary: 2, first: 99, count: 2, added: 3), true
+        ),
+        ("another primary has what was reached", FollowerPlay.info(last: 101, primary: 2, count: 2, added: 2), false),
         ("the log was deleted and begun anew", FollowerPlay.info(last: 300, first: 300, count: 1, added: 1), true),
     ]
 
