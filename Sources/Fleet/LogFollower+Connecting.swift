@@ -19,28 +19,31 @@ extension LogFollower {
     mutating func connect(_ info: LogInfo, fleetMilliseconds: UInt64?) -> [Action] {
         var actions = leave()
         let former = reached
+        // A log that was left and is back lacks all that was said since, and more may know its records than who knows what they lack.
+        if former?.formerEpochs.contains(info.epoch) == true { return actions + [.renewEpoch, .reconnect] }
         let isOtherLog = former?.epoch != info.epoch
         remembers = isFilled && !isOtherLog
         if !remembers {
+            isFilled = false
             seen = SeenSequences(nodes: limits.nodes, missing: limits.missing)
             actions.append(.startAnew(epoch: info.epoch, floor: info.floor))
         }
         if isOtherLog {
-            if former != nil { actions.append(.gap(.epoch)) }
-            reached = KeptPosition(position: .beginning, epoch: info.epoch, primary: info.primary, added: 0)
+            actions.append(.gap(former == nil ? .neverFollowed : .epoch))
+            reached = KeptPosition(after: former, epoch: info.epoch, primary: info.primary)
             (highest, lowestLate, checkpoints) = (.beginning, nil, [])
         }
         (obeyed, next) = (position, remembers ? min(position, info.last) : .beginning)
         let isTrimmed = isTrimmed(info)
-        if isTrimmed { actions += [.raiseFloor(info.floor), .gap(.trimmed)] }
+        if isTrimmed { actions += [.raiseFloor(info.floor)] + (isOtherLog ? [] : [.gap(.trimmed)]) }
         let isNewPrimary = former.map { isOtherLog || $0.primary != info.primary || info.last < highest } ?? false
         let fence = isNewPrimary && !isOtherLog ? meet(info, fleetMilliseconds ?? 0, &actions) : nil
-        if !remembers { past = obeyed }
+        if !remembers { past = met == nil || isOtherLog ? obeyed : min(past, obeyed) }
         highest = max(highest, info.last)
         if !remembers || isNewPrimary { (verified, removed) = (next, info.removed) }
         if isTrimmed { (verified, removed) = (max(next, info.floor), info.removed) }
         counted = isTrimmed ? nil : reached?.added
-        (isFilled, isCounting, isMeeting) = (true, false, isNewPrimary && !isOtherLog)
+        (isCounting, isMeeting) = (false, isNewPrimary && !isOtherLog)
         (met, state) = (info, .catchingUp(to: info.last))
         return actions + [.mayAppend(fence: fence, isNewPrimary: isNewPrimary), .readFrom(next)]
     }
@@ -57,6 +60,7 @@ extension LogFollower {
         }
         (verified, removed) = (next, info.removed)
         guard state == .verifying else { return actions }
+        isFilled = true
         if let met { startCounting(met) }
         counted = reached?.added
         reached?.primary = info.primary

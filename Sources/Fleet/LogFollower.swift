@@ -76,6 +76,8 @@ public struct LogFollower: Hashable, Sendable {
         case report(UInt64)
         /// Keep it durably, in the place of the former.
         case keep(KeptPosition)
+        /// Give the log another epoch, whatever it has; `reconnect` follows.
+        case renewEpoch
         /// To the writer (`LogWriter.Event.connected`): it may append to this primary, the fence before anything else.
         case mayAppend(fence: Fence?, isNewPrimary: Bool)
         /// To the writer (`LogWriter.Event.fence`), at whatever id the engine gives.
@@ -103,7 +105,7 @@ public struct LogFollower: Hashable, Sendable {
     var past = LogPosition.beginning
     /// No id above it was given, as far as this node knows.
     var highest: LogPosition
-    /// Whether the table was filled since the process began.
+    /// Whether the table was filled since the process began: all of this log was read once.
     var isFilled = false
     /// Whether it is known which entries were seen of what is read again.
     var remembers = false

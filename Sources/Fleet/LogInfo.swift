@@ -41,14 +41,25 @@ public struct KeptPosition: Hashable, Sendable {
     public var primary: [UInt8]
     /// How many entries there ever were up to the position; nil where it is not known.
     public var added: UInt64?
+    /// Of logs that were followed before, the oldest first.
+    public var formerEpochs: [UInt64] = []
 
     public init(position: LogPosition, epoch: UInt64, primary: [UInt8], added: UInt64?) {
         (self.position, self.epoch, self.primary, self.added) = (position, epoch, primary, added)
     }
 
-    /// In a file.
+    /// The beginning of another log.
+    init(after former: KeptPosition?, epoch: UInt64, primary: [UInt8]) {
+        self.init(position: .beginning, epoch: epoch, primary: primary, added: 0)
+        formerEpochs = former.map { ($0.formerEpochs + [$0.epoch]).suffix(Self.formerLimit) } ?? []
+    }
+
+    private static let formerLimit = 32
+
+    /// In a file. Names of primaries have no zero.
     public var bytes: [UInt8] {
         RecordVersion(epoch: epoch, position: position).bytes + Fleet.bytes(of: added ?? .max) + primary
+            + (formerEpochs.isEmpty ? [] : [0] + formerEpochs.flatMap(Fleet.bytes))
     }
 
     /// - Returns: nil where there are too few or too many. Whether they are whole is for the file to say.
@@ -56,7 +67,9 @@ public struct KeptPosition: Hashable, Sendable {
         guard (32...Self.lengthLimit).contains(bytes.count), let version = RecordVersion(bytes: bytes[..<24]),
             let added = number(of: bytes[24..<32])
         else { return nil }
-        self.init(position: version.position, epoch: version.epoch, primary: Array(bytes[32...]), added: added == .max ? nil : added)
+        let (primary, formers) = (bytes[32...].prefix { $0 != 0 }, bytes[32...].drop { $0 != 0 }.dropFirst())
+        self.init(position: version.position, epoch: version.epoch, primary: Array(primary), added: added == .max ? nil : added)
+        formerEpochs = stride(from: formers.startIndex, to: formers.endIndex, by: 8).compactMap { number(of: formers[$0...].prefix(8)) }
     }
 
     /// Names of primaries have 80 bytes.

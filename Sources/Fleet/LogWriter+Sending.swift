@@ -24,15 +24,18 @@ extension LogWriter {
         var items = unreplicated + queue.filter { $0.sequence != nil }
         var sent = Set(items.compactMap(\.sequence))
         for entry in remembered where entry.time >= since && sent.insert(entry.sequence).inserted {
-            items.append(Item(message: entry.message, sequence: entry.sequence, since: now, isSettled: true))
+            items.append(Item(message: entry.message, sequence: entry.sequence, since: now, isSettled: true, isHeld: false))
         }
         items.sort { ($0.sequence ?? 0) < ($1.sequence ?? 0) }
+        // Another log may have been met, whose marks lack what was said in the former.
+        let again = items.filter { !$0.isHeld }.map { Action.hold($0.message) }
+        for index in items.indices { items[index].isHeld = true }
         queue = items + queue.filter { $0.sequence == nil }
         unreplicated = []
-        guard let forgotten, forgotten >= since, unsentWrites[.everythingStale] == nil else { return [] }
+        guard let forgotten, forgotten >= since, unsentWrites[.everythingStale] == nil else { return again }
         unsentWrites[.everythingStale] = []
         queue.append(Item(message: .everythingStale, since: now))
-        return [.hold(.everythingStale)]
+        return again + [.hold(.everythingStale)]
     }
 
     /// Sends what may be sent, if nothing is under way.
@@ -159,10 +162,11 @@ extension LogWriter {
         guard item.message.kind != .hello, let sequence = item.sequence else { return [] }
         remember(Remembered(message: item.message, sequence: sequence, time: now))
         var item = item
-        let wasSettled = item.isSettled
-        item.isSettled = true
+        let (wasSettled, wasHeld) = (item.isSettled, item.isHeld)
+        (item.isSettled, item.isHeld) = (true, false)
         if item.isPurge { unreplicated.append(item) }
-        return wasSettled ? [] : [.settle(item.message, at: position)] + item.tokens.map { .tell($0, .appended(position)) }
+        return (wasHeld ? [.settle(item.message, at: position)] : [])
+            + (wasSettled ? [] : item.tokens.map { .tell($0, .appended(position)) })
     }
 
     private mutating func remember(_ entry: Remembered) {

@@ -99,7 +99,7 @@ public struct LogWriter: Hashable, Sendable {
         case send([Outgoing])
         /// `WAIT 1 50`, on the same connection.
         case wait
-        /// `MarkTable.hold`, `MarkTable.settle`: once each for each entry, whatever becomes of it.
+        /// `MarkTable.hold`, `MarkTable.settle`: once each for each entry, whatever becomes of it; and once more where it is sent again.
         case hold(LogMessage)
         case settle(LogMessage, at: LogPosition?)
         /// Keep it durably before anything that follows here is done.
@@ -130,6 +130,8 @@ public struct LogWriter: Hashable, Sendable {
         var since: Int64
         /// Whether it was in the log of an earlier primary: all were told.
         var isSettled = false
+        /// Whether the table of marks holds it.
+        var isHeld = true
     }
 
     struct Remembered: Hashable, Sendable {

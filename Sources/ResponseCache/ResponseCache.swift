@@ -80,6 +80,8 @@ public final class ResponseCache: @unchecked Sendable {
     func policy(for head: RequestHead) -> RoutePolicy { policies.rules(for: head.pathAndQuery) }
 
     /// Whether what is stored lasts.
+    /// Whether the store has anything, of any API.
+    public var hasStored: Bool { shared.store.statistics.entries > 0 }
     public var isWritable: Bool { store.statistics.isWritable }
 
     // MARK: Finding

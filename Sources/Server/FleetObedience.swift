@@ -12,6 +12,8 @@ final class FleetObedience: FleetFollowing {
 
     init(_ server: ProxyServer) { self.server = server }
 
+    var hasStored: Bool { caches.first?.hasStored == true }
+
     var mayKeepPosition: Bool { !server.process.peer.hasAll }
 
     func obey(_ orders: [FleetOrder], then: @escaping @Sendable () -> Void) {

@@ -38,6 +38,9 @@ public protocol FleetFollowing: Sendable {
     /// Waits until what was begun is done: nothing more will be asked for.
     func finish()
 
+    /// Whether anything is stored here. Asked from the log's loop.
+    var hasStored: Bool { get }
+
     /// Whether this process may say how far the store has come: not where another has taken over.
     var mayKeepPosition: Bool { get }
 }

@@ -2,6 +2,7 @@
 
 import Engine
 import Fleet
+import Logging
 import Reactor
 
 extension FleetLog {
@@ -41,13 +42,22 @@ extension FleetLog {
     func meet() {
         guard isRunning else { return }
         let asked = now
-        let epoch = Array(String(UInt64.random(in: 1 ... .max), radix: 16).utf8)
-        let make = EngineCommand([Array("SET".utf8), keys.epoch, epoch, Array("NX".utf8)], key: keys.log)
         reader.sendAll(
-            [make] + questions(hold: 0), patienceMilliseconds: Self.patience,
+            [newEpoch(Array("NX".utf8))] + questions(hold: 0), patienceMilliseconds: Self.patience,
             then: inSession { log, replies in
                 log.met(Array(replies.dropFirst()), asked: asked)
             })
+    }
+
+    private func newEpoch(_ condition: [UInt8]...) -> EngineCommand {
+        let epoch = Array(String(UInt64.random(in: 1 ... .max), radix: 16).utf8)
+        return EngineCommand([Array("SET".utf8), keys.epoch, epoch] + condition, key: keys.log)
+    }
+
+    /// Whether it was done shows when the log is met again. Where several do it at a time the last counts, and the others meet one log more.
+    func renewEpoch() {
+        logger.warning("the fleet's log is one that was left before, or has no name: it gets a new one")
+        reader.sendAll([newEpoch()], patienceMilliseconds: Self.patience) { _ in }
     }
 
     /// The state of the log.
@@ -74,6 +84,7 @@ extension FleetLog {
         let failure = replies.lazy.compactMap(\.failure).first
         guard failure == nil, let time = Self.time(replies[1]), let info = info(replies) else {
             figures.trouble = failure?.rawValue ?? "not_understood"
+            if Self.isNoEpoch(replies[0]) { renewEpoch() }
             return lose()
         }
         figures.trouble = nil
@@ -262,6 +273,15 @@ public struct InfoText: Sendable {
 extension FleetLog {
     fileprivate static func epoch(_ reply: EngineReply) -> UInt64? {
         reply.text.flatMap { UInt64(String(decoding: $0, as: UTF8.self), radix: 16) }
+    }
+
+    /// Whether something else lies there, which would stay for ever.
+    fileprivate static func isNoEpoch(_ reply: EngineReply) -> Bool {
+        switch reply {
+        case .bytes: epoch(reply) == nil
+        case .error(let text): text.starts(with: Array("WRONGTYPE".utf8))
+        case .status, .integer, .nothing, .list, .failed: false
+        }
     }
 
     /// Milliseconds.

@@ -156,6 +156,7 @@ public final class FleetLog: @unchecked Sendable {
             if !files.keep(position) {
                 logger.warning("the position in the fleet's log cannot be written: it is read again after a restart")
             }
+        case .renewEpoch: renewEpoch()
         case .mayAppend(let fence, let isNewPrimary): connectWriter(fence, isNewPrimary: isNewPrimary)
         case .append(let fence): perform(logWriter.handle(.fence(fence), now: now))
         case .seeing:
@@ -185,7 +186,12 @@ public final class FleetLog: @unchecked Sendable {
     }
 
     private func obey(_ gap: LogGap) {
+        if gap == .neverFollowed, following?.hasStored != true { return }
         figures.gaps[gap, default: 0] += 1
+        if gap == .neverFollowed {
+            logger.notice("what is stored here was never held against the fleet's log: it counts as stale once")
+            return batch.orders.append(.everything(isSoft: true))
+        }
         let isSoft = settings.afterGap == .stale
         logger.error(
             "other nodes may have purged what nobody can tell any more (\(gap.rawValue)): all that is stored here \(isSoft ? "counts as stale" : "is dropped")"

@@ -99,6 +99,10 @@ struct EntryTests {
         for added in [nil, 0, 9] as [UInt64?] {
             let kept = KeptPosition(position: LogPosition(1, 2), epoch: 3, primary: [4, 5], added: added)
             #expect(KeptPosition(bytes: kept.bytes) == kept)
+            var later = KeptPosition(after: kept, epoch: 9, primary: [6])
+            #expect(later.formerEpochs == [3] && later.position == .beginning && KeptPosition(bytes: later.bytes) == later)
+            for epoch in 10..<100 as Range<UInt64> { later = KeptPosition(after: later, epoch: epoch, primary: [7, 8]) }
+            #expect(later.formerEpochs == Array(67..<99) && KeptPosition(bytes: later.bytes) == later)
         }
         #expect(KeptPosition(bytes: Array(version.bytes)) == nil)
         #expect(KeptPosition(bytes: [UInt8](repeating: 0, count: 2_000)) == nil)

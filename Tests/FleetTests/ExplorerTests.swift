@@ -163,7 +163,7 @@ struct Explorer {
             state.fleet.trim(keeping: 1)
         case .flush:
             state.budget.flushes -= 1
-            state.fleet.engine.flush()
+            state.fleet.flush()
         case .pass:
             state.budget.pauses -= 1
             state.fleet.pass(1_200)

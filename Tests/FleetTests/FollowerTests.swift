@@ -57,7 +57,8 @@ struct FollowerTests {
         let log = info(200, 1, 1, 100, 2, 2, 0)
         #expect(
             play.when(.connected(log, fleetMilliseconds: nil)) == [
-                .startAnew(epoch: 1, floor: .beginning), .mayAppend(fence: nil, isNewPrimary: false), .readFrom(.beginning),
+                .startAnew(epoch: 1, floor: .beginning), .gap(.neverFollowed), .mayAppend(fence: nil, isNewPrimary: false),
+                .readFrom(.beginning),
             ])
         #expect(play.when(.entries([entry(100, .target, 5, 1)])) == [.apply(entry(100, .target, 5, 1)), .readFrom(LogPosition(100))])
         #expect(
@@ -80,6 +81,30 @@ struct FollowerTests {
             play.when(.entries([entry(100, .target, 5, 1), entry(200, .target, 5, 2), own])) == [
                 .note(entry(100, .target, 5, 1)), .apply(entry(200, .target, 5, 2)), .note(own), .look, .readFrom(LogPosition(300)),
             ])
+    }
+
+    @Test("a connection that is lost before the table was filled fills nothing: the next one begins at the beginning")
+    func lostWhileFilling() {
+        let log = info(300, 1, 1, 100, 3, 3, 0)
+        let entries = [entry(100, .target, 5, 1), entry(200, .target, 5, 2), entry(300, .target, 5, 4)]
+        for count in 0...3 {
+            var play = Play(kept: KeptPosition(position: LogPosition(100), epoch: 1, primary: [1], added: 1))
+            _ = play.when(.connected(log, fleetMilliseconds: nil))
+            if count > 0 { _ = play.when(.entries(Array(entries.prefix(count)))) }
+            _ = play.when(.lost)
+            let actions = play.when(.connected(log, fleetMilliseconds: nil))
+            #expect(actions.first == .startAnew(epoch: 1, floor: .beginning) && actions.last == .readFrom(.beginning))
+            // What was applied on the way is only noted.
+            let again = play.when(.entries(entries))
+            for (index, one) in entries.enumerated() {
+                #expect(again.contains(index < max(1, count) ? .note(one) : .apply(one)), "\(count): \(index)")
+            }
+            // The hole is no past: it was not there when the process began.
+            _ = play.when(.looked(log))
+            let end = play.now + 2_000
+            _ = play.when(.nothingNew, at: end - 1_000)
+            #expect(play.when(.tick, at: end).contains(.gap(.lostEntries)))
+        }
     }
 
     @Test("what comes again is applied once; greetings and fences are not applied")
@@ -125,6 +150,34 @@ struct FollowerTests {
             play.when(.connected(log, fleetMilliseconds: 1_000)) == [
                 .startAnew(epoch: 2, floor: .beginning), .gap(.epoch), .mayAppend(fence: nil, isNewPrimary: true), .readFrom(.beginning),
             ])
+    }
+
+    @Test("a log that was left and is back gets another epoch, also from a process that knows of it by what an earlier one kept")
+    func epochIsBack() {
+        var play = Play.seeing()
+        _ = play.when(.epoch(2))
+        _ = play.when(.connected(info(50, 2, 1, 50, 1, 1, 0), fleetMilliseconds: nil))
+        _ = play.when(.entries([entry(50, .target, 5, 1)]))
+        _ = play.when(.looked(info(50, 2, 1, 50, 1, 1, 0)))
+        guard case .keep(let kept) = play.when(.applied(report: 2)).first else {
+            Issue.record("nothing is kept")
+            return
+        }
+        #expect(kept.epoch == 2 && kept.formerEpochs == [1])
+        let back = info(100, 1, 2, 100, 1, 1, 0)
+        #expect(play.when(.connected(back, fleetMilliseconds: nil)) == [.blind(since: play.now), .renewEpoch, .reconnect])
+        #expect(!play.follower.isSeeing && play.follower.version == nil)
+        var next = Play(kept: KeptPosition(bytes: kept.bytes))
+        #expect(next.when(.connected(back, fleetMilliseconds: nil)) == [.renewEpoch, .reconnect])
+        #expect(next.when(.connected(info(100, 3, 2, 100, 1, 1, 0), fleetMilliseconds: nil)).contains(.gap(.epoch)))
+    }
+
+    @Test("the first meeting of a log whose beginning is trimmed is no gap of another kind")
+    func firstOfTrimmed() {
+        var play = Play()
+        let actions = play.when(.connected(info(300, 1, 1, 300, 1, 3, 0), fleetMilliseconds: nil))
+        #expect(actions.contains(.gap(.neverFollowed)) && !actions.contains(.gap(.trimmed)))
+        #expect(actions.contains(.startAnew(epoch: 1, floor: LogPosition(300).previous)))
     }
 
     static let trims: [(String, LogInfo, Bool)] = [

@@ -31,15 +31,17 @@ struct ModelEngine: Hashable {
 
     /// `SET NX` and `GET` of the epoch, `XINFO STREAM`, `INFO`.
     mutating func info() -> LogInfo {
-        if content.epoch == nil {
-            epochs += 1
-            content.epoch = epochs
-            content.version += 1
-        }
+        if content.epoch == nil { renewEpoch() }
         return LogInfo(
             epoch: content.epoch ?? 0, primary: [UInt8(truncatingIfNeeded: primary)], last: content.last,
             first: content.entries.first?.position,
             lastDeleted: content.lastDeleted, count: UInt64(content.entries.count), added: content.added)
+    }
+
+    mutating func renewEpoch() {
+        epochs += 1
+        content.epoch = epochs
+        content.version += 1
     }
 
     mutating func append(_ outgoing: LogWriter.Outgoing, time: Int64) -> LogWriter.Reply {

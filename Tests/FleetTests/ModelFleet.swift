@@ -122,6 +122,13 @@ struct ModelFleet: Hashable {
         write(node, .lost)
     }
 
+    /// Not in the millisecond of an entry: until a node has read of it, it gives its own entries their places in the log that it knows. One in
+    /// the same millisecond would have a place that was given before.
+    mutating func flush() {
+        time += 1
+        engine.flush()
+    }
+
     mutating func restart(_ node: Int) {
         names += 1
         let disk = nodes[node].disk
@@ -229,12 +236,15 @@ struct ModelFleet: Hashable {
             case .gap(let gap):
                 nodes[node].gaps.append(gap)
                 nodes[node].dropAll()
-            case .report(let number): nodes[node].report = number
-            case .keep(let kept): nodes[node].disk.kept = kept
+            case .report(let number):
+                nodes[node].report = number
+                nodes[node].heardBefore[number] = nodes[node].heard
+            case .keep(let kept): nodes[node].keep(kept, applied: event)
             case .mayAppend(let fence, let isNewPrimary):
                 nodes[node].written = 0
                 write(node, .connected(isNewPrimary: isNewPrimary, fence: fence, replicas: engine.replicas.count))
             case .append(let fence): write(node, .fence(fence))
+            case .renewEpoch: engine.renewEpoch()
             case .seeing, .blind: break
             case .reconnect:
                 cut(node)

@@ -36,6 +36,11 @@ struct ModelNode: Hashable {
     /// The engine's version after the last that this connection has appended.
     var written = 0
     var report: UInt64?
+    /// By key, what entries of the log have made invalid: while this process lives, and by the reports that will be kept. What was not kept is
+    /// forgotten with the process. The promise holds all the same: a purge that a replica has is in the log of whoever becomes the primary,
+    /// and others are said again by their sender, who has answered them as pending.
+    var heard: [Int]
+    var heardBefore: [UInt64: [Int]] = [:]
     /// The last value of a write of this node, by key; and of what this process has purged or seen written.
     var writes: [Int]
     var said: [Int]
@@ -47,7 +52,7 @@ struct ModelNode: Hashable {
         follower = LogFollower(node: name, kept: disk.kept, now: now)
         writer = LogWriter(node: name)
         writes = disk.obeyed.map { _ in 0 }
-        said = writes
+        (said, heard) = (writes, writes)
     }
 
     /// All entries name a key and the value that replaced what they make invalid.
@@ -71,13 +76,22 @@ struct ModelNode: Hashable {
     // MARK: - Obeying
 
     /// Nothing older may be had again: by what came from the log or was answered, and by what this process itself has said.
-    func obeyed(_ key: Int) -> Int { max(disk.obeyed[key], said[key]) }
+    func obeyed(_ key: Int) -> Int { max(disk.obeyed[key], said[key], heard[key]) }
+
+    mutating func keep(_ kept: KeptPosition, applied event: LogFollower.Event) {
+        disk.kept = kept
+        guard case .applied(let number) = event else { return }
+        for (report, values) in heardBefore where report <= number {
+            for key in values.indices { disk.obeyed[key] = max(disk.obeyed[key], values[key]) }
+            heardBefore[report] = nil
+        }
+    }
 
     /// Copies, and what is under way, are gone.
     mutating func obey(_ message: LogMessage, values: [Int], isOwn: Bool = false) {
         for key in disk.copies.indices where message.kind == .all || message.kind == .unknown || message.argument.first == UInt8(key) {
             disk.copies[key] = nil
-            if isOwn { said[key] = max(said[key], values[key]) } else { disk.obeyed[key] = max(disk.obeyed[key], values[key]) }
+            if isOwn { said[key] = max(said[key], values[key]) } else { heard[key] = max(heard[key], values[key]) }
             for index in fetches.indices where fetches[index].key == key { fetches[index].isOvertaken = true }
         }
     }

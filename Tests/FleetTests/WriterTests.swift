@@ -162,7 +162,7 @@ struct WriterTests {
         #expect(play.when(.waited(replicas: 1)) == [.dropPending(1), .tell(1, .durable)])
     }
 
-    @Test("another primary: the fence alone, then the last minute before the loss again, then a greeting")
+    @Test("another primary: the fence alone, then the last minute before the loss again, held until it has a place, then a greeting")
     func newPrimary() {
         var play = Play.connected()
         _ = play.when(.append(a, .write, token: nil))
@@ -177,13 +177,20 @@ struct WriterTests {
         let fence = Fence(at: LogPosition(4_000_000), doubtedAfter: LogPosition(5))
         #expect(
             play.when(.connected(isNewPrimary: true, fence: fence, replicas: 0)) == [
+                .hold(b), .send([.init(entry: fence.entry, position: fence.position)]),
+            ])
+        #expect(play.when(.answered([.refused])) == [])
+        // Once, though yet another primary is met before.
+        _ = play.when(.lost)
+        #expect(
+            play.when(.connected(isNewPrimary: true, fence: nil, replicas: 0)) == [
                 .send([.init(entry: fence.entry, position: fence.position)])
             ])
         #expect(play.when(.answered([.refused])) == [])
         play.now += 1_000
         #expect(play.when(.tick) == [.send([.init(entry: fence.entry, position: fence.position)])])
         #expect(play.when(.answered([.alreadyBeyond])) == [Play.send((b, 2), (hello, 3))])
-        #expect(play.when(.answered([Play.at(4_000_001), Play.at(4_000_002)])).allSatisfy { if case .tell = $0 { false } else { true } })
+        #expect(play.when(.answered([Play.at(4_000_001), Play.at(4_000_002)])) == [.settle(b, at: LogPosition(4_000_001))])
     }
 
     @Test("what the engine refuses is tried again, with the same sequence and before all else")
@@ -208,7 +215,7 @@ struct WriterTests {
         }
         _ = play.when(.lost)
         let actions = play.when(.connected(isNewPrimary: true, fence: nil, replicas: 1))
-        #expect(actions.first == .hold(.everythingStale))
+        #expect(actions.contains(.hold(.everythingStale)))
         guard case .send(let outgoing) = actions.last else {
             Issue.record("nothing is sent")
             return

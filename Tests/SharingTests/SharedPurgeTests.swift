@@ -218,7 +218,7 @@ struct SharedPurgeTests {
             #expect(try one.get("/a").text == "{\"n\":2}")
             #expect(try other.get("/a").text == "{\"n\":1}")
             try one.play.restart()
-            #expect(try one.metric("cistern_share_pending_purges") >= 1)
+            #expect(try one.reaches("cistern_share_pending_purges", 1))
             try fleet.redis.revive()
             #expect(try one.sees() && other.sees())
             #expect(try eventually { try other.get("/a").text != "{\"n\":1}" })
