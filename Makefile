@@ -22,7 +22,7 @@ IMAGE_PACKAGES := buildah python3 binutils
 BINARY ?= .build/release/cistern
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages image-test image-packages manifests takeovers
+.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages image-test image-packages manifests takeovers fleet
 
 run: build
 ifdef UPSTREAM
@@ -100,6 +100,11 @@ sanitize: packages test-packages
 # Processes that take over from each other, and reload, under load.
 takeovers: build bench-packages
 	Tests/Operation/takeovers.py --cistern .build/release/cistern $(ARGUMENTS)
+
+# Four nodes that share through a Cluster of six, with bars; and ten thousand random schedules of a modelled fleet against the truth.
+fleet: build bench-packages test-packages
+	Tests/Operation/fleet.py --cistern .build/release/cistern $(ARGUMENTS)
+	FLEET_WALKS=10000 $(SWIFT) test --filter RandomWalkTests
 
 lint:
 	$(SWIFT) format lint --strict --recursive Sources Tests Package.swift
@@ -187,6 +192,7 @@ help:
 	@echo "make soak               the caching rules beside a reference cache, a million steps"
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
 	@echo "make takeovers          processes that take over from each other, and reload, under load"
+	@echo "make fleet              four nodes that share through a Cluster of six, and a primary that is killed"
 	@echo "make lint               formatting and the rules of the house"
 	@echo "make image              build the container image (needs buildah, and root); make image-test tries it"
 	@echo "make manifests          hold the files for Kubernetes and Compose against what reads them"

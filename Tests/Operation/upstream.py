@@ -1,4 +1,4 @@
-"""The upstream of the takeovers: small JSON that says which version of it this is, and writes that take their time."""
+"""The upstream of the trials here: small JSON that says which version of it this is, writes that take their time (POST) or not (PUT), and how many were asked."""
 import asyncio
 import json
 import random
@@ -9,7 +9,7 @@ PADDING = "x" * 150
 
 class Connection(asyncio.Protocol):
     """Pipelined requests without content are answered in their order."""
-    versions = {}
+    versions, asked = {}, 0
 
     def connection_made(self, transport):
         self.transport, self.held = transport, b""
@@ -20,7 +20,12 @@ class Connection(asyncio.Protocol):
             method, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
             if method == "POST":
                 asyncio.get_running_loop().call_later(random.random() * SLOWEST_WRITE, self.write, target)
+            elif method == "PUT":
+                self.write(target)
+            elif target == "/asked":
+                self.answer(str(Connection.asked), "no-store")
             else:
+                Connection.asked += 1
                 self.answer(target, "no-store" if target.startswith("/pass/") else "max-age=86400")
 
     def write(self, target):
