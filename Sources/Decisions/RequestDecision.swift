@@ -94,24 +94,35 @@ public enum Refusal: Sendable, Equatable {
     }
 }
 
-/// Where the response to a request belongs, and for whom it may be fetched together. A class, since it is handed from hand to hand.
-public final class RequestPlace: Sendable, Equatable {
+/// Under which keys a request was looked up. A class, since it is handed from hand to hand.
+public final class KeyedTarget: Sendable, Equatable {
     public let keys: TargetKeys
     public let flight: FlightKey
-    public let sharing: Sharing
     /// Of its keys.
     public let isPartitioned: Bool
 
-    public init(keys: TargetKeys, flight: FlightKey, sharing: Sharing) {
+    public init(keys: TargetKeys, flight: [UInt8]) {
         self.keys = keys
-        self.flight = flight
-        self.sharing = sharing
+        self.flight = FlightKey(flight)
         isPartitioned = keys.isPartitioned
     }
 
-    public static func == (one: RequestPlace, other: RequestPlace) -> Bool {
-        one.sharing == other.sharing && one.keys == other.keys && one.flight == other.flight
+    public static func == (one: KeyedTarget, other: KeyedTarget) -> Bool { one.keys == other.keys && one.flight == other.flight }
+}
+
+/// Where the response to a request belongs, and for whom it may be fetched together.
+public struct RequestPlace: Sendable, Equatable {
+    public let target: KeyedTarget
+    public let sharing: Sharing
+
+    public init(_ target: KeyedTarget, sharing: Sharing) {
+        self.target = target
+        self.sharing = sharing
     }
+
+    public var keys: TargetKeys { target.keys }
+    public var flight: FlightKey { target.flight }
+    public var isPartitioned: Bool { target.isPartitioned }
 
     public enum Sharing: Sendable {
         /// It says of itself what it wants, so it is asked for alone.
@@ -155,8 +166,8 @@ public enum StoreUse<Response: AnyObject> {
     case lookedUp(LookUpFacts<Response>)
 }
 
-/// What looking into the store has brought. A class, since it is handed from hand to hand; it is whole before that.
-public final class LookUpFacts<Response: AnyObject> {
+/// What looking into the store has brought.
+public struct LookUpFacts<Response: AnyObject> {
     /// What was found lies behind a reference, so that handing it on copies nothing, and dropping it asks no tables for the type.
     public enum Result {
         indirect case found(Response, StoredMetadata)
@@ -165,8 +176,7 @@ public final class LookUpFacts<Response: AnyObject> {
     }
 
     public let result: Result
-    public let keys: TargetKeys
-    public let flight: [UInt8]
+    public let target: KeyedTarget
     /// Only a part is asked for.
     public var isForPart = false
     /// What the response depends on is in the key, with the request's content: others with the same content may have it.
@@ -176,10 +186,9 @@ public final class LookUpFacts<Response: AnyObject> {
     /// This hit is asked for often, and has little freshness left.
     public var isRefreshDue = false
 
-    public init(_ result: Result, keys: TargetKeys, flight: [UInt8]) {
+    public init(_ result: Result, _ target: KeyedTarget) {
         self.result = result
-        self.keys = keys
-        self.flight = flight
+        self.target = target
     }
 }
 
@@ -303,7 +312,7 @@ extension RequestFacts {
             } else {
                 lookedUp.isKeptByContent ? .collapsed : .none
             }
-        return RequestPlace(keys: lookedUp.keys, flight: FlightKey(lookedUp.flight), sharing: sharing)
+        return RequestPlace(lookedUp.target, sharing: sharing)
     }
 }
 

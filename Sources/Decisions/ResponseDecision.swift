@@ -62,8 +62,7 @@ public struct ResponseFacts {
     public let request: RequestHead
     /// The request's fields as they were sent, with our own conditions.
     private let sent: KnownFieldSet
-    /// Without what concerns the connection.
-    public let response: ResponseHead
+    private let status: Status
     public let copy: Copy?
     /// Whether the copy may go out instead.
     public var mayRescue: Bool
@@ -71,17 +70,17 @@ public struct ResponseFacts {
     public var isStream = false
     /// Whether the response has a place in the store.
     public var isLookedUp: Bool
-    /// What the operator demands; it matters where there is a copy.
-    public var good: GoodResponse
+    /// What the operator demands of a response where there is a copy; nil where that is nothing.
+    public var good: GoodResponse?
     public let strictness: Strictness
 
     public init(
-        _ request: RequestHead, sent: Fields, _ response: ResponseHead, copy: Copy?, mayRescue: Bool = false, isLookedUp: Bool = false,
-        good: GoodResponse = GoodResponse(), strictness: Strictness
+        _ request: RequestHead, sent: KnownFieldSet, _ status: Status, copy: Copy?, mayRescue: Bool = false, isLookedUp: Bool = false,
+        good: GoodResponse? = nil, strictness: Strictness
     ) {
         self.request = request
-        self.sent = sent.known
-        self.response = response
+        self.sent = sent
+        self.status = status
         self.copy = copy
         self.mayRescue = mayRescue
         self.isLookedUp = isLookedUp
@@ -90,23 +89,25 @@ public struct ResponseFacts {
     }
 
     /// What the head alone tells; nil where the response can be used.
-    /// - Parameter hasStandIn: whether the copy of others may stand in. Asked only where it counts: where the request has no copy of its own, only an
-    ///   upstream in trouble is a reason for it, since all else that is wrong with a response may be about this user.
-    public func judge(hasStandIn: () -> Bool) -> ResponseDecision? {
-        if Validation.isUnasked(response.status, request: sent) { return .fail(.unexpectedStatus) }
+    /// - Parameters:
+    ///   - response: without what concerns the connection.
+    ///   - hasStandIn: whether the copy of others may stand in. Asked only where it counts: where the request has no copy of its own, only an
+    ///     upstream in trouble is a reason for it, since all else that is wrong with a response may be about this user.
+    public func judge(_ response: ResponseHead, hasStandIn: () -> Bool) -> ResponseDecision? {
+        if Validation.isUnasked(status, request: sent) { return .fail(.unexpectedStatus) }
         // Whatever is stored: a copy is no stream.
         if isStream { return .stream(.stream) }
-        if let answered = answersConditions() { return answered }
+        if let answered = answersConditions(response) { return answered }
         guard let copy else {
-            return response.status != 429 && LastGood.isTrouble(response.status) && hasStandIn() ? .fail(.serverError) : nil
+            return status != 429 && LastGood.isTrouble(status) && hasStandIn() ? .fail(.serverError) : nil
         }
-        guard mayRescue, let fault = fault(beside: copy) else { return nil }
+        guard mayRescue, let fault = fault(response, beside: copy) else { return nil }
         return .fail(fault)
     }
 
-    private func answersConditions() -> ResponseDecision? {
+    private func answersConditions(_ response: ResponseHead) -> ResponseDecision? {
         guard isLookedUp, let copy else { return nil }
-        switch response.status {
+        switch status {
         // RFC 9111 §4.3.4: a 304 for what is not stored is no response to anybody.
         case 304:
             return Validation.applies(response, to: copy.metadata, head: copy.head, strictness: strictness)
@@ -117,14 +118,14 @@ public struct ResponseFacts {
         }
     }
 
-    private func fault(beside copy: Copy) -> UpstreamFault? {
+    private func fault(_ response: ResponseHead, beside copy: Copy) -> UpstreamFault? {
         if request.method == .options { return LastGood.faultOfPreflight(response) }
         // A part was asked for: only an upstream in trouble is a reason to cut it from the copy.
-        if request.fields.contains(.range) { return LastGood.isTrouble(response.status) ? .serverError : nil }
+        if request.fields.contains(.range) { return LastGood.isTrouble(status) ? .serverError : nil }
         let fault = LastGood.faultOfHead(
             response, storedIsJSON: copy.metadata.flags.contains(.isJSON), storedIsCoded: copy.metadata.flags.contains(.coded),
             path: request.pathAndQuery, strictness: strictness)
-        return fault ?? good.faultOfHead(response)
+        return fault ?? good?.faultOfHead(response)
     }
 
     // MARK: What can be used
@@ -170,7 +171,7 @@ public struct ResponseFacts {
         case (.allowed, _): .store
         case (.forbidden(let reason), .candidate): .gone(reason)
         case (.forbidden(let reason), .nothing), (.forbidden(let reason), .routesLost):
-            mayRescue && response.status.isSuccessful ? .check(reason) : nil
+            mayRescue && status.isSuccessful ? .check(reason) : nil
         }
     }
 }

@@ -42,14 +42,14 @@ final class DecidedRequest: @unchecked Sendable {
         self.decision = held
         route = arrival.route ?? shard.routes.place(of: head.pathAndQuery)
         basis = arrival.basis
-        let lookedUp: LookUpFacts<FoundResponse>? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp } else { nil }
-        scopes = shard.scopes(of: head, route: route, lookedUp)
+        let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
+        scopes = shard.scopes(of: head, route: route, target)
         trace.identity = arrival.basis?.identityOutcome
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         trace.found.shared = arrival.shared
         trace.reasons.isClientIgnored = arrival.isClientIgnored
         if arrival.isForNobody { trace.api = ExchangeTrace.noAPI } else { trace.route = UInt16(clamping: route) }
-        if let lookedUp { trace.partition = ExchangeTrace.partition(in: lookedUp.keys.own, at: shard.keys.partitionOffset) }
+        if let target { trace.partition = ExchangeTrace.partition(in: target.keys.own, at: shard.keys.partitionOffset) }
         self.trace = trace
     }
 
@@ -64,14 +64,15 @@ final class DecidedRequest: @unchecked Sendable {
 
     /// Whether it changes nothing: only of such requests a failure tells of the copies that others could have.
     var isRefused: Bool { if case .refuse = decision { true } else { false } }
-    var isReading: Bool { head.method.isSafe || place != nil }
+    var isReading: Bool { isSafe || place != nil }
+    var isSafe: Bool { head.method.isSafe }
 
     /// Whether it may be asked without its client.
     var isRepeatable: Bool { place?.sharing == .repeated }
 
     /// - Parameter mayLook: whether the background has room to look whether what fails is well again.
-    func asking(mayLook: Bool) -> FailureMemory.Asking {
-        if mayRescue { return .withCopy(mayLookBehind: isRepeatable && mayLook) }
+    func asking(mayLook: @autoclosure () -> Bool) -> FailureMemory.Asking {
+        if mayRescue { return .withCopy(mayLookBehind: isRepeatable && mayLook()) }
         return isReading ? .reading : .writing
     }
 }

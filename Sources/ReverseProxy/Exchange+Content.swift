@@ -44,8 +44,11 @@ extension Exchange {
 
     func requestEnded() {
         shard.loop.assertOnLoop()
+        switch upload {
         // Of the request itself; what comes through a tunnel has not begun.
-        if case .awaitingTunnel = upload { return }
+        case .nothing, .awaitingTunnel: return
+        case .awaitingContinue, .streaming: break
+        }
         stopAwaitingContinue()
         upload = .nothing
         fetch?.endContent()

@@ -114,7 +114,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     private func askFailureMemory() {
         let asking = request.asking(mayLook: shard.background.fetches.hasRoomToLook)
-        let admission = shard.shared.health.admit(request.scopes, asking, now: shard.loop.batchMilliseconds)
+        let admission = shard.admit(request, asking)
         switch admission {
         case .go: break
         case .refuse: shard.background.rechecks.watchAddress()
@@ -126,9 +126,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     }
 
     private func join() {
-        guard let flight = request.place?.flight else { return handle(.joined(.alone)) }
-        let place = shard.shared.collapsed.join(flight, now: shard.loop.batchMilliseconds, as: self)
-        handle(.joined(place))
+        guard let place = request.place else { return handle(.joined(.alone)) }
+        handle(.joined(shard.join(place, as: self)))
     }
 
     var span: SpanPlace { head.span }
@@ -297,7 +296,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         noteUpstream()
         recording?.begin(response.head)
         recording?.add(response.content.span)
-        recording?.end(at: shard.loop.time.monotonicMilliseconds)
+        recording?.end(at: shard.monotonicMilliseconds)
         perform(machine.handle(.responseCame)) { self.send(response) }
     }
 
@@ -337,7 +336,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     func streamEnded() {
         perform(machine.handle(.streamEnded)) {
-            recording?.end(at: shard.loop.time.monotonicMilliseconds)
+            recording?.end(at: shard.monotonicMilliseconds)
             if let coding { write(coding.end().span) }
             coding = nil
             stream.endResponse()

@@ -21,9 +21,7 @@ extension Fetch {
 
     func noteSuccess() {
         guard !report.isTrouble else { return }
-        let limit = shard.routes.all[subject.route].rescueAfter
-        let now = clock
-        shard.shared.health.succeed(subject.scopes, isQuick: limit == 0 || now - began < limit, now: now)
+        shard.noteSuccess(of: subject, began: began)
     }
 
     private func noteFailure(_ cause: FailureCause) {

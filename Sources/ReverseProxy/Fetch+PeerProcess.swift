@@ -36,8 +36,8 @@ extension Fetch {
         shard.loop.assertOnLoop()
         guard let held else { return }
         self.held = nil
-        guard let transfer = running else { return }
-        use(transfer)
+        guard let transfer = running, let response else { return }
+        use(response, of: transfer)
         let content = held.content
         if !content.isEmpty, running != nil { self.transfer(transfer, content: content.span) }
         guard running != nil else { return }

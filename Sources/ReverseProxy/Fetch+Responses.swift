@@ -37,24 +37,25 @@ extension Fetch: TransferReceiver {
         invalidate(after: head)
         head.removeHopByHop()
         if let upgrade { head.fields.append(.upgrade, upgrade) }
-        (response, control) = (head, nil)
-        if mayBeAwaited, shard.process.peer.isAwaited || shard.level?.isAwaited ?? false { return hold(transfer) }
-        use(transfer)
+        (status, control) = (head.status, nil)
+        guard mayBeAwaited, shard.process.peer.isAwaited || shard.level?.isAwaited ?? false else { return use(head, of: transfer) }
+        response = head
+        hold(transfer)
     }
 
     /// What has come is seen from now on.
-    func use(_ transfer: Transfer) {
-        guard let response else { return }
+    func use(_ response: consuming ResponseHead, of transfer: Transfer) {
         let length = response.contentLength
         let decision = decide(response, to: transfer.request, length: length)
         if decision.isUse { shard.noteGrant(response, to: subject.head, route: subject.route) }
         let action = machine.handle(.decided(admit(decision)))
         updateStored(by: response)
-        switch action {
-        case .collect: collected.begin(length: length, isJSON: isJSON(response) && ContentCoding(response.fields) == .identity)
-        case .stream(let reason): stream(response, length: length, reason)
-        case let other: perform(other)
+        if case .stream(let reason) = action { return stream(response, length: length, reason) }
+        if case .collect = action {
+            collected.begin(length: length, isJSON: isJSON(response) && ContentCoding(response.fields) == .identity)
         }
+        self.response = response
+        perform(action)
     }
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
@@ -87,7 +88,7 @@ extension Fetch: TransferReceiver {
             return
         }
         shard.countUpstreamError(error)
-        if response == nil, !error.isOwn { shard.noteNoResponse(error) }
+        if status == nil, !error.isOwn { shard.noteNoResponse(error) }
         // How a stream ends tells nothing of other requests.
         if !report.isStream { note(error) }
         perform(machine.handle(.transferFailed(error)))
@@ -100,13 +101,13 @@ extension Fetch: TransferReceiver {
     private func decide(_ response: ResponseHead, to request: UpstreamRequest, length: Int?) -> ResponseDecision {
         // The operator's demands matter where there is a copy.
         var facts = ResponseFacts(
-            subject.head, sent: request.fields, response, copy: subject.found.map { ($0.metadata, $0.head) },
-            mayRescue: subject.mayRescue, isLookedUp: hasPlace, good: subject.found == nil ? GoodResponse() : good,
+            subject.head, sent: request.fields.known, response.status, copy: subject.found.map { ($0.metadata, $0.head) },
+            mayRescue: subject.mayRescue, isLookedUp: hasPlace, good: subject.found == nil ? nil : good,
             strictness: shard.settings.policy.strictness)
         facts.isStream =
             response.status == 101
             || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: shard.routes.all[subject.route].streams)
-        if let decision = facts.judge(hasStandIn: hasStandIn) { return decision }
+        if let decision = facts.judge(response, hasStandIn: hasStandIn) { return decision }
         // Now its place is known, where that is another than its request's.
         let storage = storageDecision(response)
         facts.isLookedUp = hasPlace
@@ -164,7 +165,7 @@ extension Fetch: TransferReceiver {
         // One who waits for the same would get the same trouble: one of them may look, the others hear of it.
         land(report.isTrouble ? .failed(.fault(.serverError, response.status)) : .unshareable)
         // Whether it is good is known at its end, which may be far away.
-        shard.shared.health.reach(now: clock)
+        shard.noteReached()
         if response.status.isSuccessful { notePresent() }
         body = .none
         let isWanted = receiver?.streamBegan(response, length: length, notStored: reason) ?? false

@@ -42,8 +42,10 @@ final class Fetch: @unchecked Sendable {
     /// Its client's, also where that has left: the upstream is busy all the same.
     var place: AddressBudget.Place?
     var machine = FetchMachine()
-    /// What the upstream responds with, without what concerns the connection; as soon as that is known.
+    /// What the upstream responds with, without what concerns the connection, where it is not passed on as it comes.
     var response: ResponseHead?
+    /// Its status, as soon as that is known.
+    var status: Status?
     /// What that says of caching, once it was asked.
     var control: ResponseCacheControl?
     var collected = CollectedContent()
@@ -76,28 +78,27 @@ final class Fetch: @unchecked Sendable {
     ///   - cause: why it is made, where no client waits for it.
     func start(_ request: consuming UpstreamRequest, leads flight: FlightKey?, because cause: BackgroundCause? = nil) {
         shard.loop.assertOnLoop()
-        span = shard.beginSpan(&request, for: subject.head, cause)
+        span = shard.beginSpan(&request, for: subject, cause)
         self.flight = flight
-        shard.cache?.noteCookies(sentWith: subject.head, isReading: subject.isReading)
+        shard.noteCookies(sentWith: subject)
         began = clock
         request.shares = shard.shares(of: subject.scopes)
         if case .streamed = body { request.shares.append(StreamedContent.share(of: shard.settings.upstream.maximumConnections)) }
-        if !subject.head.method.isSafe { shard.cache?.readAhead(forWrite: subject.head) }
+        if !subject.isSafe { shard.cache?.readAhead(forWrite: subject.head) }
         ask(request)
     }
 
     private func ask(_ request: consuming UpstreamRequest) {
         noteSending()
         span?.asked = SystemTime.monotonicMicroseconds
-        transfer = shard.upstream.start(request, receiver: self)
-        guard let transfer else { return perform(machine.handle(.transferFailed(.connectionLimitReached))) }
-        guard case .whole(let content) = body else { return }
-        transfer.write(whole: content.bytes)
+        transfer = shard.ask(request, for: self)
+        guard transfer != nil else { return perform(machine.handle(.transferFailed(.connectionLimitReached))) }
+        if case .whole(let content) = body { transfer?.write(whole: content.bytes) }
     }
 
     func noteSending() {
         recency.requestTime = shard.now
-        recency.order = shard.process.sentRequests.take()
+        recency.order = shard.takeSentOrder()
     }
 
     func becomeStream() -> Bool { transfer?.becomeStream() ?? false }
@@ -110,9 +111,6 @@ final class Fetch: @unchecked Sendable {
 
     /// Whether what comes is not the upstream's doing, but practised.
     var isFaulted: Bool { transfer?.fault != nil }
-
-    /// What the upstream responded with, as soon as that is known.
-    var status: Status? { response?.status }
 
     var clock: Int64 { shard.loop.batchMilliseconds }
 

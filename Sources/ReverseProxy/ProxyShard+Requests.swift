@@ -152,7 +152,7 @@ extension ProxyShard {
     private func lookFurther(
         _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl, route: Int
     ) throws(NotAtHand) -> LookUpFacts<FoundResponse> {
-        let lookedUp = LookUpFacts(result.fact, keys: keys, flight: result.flightKey(keys))
+        var lookedUp = LookUpFacts(result.fact, KeyedTarget(keys: keys, flight: result.flightKey(keys)))
         lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
         // Of all requests by OPTIONS only preflights are looked up.
         lookedUp.isKeptByContent = isKeptByContent(head) || head.method == .options
@@ -165,8 +165,9 @@ extension ProxyShard {
         }
         if let serving = Serving(fresh: found.metadata, directives, now: now) {
             let lifetime = found.metadata.freshnessLifetime ?? 0
+            let flight = lookedUp.target.flight.bytes
             lookedUp.isRefreshDue =
-                refreshAhead?.isDue(lookedUp.flight, route: route, ttl: serving.ttl ?? 0, lifetime: lifetime, now: now) ?? false
+                refreshAhead?.isDue(flight, route: route, ttl: serving.ttl ?? 0, lifetime: lifetime, now: now) ?? false
         } else if mode(of: head).servesWhatIsStored || routes.all[route].freshness.negative > 0 {
             if let gone = try cache?.gone(beside: found) { lookedUp.gone = .found(gone, gone.metadata) }
         }

@@ -28,8 +28,10 @@ extension ProxyShard {
 
     /// - Parameter cause: of a fetch that no client waits for.
     /// - Returns: nil where it is not recorded.
-    func beginSpan(_ request: inout UpstreamRequest, for head: RequestHead, _ cause: BackgroundCause?) -> FetchSpan? {
-        guard let place = records.tracer?.begin(&request.fields, for: head) else { return nil }
+    func beginSpan(_ request: inout UpstreamRequest, for subject: DecidedRequest, _ cause: BackgroundCause?) -> FetchSpan? {
+        guard let tracer = records.tracer else { return nil }
+        let head = subject.head
+        guard let place = tracer.begin(&request.fields, for: head) else { return nil }
         var work = TraceSpan.Client(TraceSpan.Head(request.method, request.target, .http11))
         work.background = cause
         return FetchSpan(place, parent: head.span, work)

@@ -29,6 +29,10 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// The shared ones, which every request asks.
     let routes: Routes
     let admission: Admission
+    /// The shared ones, which nearly every fetch tells something.
+    let health: UpstreamHealth
+    let collapsed: CollapsedRequests
+    let sentRequests: SentRequests
     let workers: ShardWorkers
     let upstream: UpstreamClient
     /// nil where nothing is stored.
@@ -74,6 +78,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         upstreamAddresses = shared.settings.upstream.atEachAddress.map(\.authority)
         spanSubject = SpanSubject(shared, shard: shard.number)
         (settings, routes, modes) = (shared.settings, shared.routes, shared.modes)
+        (health, collapsed, sentRequests) = (shared.health, shared.collapsed, shared.process.sentRequests)
         areModesLive = modes.isLive
         marksScheme = settings.policy.keyFields.contains(ConnectionField.scheme)
         mayMark = marksScheme || settings.policy.credentials.fields.contains(ConnectionField.certificate)
@@ -154,13 +159,13 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     /// The scopes of failure that a request belongs to.
-    /// - Parameter lookedUp: where its keys have a partition, they tell who asks.
-    func scopes(of head: RequestHead, route: Int, _ lookedUp: LookUpFacts<FoundResponse>?) -> RequestScopes {
+    /// - Parameter target: where its keys have a partition, they tell who asks.
+    func scopes(of head: RequestHead, route: Int, _ target: KeyedTarget?) -> RequestScopes {
         let own = route == routes.all.count - 1 ? nil : route
         // What is the same for all may still fail for one.
         let user =
-            if let lookedUp {
-                keys.maker.user(of: head, at: lookedUp.keys.own, isPartitioned: lookedUp.keys.isPartitioned)
+            if let target {
+                keys.maker.user(of: head, at: target.keys.own, isPartitioned: target.isPartitioned)
             } else {
                 keys.maker.user(of: head)
             }
@@ -168,10 +173,10 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     /// The parts of the connections that a request takes part of: so that paths that are slow, or hang, starve nobody.
-    func shares(of scopes: borrowing RequestScopes) -> [ConnectionShare] {
-        let family = ConnectionShare(.family(scopes.family), .free)
-        guard shared.health.isFailing(scopes) else { return [family] }
-        return [family, ConnectionShare(.failing, .connections(settings.upstream.maximumConnections / 4))]
+    func shares(of scopes: borrowing RequestScopes) -> ConnectionShares {
+        var shares = ConnectionShares(ConnectionShare(.family(scopes.family), .free))
+        if health.isFailing(scopes) { shares.append(ConnectionShare(.failing, .connections(settings.upstream.maximumConnections / 4))) }
+        return shares
     }
 
     /// The time of day as the rules use it.

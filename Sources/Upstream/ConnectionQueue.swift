@@ -33,16 +33,34 @@ public struct ConnectionShare: Hashable, Sendable {
     }
 }
 
+/// The shares that a request names: nearly always one, which takes no memory of its own.
+public struct ConnectionShares: Sendable, RandomAccessCollection, ExpressibleByArrayLiteral {
+    private var only: ConnectionShare?
+    private var others: [ConnectionShare] = []
+
+    public init(arrayLiteral shares: ConnectionShare...) { for share in shares { append(share) } }
+
+    public init(_ share: ConnectionShare) { only = share }
+
+    public var startIndex: Int { 0 }
+    public var endIndex: Int { only == nil ? 0 : 1 + others.count }
+    public subscript(place: Int) -> ConnectionShare { place == 0 ? only! : others[place - 1] }
+
+    public mutating func append(_ share: ConnectionShare) {
+        if only == nil { only = share } else { others.append(share) }
+    }
+}
+
 struct ConnectionQueue<Element> {
     /// A place in the queue. Who gives it up leaves nothing behind in it.
     final class Place {
         fileprivate let number: Int
-        fileprivate let shares: [ConnectionShare]
+        fileprivate let shares: ConnectionShares
         /// One of its shares was full when it came.
         fileprivate let isHeldBack: Bool
         fileprivate(set) var element: Element?
 
-        fileprivate init(_ number: Int, _ element: Element, _ shares: [ConnectionShare], isHeldBack: Bool) {
+        fileprivate init(_ number: Int, _ element: Element, _ shares: ConnectionShares, isHeldBack: Bool) {
             self.number = number
             self.element = element
             self.shares = shares
@@ -96,14 +114,14 @@ struct ConnectionQueue<Element> {
     var isReadyEmpty: Bool { ready.isEmpty }
 
     /// Whether there is room in the queue for one more that names these shares.
-    func mayEnter(_ wanted: [ConnectionShare], isBackground: Bool = false) -> Bool {
+    func mayEnter(_ wanted: ConnectionShares, isBackground: Bool = false) -> Bool {
         guard count < (isBackground ? limit / 2 : limit) else { return false }
         guard !isHeldBack(wanted) || heldBack < max(1, limit * 3 / 4) else { return false }
         return wanted.allSatisfy { shares[$0.name]?.waiting ?? 0 < max(1, limit / 2) }
     }
 
     /// - Parameter isBackground: no client waits for it: it goes behind those who wait, and some who come later.
-    mutating func enter(_ element: Element, _ wanted: [ConnectionShare], isBackground: Bool = false) -> Place {
+    mutating func enter(_ element: Element, _ wanted: ConnectionShares, isBackground: Bool = false) -> Place {
         let number = isBackground ? numbers + postponement : numbers
         let place = Place(number, element, wanted, isHeldBack: isHeldBack(wanted))
         numbers += 1
@@ -139,7 +157,7 @@ struct ConnectionQueue<Element> {
 
     /// For one that need not wait.
     /// - Returns: false where one of the shares is full; none is held then.
-    mutating func take(_ wanted: [ConnectionShare]) -> Bool {
+    mutating func take(_ wanted: ConnectionShares) -> Bool {
         if wanted.count == 1 { return take(wanted[0]) }
         for share in wanted where !hasRoom(share) { return false }
         hold(wanted)
@@ -165,7 +183,7 @@ struct ConnectionQueue<Element> {
     }
 
     /// One that held these has given its connection back.
-    mutating func release(_ held: [ConnectionShare]) {
+    mutating func release(_ held: ConnectionShares) {
         running -= 1
         for share in held { find(share.name)?.held -= 1 }
         for share in held where share.limit != .free { unblock(share) }
@@ -173,7 +191,7 @@ struct ConnectionQueue<Element> {
         for name in waitingForFree { unblock(ConnectionShare(name, .free)) }
     }
 
-    private func isHeldBack(_ wanted: [ConnectionShare]) -> Bool { wanted.contains { !hasRoom($0) } }
+    private func isHeldBack(_ wanted: ConnectionShares) -> Bool { wanted.contains { !hasRoom($0) } }
 
     private func hasRoom(_ share: ConnectionShare) -> Bool { shares[share.name].map { hasRoom(share, $0) } ?? true }
 
@@ -185,7 +203,7 @@ struct ConnectionQueue<Element> {
         }
     }
 
-    private mutating func hold(_ wanted: [ConnectionShare]) {
+    private mutating func hold(_ wanted: ConnectionShares) {
         running += 1
         for share in wanted { known(share).held += 1 }
     }

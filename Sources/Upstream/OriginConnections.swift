@@ -188,8 +188,10 @@ final class OriginConnections {
     func releaseShares(of transfer: Transfer) {
         guard transfer.holdsShares else { return }
         transfer.holdsShares = false
-        let shares = transfer.request.shares
-        waiting.release(transfer.joinedShare.map { shares + [$0] } ?? shares)
+        guard let joined = transfer.joinedShare else { return waiting.release(transfer.request.shares) }
+        var shares = transfer.request.shares
+        shares.append(joined)
+        waiting.release(shares)
     }
 
     /// The response is a stream. Where its connection has been given back already it holds none.

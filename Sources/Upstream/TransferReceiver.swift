@@ -13,7 +13,7 @@ public struct UpstreamRequest: Sendable {
     /// only reads.
     public var isRepeatable: Bool
     /// The shares of the connections that it takes part of while it has one.
-    public var shares: [ConnectionShare] = []
+    public var shares: ConnectionShares = []
     /// No client waits for it: so it waits behind all others for a connection.
     public var isBackground = false
 

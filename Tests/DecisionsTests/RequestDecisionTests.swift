@@ -34,7 +34,7 @@ struct RequestRow: CustomTestStringConvertible, Sendable {
     }
 
     var decision: RequestDecision<Stored> {
-        let lookedUp = LookUpFacts<Stored>(result, keys: TargetKeys(own: [1], shared: [1]), flight: [2])
+        var lookedUp = LookUpFacts<Stored>(result, KeyedTarget(keys: TargetKeys(own: [1], shared: [1]), flight: [2]))
         lookedUp.isForPart = isForPart
         lookedUp.isKeptByContent = isKeptByContent
         lookedUp.isRefreshDue = isRefreshDue

@@ -41,16 +41,16 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
             control: ResponseCacheControl(), contentBytes: 2, requestTime: noon, responseTime: noon),
         settings: CachePolicySettings())
 
-    func decide<Result>(_ body: (ResponseFacts) -> Result) -> Result {
+    func decide<Result>(_ body: (ResponseFacts, ResponseHead) -> Result) -> Result {
         let request = RequestHead(method: method, target: Array("/a".utf8)[...], version: .http11, fields: fields(sent))
         let response = ResponseHead(status: status, reason: [], fields: fields(lines))
         return Self.copy.bytes.withUnsafeBytes { bytes in
             var facts = ResponseFacts(
-                request, sent: fields(sent), response, copy: hasCopy ? (Self.copy.metadata, bytes) : nil, strictness: strictness)
+                request, sent: fields(sent).known, status, copy: hasCopy ? (Self.copy.metadata, bytes) : nil, strictness: strictness)
             facts.mayRescue = hasCopy && mayRescue
             facts.isLookedUp = method != .post
             facts.isStream = isStream
-            return body(facts)
+            return body(facts, response)
         }
     }
 }
@@ -88,7 +88,7 @@ struct ResponseDecisionTests {
 
     @Test("by its head", arguments: heads)
     func head(_ row: HeadRow) {
-        #expect(row.decide { $0.judge { row.hasStandIn } } == row.expected)
+        #expect(row.decide { $0.judge($1) { row.hasStandIn } } == row.expected)
     }
 
     private static func room(_ length: Int?, isFull: Bool = false) -> ResponseFacts.Room {
@@ -99,7 +99,7 @@ struct ResponseDecisionTests {
         _ storage: StorageDecision, _ gone: GoneJudgement = .nothing, room: ResponseFacts.Room = room(10),
         _ change: (inout HeadRow) -> Void = { _ in }
     ) -> ResponseDecision {
-        HeadRow("", 200, [json], nil, change).decide { $0.use(storage, gone, room) }
+        HeadRow("", 200, [json], nil, change).decide { facts, _ in facts.use(storage, gone, room) }
     }
 
     @Test("which responses are streams")

@@ -173,7 +173,7 @@ final class Asking: @unchecked Sendable {
     func alive(_ seen: Seen) -> Int { onLoop { _ in seen.count } }
 
     static func request(
-        _ method: String, _ target: String, content: ContentFraming = .none, shares: [ConnectionShare] = []
+        _ method: String, _ target: String, content: ContentFraming = .none, shares: ConnectionShares = []
     ) -> UpstreamRequest {
         var fields = Fields()
         fields.append(.host, Array("a".utf8))
@@ -186,7 +186,7 @@ final class Asking: @unchecked Sendable {
     /// Returns once the request has gone out, where a connection is there: that is at the end of the loop's batch.
     /// - Parameter then: is given the transfer, on the loop.
     func ask(
-        _ method: String, _ target: String, content: ContentFraming = .none, shares: [ConnectionShare] = [],
+        _ method: String, _ target: String, content: ContentFraming = .none, shares: ConnectionShares = [],
         recorder: Recorder = Recorder(),
         then: @escaping @Sendable (Transfer?) -> Void = { _ in }
     ) -> Recorder {

@@ -28,7 +28,8 @@ struct ConnectionQueueTests {
         var queue = Queue(connections: 100, limit: 10)
         #expect(queue.take([Self.slow]) == true)
         #expect(queue.take([Self.slow]) == false)
-        for (name, shares) in [("a", [Self.slow]), ("b", [Self.slow]), ("c", []), ("d", [Self.half])] { _ = queue.enter(name, shares) }
+        let wanted: [(String, ConnectionShares)] = [("a", [Self.slow]), ("b", [Self.slow]), ("c", []), ("d", [Self.half])]
+        for (name, shares) in wanted { _ = queue.enter(name, shares) }
         #expect([queue.next(), queue.next(), queue.next()] == ["c", "d", nil])
         queue.release([Self.slow])
         #expect([queue.next(), queue.next()] == ["a", nil])
@@ -181,7 +182,7 @@ struct ConnectionQueueTests {
     /// What is known of a request, held against the queue by going through all of them.
     private struct Walker {
         let number: Int
-        let shares: [ConnectionShare]
+        let shares: ConnectionShares
         let place: ConnectionQueue<Int>.Place
     }
 
@@ -193,7 +194,7 @@ struct ConnectionQueueTests {
         let families = (0..<4).map(Self.family)
         var queue = ConnectionQueue<Int>(connections: connections, limit: .max / 4)
         var waiting: [Walker] = []
-        var running: [[ConnectionShare]] = []
+        var running: [ConnectionShares] = []
         func isFull(_ share: ConnectionShare) -> Bool {
             let held = running.count { $0.contains(share) }
             return switch share.limit {
@@ -204,7 +205,8 @@ struct ConnectionQueueTests {
         for step in 0..<8_000 {
             switch Int.random(in: 0..<5, using: &numbers) {
             case 0, 1:
-                var wanted = fixed.filter { _ in Int.random(in: 0..<4, using: &numbers) == 0 }
+                var wanted: ConnectionShares = []
+                for share in fixed where Int.random(in: 0..<4, using: &numbers) == 0 { wanted.append(share) }
                 if let family = families.randomElement(using: &numbers), Bool.random(using: &numbers) { wanted.append(family) }
                 waiting.append(Walker(number: step, shares: wanted, place: queue.enter(step, wanted)))
             case 2 where !waiting.isEmpty:

@@ -1,0 +1,48 @@
+// What exchanges and fetches ask of the shard's parts at nearly every request. It is asked of the shard, which asks its part: who reaches through the shard
+// for a part counts a reference to that, and counting takes longer than most of these questions.
+
+import CachePolicy
+import Coordination
+import Decisions
+import Downstream
+import HTTPCore
+import Reactor
+import ResponseCache
+import Upstream
+
+extension ProxyShard {
+    // MARK: The failure memory
+
+    func admit(_ request: DecidedRequest, _ asking: FailureMemory.Asking) -> FailureAdmission {
+        health.admit(request.scopes, asking, now: loop.batchMilliseconds)
+    }
+
+    func noteSuccess(of request: DecidedRequest, began: Int64) {
+        let limit = routes.all[request.route].rescueAfter
+        let now = loop.batchMilliseconds
+        health.succeed(request.scopes, isQuick: limit == 0 || now - began < limit, now: now)
+    }
+
+    /// The upstream has been reached.
+    func noteReached() { health.reach(now: loop.batchMilliseconds) }
+
+    // MARK: Those who ask for the same
+
+    func join(_ place: RequestPlace, as exchange: Exchange) -> FlightPlace {
+        collapsed.join(place.target.flight, now: loop.batchMilliseconds, as: exchange)
+    }
+
+    // MARK: Asking
+
+    func ask(_ request: consuming UpstreamRequest, for fetch: Fetch) -> Transfer? { upstream.start(request, receiver: fetch) }
+
+    /// The place of a request among all that are sent.
+    func takeSentOrder() -> SentOrder { sentRequests.take() }
+
+    func noteCookies(sentWith request: DecidedRequest) { cache?.noteCookies(sentWith: request.head, isReading: request.isReading) }
+
+    // MARK: Time
+
+    /// Milliseconds of the loop's clock, as exact as that is.
+    var monotonicMilliseconds: Int64 { loop.time.monotonicMilliseconds }
+}
