@@ -32,7 +32,7 @@ public struct ResponseCacheControl: Sendable, Equatable {
             (noStore, noTransform) = (true, true)
             return
         }
-        for name in targeted {
+        for name in targeted where fields.contains(named: name.span) {
             guard let control = TargetedCacheControl.read(fields, name) else { continue }
             self = control
             // That is no matter of caching, so it is not hidden (RFC 9110 §7.7).

@@ -29,9 +29,17 @@ public enum CacheKey {
 
     public static func append(to key: inout [UInt8], prefix: [UInt8], target: Span<UInt8>, rules: ArgumentRules?) {
         key += prefix
+        // Nearly always there are none, and even then copying them would take as long as a path.
+        if let rules { append(target, to: &key) { KeyWriter($0, rules) } } else { append(target, to: &key) { KeyWriter($0, nil) } }
+    }
+
+    @inline(__always)
+    private static func append(
+        _ target: Span<UInt8>, to key: inout [UInt8], _ makeWriter: (UnsafeMutableBufferPointer<UInt8>) -> KeyWriter
+    ) {
         key.append(addingCapacity: KeyWriter.bound(of: target)) { output in
             output.withUnsafeMutableBufferPointer { buffer, written in
-                var writer = KeyWriter(buffer, rules)
+                var writer = makeWriter(buffer)
                 writer.append(target: target)
                 written = writer.count
             }

@@ -63,11 +63,16 @@ public enum Storing {
     public static func decide(
         _ response: ResponseHead, _ control: ResponseCacheControl, to asked: StorableRequest, settings: CachePolicySettings
     ) -> StorageDecision {
+        guard settings.isPrivate || !settings.freshness.ignored.isEmpty else { return decideAsRead(response, control, asked, settings) }
+        return decideAsRead(response, settings.freshness.applied(to: control.asRead(by: settings)), asked, settings)
+    }
+
+    /// - Parameter control: as it counts here.
+    private static func decideAsRead(
+        _ response: ResponseHead, _ control: ResponseCacheControl, _ asked: StorableRequest, _ settings: CachePolicySettings
+    ) -> StorageDecision {
         let request = asked.head
         guard request.method != .head else { return .forbidden(.methodNotCacheable) }
-        var control = control
-        if settings.isPrivate { control = control.asRead(by: settings) }
-        if !settings.freshness.ignored.isEmpty { control = settings.freshness.applied(to: control) }
         guard request.method != .options else { return decidePreflight(response, control, asked, settings) }
         if let reason = statusReason(response, control, settings) { return .forbidden(reason) }
         guard !asked.directives.noStore else { return .forbidden(.requestNoStore) }

@@ -336,6 +336,8 @@ extension RequestDecision {
 
     public var place: RequestPlace? { copyAndPlace.place }
 
+    public var refusal: Refusal? { if case .refuse(let refusal) = self { refusal } else { nil } }
+
     /// Why the upstream is asked, in the registered words (RFC 9211 §2.2).
     public var forwardToken: StaticString {
         switch self {
@@ -355,17 +357,6 @@ extension RequestDecision {
         case .pass(let reason?): reason.notStored
         case .part: BypassReason.range.notStored
         case .serve, .serveAndRefresh, .validate, .forward, .pass(nil), .refuse: .storeRefused
-        }
-    }
-
-    /// The same with a copy that can be kept for as long as the upstream takes.
-    public consuming func holding(_ hold: (Response) -> Response) -> RequestDecision {
-        switch self {
-        case .serveAndRefresh(let response, let serving, let cause, let place): .serveAndRefresh(hold(response), serving, cause, place)
-        case .validate(let copy, let cause, let place):
-            .validate(StoredCopy(response: hold(copy.response), rescue: copy.rescue), cause, place)
-        case .part(let copy?): .part(StoredCopy(response: hold(copy.response), rescue: copy.rescue))
-        case .serve, .forward, .part(nil), .pass, .refuse: self
         }
     }
 }

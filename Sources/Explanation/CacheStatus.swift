@@ -37,19 +37,25 @@ public struct CacheStatus {
         /// Why the upstream was asked (§2.2).
         let reason: StaticString
         /// What it responded with, where that is not what the client gets (§2.3).
-        public var status: Status?
-        public var isStored = false
-        public var isCollapsed = false
+        let status: Status?
+        let isStored: Bool
+        let isCollapsed: Bool
         /// A fault was injected.
-        public var isFaulted = false
+        let isFaulted: Bool
         /// In readable form, where it is asked for (§2.7).
         let key: String?
-        public var detail: String?
+        let detail: String?
 
-        public init(_ reason: StaticString, key: String?) { (self.reason, self.key) = (reason, key) }
+        public init(
+            _ reason: StaticString, status: Status? = nil, isStored: Bool = false, isCollapsed: Bool = false, isFaulted: Bool = false,
+            key: String? = nil, detail: String? = nil
+        ) {
+            (self.reason, self.status, self.isStored, self.isCollapsed) = (reason, status, isStored, isCollapsed)
+            (self.isFaulted, self.key, self.detail) = (isFaulted, key, detail)
+        }
     }
 
-    public func forwarded(_ forwarding: Forwarding, to out: inout [UInt8]) {
+    public func forwarded(_ forwarding: borrowing Forwarding, to out: inout [UInt8]) {
         let key = forwarding.key.map { Array($0.asStringItem.utf8) }
         var detail = forwarding.detail ?? ""
         detail.withUTF8 { detail in

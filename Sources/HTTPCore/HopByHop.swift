@@ -81,9 +81,9 @@ extension Fields {
         guard contains(.connection) else { return false }
         for entry in entries where entry.known == .connection {
             let value = bytes.span.extracting(entry.valueRange)
-            // Mostly it is the only one.
+            // Mostly there is only one.
             if value.equalsIgnoringCase(option) { return true }
-            guard value.count > option.utf8CodeUnitCount else { continue }
+            guard value.count > option.utf8CodeUnitCount, value.first(UInt8(ascii: ",")) != nil else { continue }
             var position = 0
             while position < value.count {
                 let end = FieldMembers.endOfMember(in: value, from: position)

@@ -166,9 +166,10 @@ private struct KnownFieldTable: @unchecked Sendable {
 
     private static func slot(of name: Span<UInt8>) -> Int {
         let count = name.count
-        let first = Int(name[0].asciiLowercased)
-        let middle = Int(name[count / 2].asciiLowercased)
-        let last = Int(name[count - 1].asciiLowercased)
+        // Letters' cases differ in this bit alone; that other bytes fall together makes no difference.
+        let first = Int(name[0] | 0x20)
+        let middle = Int(name[count / 2] | 0x20)
+        let last = Int(name[count - 1] | 0x20)
         return (count &* 131 &+ first &* 31 &+ middle &* 7 &+ last &* 257) & 1023
     }
 }

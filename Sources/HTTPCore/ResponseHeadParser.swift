@@ -65,22 +65,26 @@ public struct ResponseHeadParser: Sendable {
         var position = 0
         // The field lines of this call begin here. Entries point to where they will have been copied.
         var first = 0
-        while case let end = bytes.place(of: 0x0a, from: position, before: bytes.count), end < bytes.count {
+        while position < bytes.count {
             let start = position
+            // Nearly every line is a field's, and whole: reading it finds its end.
+            if status != 0, let next = takeField(bytes, from: start, offset: fields.bytes.count - first) {
+                position = next
+                guard lineBytes <= limits.headBytes, fields.count <= limits.fieldCount else { return (.refused(.tooLarge), position) }
+                continue
+            }
+            let end = bytes.place(of: 0x0a, from: start, before: bytes.count)
+            guard end < bytes.count else { break }
             position = end + 1
-            // A bare LF is what some origins send; it cannot be misread in a response's field line, and CR alone is refused.
             let line = start..<(end > start && bytes[end - 1] == 0x0d ? end - 1 : end)
             guard lineBytes + line.count <= limits.headBytes else { return (.refused(.tooLarge), position) }
             if status == 0 {
                 guard takeStatusLine(bytes, line) else { return (.refused(.malformed), position) }
                 first = position
             } else {
-                guard !line.isEmpty else {
-                    fields.take(bytes: bytes[first..<start])
-                    return (finish(limits), position)
-                }
-                guard fields.count < limits.fieldCount else { return (.refused(.tooLarge), position) }
-                guard takeField(bytes, line, offset: fields.bytes.count - first) else { return (.refused(.malformed), position) }
+                guard line.isEmpty else { return (.refused(fields.count < limits.fieldCount ? .malformed : .tooLarge), position) }
+                fields.take(bytes: bytes[first..<start])
+                return (finish(limits), position)
             }
         }
         fields.take(bytes: bytes[first..<position])
@@ -124,14 +128,17 @@ public struct ResponseHeadParser: Sendable {
         return true
     }
 
-    /// - Returns: false where it is none.
-    private mutating func takeField(_ bytes: UnsafeBufferPointer<UInt8>, _ line: Range<Int>, offset: Int) -> Bool {
-        guard let field = FieldLine(in: bytes, from: line.lowerBound, before: line.upperBound), field.end == line.upperBound else {
-            return false
-        }
-        fields.take(field.entry(from: line.lowerBound, movedBy: offset))
-        lineBytes += line.count
-        return true
+    /// - Returns: where the next line begins; nil where there is no whole field line.
+    private mutating func takeField(_ bytes: UnsafeBufferPointer<UInt8>, from start: Int, offset: Int) -> Int? {
+        // The empty line, behind which nothing is to be searched.
+        guard bytes[start] != 0x0d, bytes[start] != 0x0a, let field = FieldLine(in: bytes, from: start, before: bytes.count)
+        else { return nil }
+        // A bare LF is what some origins send; it cannot be misread in a response's field line, and CR alone is refused.
+        let end = field.end < bytes.count && bytes[field.end] == 0x0d ? field.end + 1 : field.end
+        guard end < bytes.count, bytes[end] == 0x0a else { return nil }
+        fields.take(field.entry(from: start, movedBy: offset))
+        lineBytes += field.end - start
+        return end + 1
     }
 
     private mutating func finish(_ limits: ResponseLimits) -> Event {

@@ -13,8 +13,13 @@ final class DecidedRequest: @unchecked Sendable {
     let head: RequestHead
     let directives: RequestCacheControl
     let mode: ServingMode
-    let decision: RequestDecision<FoundResponse>
-    /// What of the decision is read often.
+    /// Why Cistern responds itself; nil where the upstream is asked.
+    let refusal: Refusal?
+    /// Why the upstream is asked, in the registered words (RFC 9211 §2.2).
+    let forwardToken: StaticString
+    /// Why what comes is not stored, where that is known without it.
+    let notStored: NotStoredReason
+    /// What is held against the upstream's response, and what a validation confirms.
     let found: FoundResponse?
     let mayRescue: Bool
     /// Where it was looked up; nil where nothing of what comes is stored.
@@ -30,16 +35,17 @@ final class DecidedRequest: @unchecked Sendable {
 
     init(
         _ head: borrowing RequestHead, _ facts: borrowing RequestFacts<FoundResponse>,
-        _ decision: consuming RequestDecision<FoundResponse>, _ arrival: borrowing Arrival, shard: borrowing ProxyShard
+        _ decision: borrowing RequestDecision<FoundResponse>, _ arrival: borrowing Arrival, shard: borrowing ProxyShard
     ) {
         var trace = ExchangeTrace(facts, decision)
         self.head = copy head
         directives = facts.directives
         mode = facts.mode
+        let (copy, mayRescue, place) = decision.copyAndPlace
         // The upstream may take its time, and the memory be another's by then.
-        let held = (consume decision).holding(\.holdingHead)
-        (found, mayRescue, place) = held.copyAndPlace
-        self.decision = held
+        found = copy?.holdingHead
+        (self.mayRescue, self.place) = (mayRescue, place)
+        (refusal, forwardToken, notStored) = (decision.refusal, decision.forwardToken, decision.notStored)
         route = arrival.route ?? shard.routes.place(of: head.pathAndQuery)
         basis = arrival.basis
         let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
@@ -56,14 +62,16 @@ final class DecidedRequest: @unchecked Sendable {
     /// The same of nobody's: for what is asked again long after its client.
     init(unnamed other: DecidedRequest) {
         head = other.head.unnamed
-        (directives, mode, decision, found) = (other.directives, other.mode, other.decision, other.found)
+        (directives, mode, refusal, found) = (other.directives, other.mode, other.refusal, other.found)
+        (forwardToken, notStored) = (other.forwardToken, other.notStored)
         (mayRescue, place, route) = (other.mayRescue, other.place, other.route)
         scopes = RequestScopes(other.scopes)
         (basis, trace) = (other.basis, other.trace)
     }
 
+    var isRefused: Bool { refusal != nil }
+
     /// Whether it changes nothing: only of such requests a failure tells of the copies that others could have.
-    var isRefused: Bool { if case .refuse = decision { true } else { false } }
     var isReading: Bool { isSafe || place != nil }
     var isSafe: Bool { head.method.isSafe }
 

@@ -269,10 +269,9 @@ extension Exchange {
     private func forwarding(
         status: Status? = nil, isStored: Bool = false, isCollapsed: Bool = false, detail: String? = nil
     ) -> CacheStatus.Forwarding {
-        var forwarding = CacheStatus.Forwarding(request.decision.forwardToken, key: shownKey)
-        (forwarding.status, forwarding.isStored, forwarding.isCollapsed, forwarding.detail) = (status, isStored, isCollapsed, detail)
-        forwarding.isFaulted = isFaulted
-        return forwarding
+        CacheStatus.Forwarding(
+            request.forwardToken, status: status, isStored: isStored, isCollapsed: isCollapsed, isFaulted: isFaulted, key: shownKey,
+            detail: detail)
     }
 
     /// What the upstream set with a response of which the client gets another's content, or none (RFC 6265 §3).
@@ -301,11 +300,15 @@ extension Exchange {
     }
 }
 
-/// A stored copy with all that is sent before it.
-struct PreparedResponse {
+/// A stored copy with all that is sent before it. A class, so that exchanges without one need no room for it.
+final class PreparedResponse {
     let found: FoundResponse
     let head: [UInt8]
     let metadata: StoredMetadata
     let age: Int64
     let lines: [UInt8]
+
+    init(found: FoundResponse, head: [UInt8], metadata: StoredMetadata, age: Int64, lines: [UInt8]) {
+        (self.found, self.head, self.metadata, self.age, self.lines) = (found, head, metadata, age, lines)
+    }
 }

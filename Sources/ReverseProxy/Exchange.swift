@@ -78,7 +78,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     var head: RequestHead { request.head }
 
     func start() {
-        guard case .refuse(let refusal) = request.decision else { return handle(.begun) }
+        guard let refusal = request.refusal else { return handle(.begun) }
         if case .request(.access(let refusal)) = refusal { shard.countRefused(refusal) }
         send(refusal.response(accept: head.fields.combined(.accept), name: shard.settings.forwarding.name))
     }

@@ -37,7 +37,7 @@ extension Fetch: TransferReceiver {
         invalidate(after: head)
         head.removeHopByHop()
         if let upgrade { head.fields.append(.upgrade, upgrade) }
-        (status, control) = (head.status, nil)
+        status = head.status
         guard mayBeAwaited, shard.process.peer.isAwaited || shard.level?.isAwaited ?? false else { return use(head, of: transfer) }
         response = head
         hold(transfer)
@@ -139,12 +139,14 @@ extension Fetch: TransferReceiver {
     private func storageDecision(_ response: ResponseHead) -> StorageDecision {
         if subject.head.method == .post, !hasPlace { takeKeyOfGet(response) }
         guard let isPartitioned = subject.place?.isPartitioned ?? keysOfGet?.isPartitioned, let cache = shard.cache else {
-            return .forbidden(subject.decision.notStored)
+            return .forbidden(subject.notStored)
         }
         if let fault = faultOfHead(response) { return .forbidden(fault.notStored) }
-        return cache.decideStoring(
-            response, control(response, for: cache), to: subject.head, subject.directives, isPartitioned: isPartitioned,
-            beside: subject.found)
+        let control = keysOfGet == nil ? cache.control(response) : control(response, for: cache)
+        let decision = cache.decideStoring(
+            response, control, to: subject.head, subject.directives, isPartitioned: isPartitioned, beside: subject.found)
+        if decision == .allowed { self.control = control }
+        return decision
     }
 
     /// RFC 9110 §9.3.3: a response to POST that says how long it is fresh, and that it is what GET would bring, may answer later GETs.

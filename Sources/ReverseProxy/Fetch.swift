@@ -180,6 +180,7 @@ final class Fetch: @unchecked Sendable {
             // RFC 9111 §4.3.4: a 304 for what is not stored is no response to anybody, so the upstream is asked for the whole.
             guard var request = transfer?.request else { return }
             Validation.removeConditions(from: &request.fields)
+            control = nil
             ask(request)
         case .fail(let fault):
             note(fault)

@@ -68,8 +68,20 @@ extension ProxyShard {
         UpstreamRequestFields.Client(stream.client, head, isBelieved: admission.isBelieved(stream))
     }
 
+    private static let directiveFields: KnownFieldSet = [.cacheControl, .pragma]
+
     private func directives(of head: RequestHead) -> RequestCacheControl {
-        head.contains(.cacheControl) || head.contains(.pragma) ? RequestCacheControl(head.fields) : RequestCacheControl()
+        head.fields.containsAny(of: Self.directiveFields) ? RequestCacheControl(head.fields) : RequestCacheControl()
+    }
+
+    /// As far as they count.
+    /// - Parameter isIgnored: some of them do not.
+    private func directives(of head: RequestHead, isIgnored: inout Bool) -> RequestCacheControl {
+        let said = directives(of: head)
+        guard head.fields.containsAny(of: Self.directiveFields), !obeysClient(of: head) else { return said }
+        let directives = said.withoutForcing
+        isIgnored = directives != said
+        return directives
     }
 
     // MARK: Looking into the store
@@ -107,9 +119,7 @@ extension ProxyShard {
         let finding = try cache.find(head, content: arrival.identity)
         arrival.basis = finding.basis
         if let told = finding.basis.toldDue { askWhose(head, told, client: upstreamClient(of: stream, head)) }
-        let said = directives(of: head)
-        let directives = said == RequestCacheControl() || obeysClient(of: head) ? said : said.withoutForcing
-        arrival.isClientIgnored = directives != said
+        let directives = directives(of: head, isIgnored: &arrival.isClientIgnored)
         // Nearly all hits: what `decide` would say of them is known at once.
         if case .found(let found) = finding.result, refreshAhead == nil, !isModal(head),
             let serving = Serving(fresh: found.metadata, directives, now: now)
@@ -191,12 +201,12 @@ extension ProxyShard {
             serveHit(found, serving, to: head, arrival, stream)
             refresh(DecidedRequest(head, facts, decision, arrival, shard: self), cause, client)
             return nil
-        case .validate, .forward, .part, .pass, .refuse:
-            let request = DecidedRequest(head, facts, decision, arrival, shard: self)
-            let exchange = Exchange(shard: self, stream: stream, request: request, body: body, began: arrival.began)
-            exchange.start()
-            return exchange.isFinished ? nil : exchange
+        case .validate, .forward, .part, .pass, .refuse: break
         }
+        let request = DecidedRequest(head, facts, decision, arrival, shard: self)
+        let exchange = Exchange(shard: self, stream: stream, request: request, body: body, began: arrival.began)
+        exchange.start()
+        return exchange.isFinished ? nil : exchange
     }
 
     /// Behind the client's back, unless the upstream is known to fail there.
