@@ -47,7 +47,7 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     func sentEnd(of number: Int32) { stream(number)?.sentEnd() }
 
     func streamClosed(_ number: Int32, _ code: HTTP2ErrorCode) {
-        guard let stream = streams.removeValue(forKey: number) else { return }
+        guard let stream = streams.remove(number) else { return }
         if latest === stream { latest = nil }
         if code == .noError { resets.endedWell() }
         if !stream.isReset { pastStreams.end(number) }

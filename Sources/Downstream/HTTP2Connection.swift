@@ -22,7 +22,7 @@ final class HTTP2Connection: AcceptedConnection {
     var receiver: any RequestReceiver { listener.receiver }
     let session: HTTP2Session
 
-    var streams: [Int32: HTTP2Stream] = [:]
+    var streams = HTTP2StreamTable<HTTP2Stream>()
     /// The one that the session has told of last: mostly it goes on with that.
     var latest: HTTP2Stream?
     var requests = 0
@@ -180,7 +180,7 @@ final class HTTP2Connection: AcceptedConnection {
         while let frame = walk.next(bytes, &position) {
             guard conduct.take(frame, now: table.now) else { return endReading(.enhanceYourCalm) }
             if frame.kind == .reset { mayEndStream = true }
-            guard pastStreams.note(frame), mayEndStream || streams[frame.stream] == nil || frame.kind == .headers else { continue }
+            guard pastStreams.note(frame), mayEndStream || frame.kind == .headers || streams[frame.stream] == nil else { continue }
             // What comes before it may open its stream, or end it.
             let start = max(taken, position - HTTP2Session.frameHeadBytes)
             guard give(UnsafeRawBufferPointer(rebasing: bytes[taken..<start])) else { return false }
@@ -248,7 +248,7 @@ final class HTTP2Connection: AcceptedConnection {
     /// Told from a fresh call, since one of them may be the one that writes.
     private func closeStreams() {
         let left = Array(streams.values)
-        (streams, latest) = ([:], nil)
+        (streams, latest) = (HTTP2StreamTable(), nil)
         guard !left.isEmpty else { return }
         table.loop.atEndOfBatch { for stream in left { stream.close() } }
     }
@@ -257,7 +257,7 @@ final class HTTP2Connection: AcceptedConnection {
         guard !isClosed else { return }
         phase = .closed
         session.abandon()
-        (streams, latest) = ([:], nil)
+        (streams, latest) = (HTTP2StreamTable(), nil)
         (pushing, drained, rest, input) = ([], [], [], [])
         heldBytes = 0
         holdBudget()

@@ -23,7 +23,7 @@ final class HTTP2OriginConnection: EventHandler {
     let connections: OriginConnections
     let session: HTTP2Session
     /// By stream: those whose response has not come whole.
-    var exchanges: [Int32: HTTP2Exchange] = [:]
+    var exchanges = HTTP2StreamTable<HTTP2Exchange>()
     /// A response has come whole on it.
     var wasUsed = false
     /// When it was last heard of, and when it last carried something, in milliseconds of the loop's clock.
