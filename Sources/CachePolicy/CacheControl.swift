@@ -27,6 +27,12 @@ public struct ResponseCacheControl: Sendable, Equatable {
 
     /// - Parameter targeted: names of targeted fields (RFC 9213), in lower case; the first that is there and valid hides Cache-Control.
     public init(_ fields: Fields, targeted: [[UInt8]] = []) {
+        self.init()
+        read(fields, targeted)
+    }
+
+    /// Apart from `init`, where what is read would be copied.
+    private mutating func read(_ fields: Fields, _ targeted: [[UInt8]]) {
         // More than is read: there may be a no-store behind it.
         guard !FieldListLimit.isExceeded(by: .cacheControl, in: fields) else {
             (noStore, noTransform) = (true, true)

@@ -136,10 +136,10 @@ public struct RequestPlace: Sendable, Equatable {
 
 // MARK: What it is made of
 
-/// All that the first decision depends on.
-public struct RequestFacts<Response: AnyObject> {
+/// All that the first decision depends on. Not copyable, since it is large.
+public struct RequestFacts<Response: AnyObject>: ~Copyable {
     public let method: Method
-    public let storeUse: StoreUse<Response>
+    public var storeUse: StoreUse<Response>
     public var directives = RequestCacheControl()
     public var mode = ServingMode.live
     /// Why the request would be refused whatever is stored elsewhere.

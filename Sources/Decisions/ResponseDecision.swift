@@ -54,8 +54,8 @@ public enum WholeDecision: Sendable, Equatable {
 
 // MARK: The head
 
-/// All that is known when a response's head is there.
-public struct ResponseFacts {
+/// All that is known when a response's head is there. Not copyable, since it is large.
+public struct ResponseFacts: ~Copyable {
     /// The copy: what the rules know of it, and its head.
     public typealias Copy = (metadata: StoredMetadata, head: UnsafeRawBufferPointer)
 

@@ -68,7 +68,7 @@ extension ProxyShard {
     /// Which targets fail, are rescued, or are not in the store.
     @inline(never)
     func tally(_ record: borrowing ExchangeRecord, _ api: UInt16, _ target: ArraySlice<UInt8>) {
-        let now = loop.time.monotonicMilliseconds
+        let now = loop.batchMilliseconds
         if record.isServerError {
             records.targets.failed.count(target, ofAPI: api, now: now)
         } else if record.result == .rescued {
@@ -82,7 +82,7 @@ extension ProxyShard {
     func countResponse(_ status: Status, _ times: TransferTimes) {
         let firstByte = times.sent < 0 || times.firstByte < times.sent ? nil : Int64(times.firstByte - times.sent)
         records.apis[Int(shared.place)].countResponse(
-            status: status.rawValue, firstByte: firstByte, now: loop.time.monotonicMilliseconds)
+            status: status.rawValue, firstByte: firstByte, now: loop.batchMilliseconds)
     }
 
     /// Nothing has come of it, and that is not our own doing.

@@ -129,7 +129,8 @@ extension ProxyShard {
         }
         let route = routes.place(of: head.pathAndQuery)
         arrival.route = route
-        var facts = facts(head, .lookedUp(try lookFurther(finding.result, finding.keys, head, directives, route: route)), on: stream)
+        var facts = facts(head, .noStore, on: stream)
+        facts.storeUse = .lookedUp(try lookFurther(finding.result, finding.keys, head, directives, route: route))
         facts.directives = directives
         facts.wantsStream = StreamedResponse.isWanted(by: head.fields)
         facts.staleFor = routes.all[route].freshness.staleFor

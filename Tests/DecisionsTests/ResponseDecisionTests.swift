@@ -41,7 +41,7 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
             control: ResponseCacheControl(), contentBytes: 2, requestTime: noon, responseTime: noon),
         settings: CachePolicySettings())
 
-    func decide<Result>(_ body: (ResponseFacts, ResponseHead) -> Result) -> Result {
+    func decide<Result>(_ body: (borrowing ResponseFacts, ResponseHead) -> Result) -> Result {
         let request = RequestHead(method: method, target: Array("/a".utf8)[...], version: .http11, fields: fields(sent))
         let response = ResponseHead(status: status, reason: [], fields: fields(lines))
         return Self.copy.bytes.withUnsafeBytes { bytes in
