@@ -15,6 +15,7 @@ BENCH_PACKAGES := nginx nghttp2-client haproxy wrk gcc libc6-dev python3 openssl
 CLIENT_PACKAGES := python3 python3-requests python3-httpx python3-h2 curl openssl nghttp2-client util-linux
 CONFORMANCE_PACKAGES := python3 python3-hpack
 FAULT_PACKAGES := python3 openssl util-linux
+FLEET_PACKAGES := python3 redis-server openssl faketime
 DEB_PACKAGES := debhelper dpkg-dev fakeroot lintian systemd
 DEB_TEST_PACKAGES := debootstrap python3 util-linux
 IMAGE_PACKAGES := buildah python3 binutils
@@ -22,7 +23,7 @@ IMAGE_PACKAGES := buildah python3 binutils
 BINARY ?= .build/release/cistern
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages image-test image-packages manifests takeovers fleet
+.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages image-test image-packages manifests takeovers fleet fleet-days fleet-packages
 
 run: build
 ifdef UPSTREAM
@@ -106,6 +107,10 @@ fleet: build bench-packages test-packages
 	Tests/Operation/fleet.py --cistern .build/release/cistern $(ARGUMENTS)
 	FLEET_WALKS=10000 $(SWIFT) test --filter RandomWalkTests
 
+# Three nodes on bad days: splits, a slow or lost engine, wrong rights, forged records, clocks apart; another engine with ARGUMENTS="--server PATH".
+fleet-days: build fleet-packages
+	Tests/Operation/fleet-days.py --cistern .build/release/cistern $(ARGUMENTS)
+
 lint:
 	$(SWIFT) format lint --strict --recursive Sources Tests Package.swift
 	.ci/check-sources
@@ -161,6 +166,9 @@ bench-packages:
 fault-packages:
 	$(call install,$(FAULT_PACKAGES))
 
+fleet-packages:
+	$(call install,$(FLEET_PACKAGES))
+
 client-packages:
 	$(call install,$(CLIENT_PACKAGES))
 
@@ -193,6 +201,7 @@ help:
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
 	@echo "make takeovers          processes that take over from each other, and reload, under load"
 	@echo "make fleet              four nodes that share through a Cluster of six, and a primary that is killed"
+	@echo "make fleet-days         nodes that share, on bad days"
 	@echo "make lint               formatting and the rules of the house"
 	@echo "make image              build the container image (needs buildah, and root); make image-test tries it"
 	@echo "make manifests          hold the files for Kubernetes and Compose against what reads them"

@@ -16,12 +16,22 @@ extension LogFollower {
         return [.look]
     }
 
+    /// A clock that counts while a machine is stopped as well; where it was set forward that looks the same, and the log is met again all the same.
+    mutating func noteTime(_ time: UInt64) -> [Action] {
+        defer { engineTime = time }
+        guard let engineTime, time > engineTime + limits.stillness else { return [] }
+        return leave() + [.reconnect]
+    }
+
     mutating func connect(_ info: LogInfo, fleetMilliseconds: UInt64?) -> [Action] {
         var actions = leave()
         let former = reached
         // A log that was left and is back lacks all that was said since, and more may know its records than who knows what they lack.
         if former?.formerEpochs.contains(info.epoch) == true { return actions + [.renewEpoch, .reconnect] }
         let isOtherLog = former?.epoch != info.epoch
+        // Above the last ids that there are no fence can lie. No clock has made them.
+        let hasEnded = highest.later(byMilliseconds: limits.fenceLead) <= highest
+        if !isOtherLog, hasEnded, info.last < highest { return actions + [.renewEpoch, .reconnect] }
         remembers = isFilled && !isOtherLog
         if !remembers {
             isFilled = false
@@ -44,13 +54,15 @@ extension LogFollower {
         if isTrimmed { (verified, removed) = (max(next, info.floor), info.removed) }
         counted = isTrimmed ? nil : reached?.added
         (isCounting, isMeeting) = (false, isNewPrimary && !isOtherLog)
-        (met, state) = (info, .catchingUp(to: info.last))
+        (met, engineTime, state) = (info, nil, .catchingUp(to: info.last))
         return actions + [.mayAppend(fence: fence, isNewPrimary: isNewPrimary), .readFrom(next)]
     }
 
     /// What was read was all that there was, unless more than that was removed from the log's beginning meanwhile.
     mutating func verify(_ info: LogInfo, _ now: Int64) -> [Action] {
-        guard info.epoch == reached?.epoch, info.primary == met?.primary else { return leave() + [.reconnect] }
+        // With less than was read it was removed whole, and is another one under the same name.
+        let isThis = info.epoch == reached?.epoch && info.primary == met?.primary && info.last >= next && info.added >= counted ?? 0
+        guard isThis else { return leave() + [.reconnect] }
         lastLook = now
         var actions: [Action] = []
         let isWhole = info.removed == removed || (info.last == next && info.added == counted)

@@ -5,6 +5,8 @@ public struct LogFollower: Hashable, Sendable {
     public struct Limits: Hashable, Sendable {
         /// Milliseconds without an answer of the engine until nothing counts as seen. A wait for entries is answered within 1,000.
         public var silence: Int64 = 1_500
+        /// Milliseconds of the engine's time between two answers, beyond which this process, or its machine, was not running.
+        public var stillness: UInt64 = 3_000
         /// Milliseconds that are waited for what is wanting: its sender sends it again when it meets the new primary.
         public var waitForMissing: Int64 = 2_000
         /// Milliseconds of the log that are read again from a new primary. Twice of what is sent again.
@@ -14,7 +16,7 @@ public struct LogFollower: Hashable, Sendable {
         /// Batches that were handed over and not yet obeyed durably. Beyond, nothing is read.
         public var batches = 64
         /// Milliseconds between two looks at the state of the log.
-        public var looking: Int64 = 10_000
+        public var looking: Int64 = 2_000
         public var nodes = 8_192
         public var missing = 1_024
 
@@ -42,6 +44,8 @@ public struct LogFollower: Hashable, Sendable {
         case entries([PlacedEntry])
         /// A wait for entries has ended without any.
         case nothingNew
+        /// The engine's time, in milliseconds, when entries were asked for that come next, or that there are none.
+        case engineTime(UInt64)
         /// The epoch as read with the entries; nil where there is none.
         case epoch(UInt64?)
         /// What `look` has asked for, on the connection of the reading, after what was read last.
@@ -124,6 +128,8 @@ public struct LogFollower: Hashable, Sendable {
     /// How many there ever were up to what was reached, if what was read was all; nil: where that began is not known.
     var counted: UInt64?
     var lastAnswer: Int64
+    /// The engine's time of the last answer; nil: there was none since the log was met.
+    var engineTime: UInt64?
     var lastLook: Int64
     /// What will be kept once it is obeyed durably.
     var checkpoints: [Checkpoint] = []
@@ -156,6 +162,9 @@ public struct LogFollower: Hashable, Sendable {
     /// Whether the shared level may be asked at all.
     public var isSeeing: Bool { state == .seeing }
 
+    /// Until when the last answer counts; nil: nothing is seen.
+    public var seesUntil: Int64? { state == .seeing ? lastAnswer + limits.silence : nil }
+
     /// How far the log was handed over.
     public var position: LogPosition { reached?.position ?? .beginning }
 
@@ -167,13 +176,16 @@ public struct LogFollower: Hashable, Sendable {
         case .applied(let report): return keep(report)
         case .lost: return leave()
         case .tick: return tick(now)
-        case .entries, .nothingNew, .epoch, .looked, .clockJumped:
+        case .entries, .nothingNew, .engineTime, .epoch, .looked, .clockJumped:
             guard state != .away else { return [] }
+            // What lay there while this process was stopped says nothing of now.
+            guard now - lastAnswer <= limits.silence else { return leave() + [.reconnect] }
             lastAnswer = now
         }
         switch event {
         case .entries(let entries): return take(entries, now)
         case .nothingNew: return finishBatch(isEnd: true, now, [])
+        case .engineTime(let time): return noteTime(time)
         case .epoch(let epoch): return epoch == reached?.epoch ? [] : leave() + [.reconnect]
         case .looked(let info): return verify(info, now)
         case .clockJumped:

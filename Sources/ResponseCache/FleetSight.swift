@@ -14,13 +14,12 @@ public final class FleetSight: Sendable {
     /// Milliseconds for which a copy counts as fresh after it was stored or confirmed; nil: as long as it says itself.
     private let limit: Int64?
     private let afterGap: AfterGap
-    /// Since when nothing is seen, milliseconds by the clock of day; `seeing` where all is. Set by the log's loop, read at each look-up.
-    private let since: Atomic<Int64>
+    /// Until when all is seen, milliseconds by the clock of day: each answer of the log moves it on. So a process, or a machine, that was stopped
+    /// and goes on is blind before anything of it has noticed. Set by the log's loop, read at each look-up.
+    private let end: Atomic<Int64>
     private let start: Timestamp
     /// Whether the log was ever seen by this process.
     private let hasLooked = Atomic(false)
-
-    private static let seeing = Int64.max
 
     /// A node that has not looked yet is blind. What it finds in its store may have been purged while it was away, however recent it is: until the first
     /// look it is stale.
@@ -28,21 +27,20 @@ public final class FleetSight: Sendable {
     public init(blindLimit: Int64?, afterGap: AfterGap, since: Int64) {
         limit = blindLimit
         self.afterGap = afterGap
-        self.since = Atomic(since)
+        end = Atomic(since)
         start = Timestamp(milliseconds: since)
     }
 
-    public var isBlind: Bool { since.load(ordering: .acquiring) != Self.seeing }
+    public func isBlind(at now: Timestamp) -> Bool { now.milliseconds >= end.load(ordering: .acquiring) }
 
-    public func see() {
+    /// - Parameter time: until when the last look counts.
+    public func see(until time: Timestamp) {
         hasLooked.store(true, ordering: .releasing)
-        since.store(Self.seeing, ordering: .releasing)
+        end.store(time.milliseconds, ordering: .releasing)
     }
 
     /// - Parameter time: of the last look.
-    public func lose(at time: Timestamp) {
-        _ = since.compareExchange(expected: Self.seeing, desired: min(time.milliseconds, Self.seeing - 1), ordering: .acquiringAndReleasing)
-    }
+    public func lose(at time: Timestamp) { end.store(min(time.milliseconds, end.load(ordering: .relaxed)), ordering: .releasing) }
 
     enum Judgement {
         case counts
@@ -52,8 +50,8 @@ public final class FleetSight: Sendable {
 
     /// What a copy is worth that was stored or confirmed at a time.
     func judge(_ time: Timestamp, now: Timestamp) -> Judgement {
-        let since = since.load(ordering: .acquiring)
-        guard since != Self.seeing, let limit else { return .counts }
+        let since = end.load(ordering: .acquiring)
+        guard now.milliseconds >= since, let limit else { return .counts }
         // A clock that was set back makes nothing fresh.
         let isKnown = hasLooked.load(ordering: .acquiring) || time >= start
         guard time > now || !isKnown || now.milliseconds - time.milliseconds >= limit else { return .counts }

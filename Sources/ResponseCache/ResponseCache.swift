@@ -74,14 +74,15 @@ public final class ResponseCache: @unchecked Sendable {
     var strictness: Strictness { settings.policy.strictness }
 
     /// Whether a request that was looked up would be given the same now, as far as that depends on what is stored.
-    public func holds(_ basis: FindingBasis) -> Bool { shared.holds(basis) }
+    public func holds(_ basis: FindingBasis) -> Bool { shared.holds(basis, now: time().wall) }
 
     /// The rules of keeping for what a request asks for.
     func policy(for head: RequestHead) -> RoutePolicy { policies.rules(for: head.pathAndQuery) }
 
-    /// Whether what is stored lasts.
     /// Whether the store has anything, of any API.
-    public var hasStored: Bool { shared.store.statistics.entries > 0 }
+    public var hasStored: Bool { store.statistics.entries > 0 }
+
+    /// Whether what is stored lasts.
     public var isWritable: Bool { store.statistics.isWritable }
 
     // MARK: Finding
@@ -201,7 +202,7 @@ public final class ResponseCache: @unchecked Sendable {
         if metadata.flags.contains(.coded), !Self.mayRead(item, head.fields) { return .otherVariant(key) }
         if item.isMarkedStale { metadata.flags.insert(.markedStale) }
         let found = FoundResponse(item: item, metadata: metadata, key: key)
-        guard let sight, sight.isBlind else { return .found(found) }
+        guard let sight else { return .found(found) }
         return Self.result(found, sight, now: time().wall)
     }
 

@@ -66,8 +66,8 @@ public final class SharedCacheState: Sendable {
     var directory: String { store.settings.directory }
 
     /// Whether a request that was looked up would be given the same now, as far as that depends on what is stored.
-    public func holds(_ basis: FindingBasis) -> Bool {
-        store.holds(basis.lookUps) && basis.isIdentityCurrent && settings.fleet?.sight.isBlind != true
+    public func holds(_ basis: FindingBasis, now: Timestamp) -> Bool {
+        store.holds(basis.lookUps) && basis.isIdentityCurrent && settings.fleet?.sight.isBlind(at: now) != true
     }
 
     /// Stands for a long part of a key, so that nobody can find two contents with one key.

@@ -113,7 +113,9 @@ public final class HitMemo {
         return hit
     }
 
-    private func holds(_ hit: KeptHit, _ now: Int64) -> Bool { hit.times.contains(now) && cache.holds(hit.basis) }
+    private func holds(_ hit: KeptHit, _ now: Int64) -> Bool {
+        hit.times.contains(now) && cache.holds(hit.basis, now: Timestamp(milliseconds: now))
+    }
 
     /// nil where its hits are not kept: also where its target has not come a moment ago.
     /// - Parameters:

@@ -51,6 +51,8 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         for search in Array(underWay.values) { search.giveUp() }
     }
 
+    private var isBlind: Bool { node.sight.isBlind(at: Timestamp(milliseconds: loop.batchWallMilliseconds)) }
+
     public var engineFigures: EngineFigures { client.figures }
     public var servers: [(server: EngineServer, failure: EngineFailure?)] { client.servers }
 
@@ -61,7 +63,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     public func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {
         loop.assertOnLoop()
         guard client.isOpen else { return count(.failed) }
-        guard !node.sight.isBlind else { return count(.unplaced) }
+        guard !isBlind else { return count(.unplaced) }
         guard let placed = node.place(recency, wallNow: loop.time.wallMilliseconds, now: loop.time.monotonicMilliseconds) else {
             return count(.unplaced)
         }
@@ -121,7 +123,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     /// Whether it is worth while to look there at all: for the cost of a comparison where it is not.
     public func mayLook(for keys: TargetKeys) -> Bool {
-        guard client.isOpen, !node.sight.isBlind else { return false }
+        guard client.isOpen, !isBlind else { return false }
         guard !unshareable.isEmpty, let end = unshareable[keys.own] else { return true }
         return end <= loop.batchMilliseconds
     }

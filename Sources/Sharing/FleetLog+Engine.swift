@@ -147,16 +147,20 @@ extension FleetLog {
         }
         let epoch = Self.epoch(replies[0])
         guard epoch == follower.epoch else { return handle(.epoch(epoch)) }
+        guard let time = Self.time(replies[1]).flatMap({ UInt64(exactly: $0) }) else { return lose() }
+        let asked = session
+        handle(.engineTime(time))
+        guard session == asked else { return }
         switch replies[2] {
         case .nothing: handle(.nothingNew)
         case .list(let streams):
             guard let entries = Self.entries(streams) else { fallthrough }
-            take(entries, time: Self.time(replies[1]))
+            take(entries)
         default: lose()
         }
     }
 
-    private func take(_ entries: [(position: LogPosition, fields: [LogField])], time: Int64?) {
+    private func take(_ entries: [(position: LogPosition, fields: [LogField])]) {
         let placed = entries.map { PlacedEntry($0.position, open($0.fields)) }
         for one in placed {
             if let origin = one.entry.origin { noteNode(origin.node, one.position) }

@@ -56,6 +56,8 @@ public final class FleetLog: @unchecked Sendable {
     private var batch = Batch()
     private var batches: [Batch] = []
     private var isObeying = false
+    /// Whether what was said before the log was seen is obeyed.
+    private var hasSight = false
 
     private static let tickMilliseconds = 250
 
@@ -127,7 +129,14 @@ public final class FleetLog: @unchecked Sendable {
             state.reached = follower.position
         }
         flushBatch()
+        keepSight()
         publish()
+    }
+
+    /// Each answer counts for a while.
+    private func keepSight() {
+        guard hasSight, let end = follower.seesUntil else { return }
+        node?.sight.see(until: Timestamp(milliseconds: loop.time.wallMilliseconds + end - now))
     }
 
     public var publishedFigures: LogFigures { published.withLock { $0 } }
@@ -164,6 +173,7 @@ public final class FleetLog: @unchecked Sendable {
             batch.sight = sight
         case .blind(let since):
             sight += 1
+            hasSight = false
             let time = loop.time.wallMilliseconds - max(0, now - since)
             node?.sight.lose(at: Timestamp(milliseconds: time))
             figures.blindSince = time
@@ -175,7 +185,8 @@ public final class FleetLog: @unchecked Sendable {
 
     /// All that was said before is obeyed.
     private func see() {
-        node?.sight.see()
+        hasSight = true
+        keepSight()
         figures.blindSince = nil
         logger.notice("the fleet's log is followed: what other nodes purge is seen")
     }

@@ -42,7 +42,7 @@ public final class FleetNode: Sendable {
 
     var sight: FleetSight { membership.sight }
 
-    public var isSeeing: Bool { !sight.isBlind }
+    public var isSeeing: Bool { !sight.isBlind(at: Timestamp(milliseconds: log.loop.time.wallMilliseconds)) }
     public var nodeName: String { String(decoding: name, as: UTF8.self) }
 
     /// Follows the log from now on.

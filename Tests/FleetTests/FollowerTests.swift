@@ -172,6 +172,55 @@ struct FollowerTests {
         #expect(next.when(.connected(info(100, 3, 2, 100, 1, 1, 0), fleetMilliseconds: nil)).contains(.gap(.epoch)))
     }
 
+    @Test("an answer that lay there while the process was stopped says nothing: the log is met again")
+    func stopped() {
+        let events: [LogFollower.Event] = [
+            .entries([entry(300, .target, 5, 9)]), .nothingNew, .engineTime(1), .epoch(1), .looked(Play.info(last: 100)),
+        ]
+        for event in events {
+            var play = Play.seeing()
+            let since = play.now
+            #expect(play.follower.seesUntil == since + 1_500)
+            #expect(!play.when(event, at: since + 1_500).contains(.reconnect))
+            play = Play.seeing()
+            #expect(play.when(event, at: since + 1_501) == [.blind(since: since), .reconnect])
+            #expect(play.follower.seesUntil == nil)
+        }
+    }
+
+    @Test("so does time that has passed at the engine and not here: the whole machine was stopped")
+    func engineTime() {
+        var play = Play.seeing()
+        for time in [5_000, 5_000, 6_000, 9_000, 8_000, 11_000] as [UInt64] { #expect(play.when(.engineTime(time)) == []) }
+        #expect(play.when(.engineTime(14_001)) == [.blind(since: play.now), .reconnect])
+        // Of the one before nothing is known any more.
+        _ = play.when(.connected(Play.info(last: 100), fleetMilliseconds: nil))
+        #expect(play.when(.engineTime(99_000)) == [])
+    }
+
+    @Test("a log that has less than was read of it was removed whole", arguments: [(50, 1), (100, 0)] as [(UInt64, UInt64)])
+    func removed(last: UInt64, added: UInt64) {
+        var play = Play.seeing()
+        #expect(play.when(.looked(Play.info(last: last, count: added, added: added))) == [.blind(since: play.now), .reconnect])
+    }
+
+    @Test("a log that has come to its last ids and has gone back gets another epoch: nothing could lift it above them")
+    func lastIds() {
+        for (last, isRenewed) in [(LogPosition(.max, 3), true), (LogPosition(.max - 500, 3), false)] {
+            var play = Play.seeing()
+            _ = play.when(.entries([PlacedEntry(last, LogEntry.unopened)]))
+            _ = play.when(.lost)
+            let actions = play.when(.connected(Play.info(last: 100), fleetMilliseconds: nil))
+            #expect((actions == [.renewEpoch, .reconnect]) == isRenewed)
+            // As long as it has not gone back it is as good as any.
+            play = Play.seeing()
+            _ = play.when(.entries([PlacedEntry(last, LogEntry.unopened)]))
+            _ = play.when(.lost)
+            let same = LogInfo(epoch: 1, primary: [1], last: last, first: LogPosition(100), lastDeleted: .beginning, count: 2, added: 2)
+            #expect(!play.when(.connected(same, fleetMilliseconds: nil)).contains(.renewEpoch))
+        }
+    }
+
     @Test("the first meeting of a log whose beginning is trimmed is no gap of another kind")
     func firstOfTrimmed() {
         var play = Play()

@@ -64,15 +64,22 @@ class Client:
     def __init__(self, port):
         self.port, self.local = port, threading.local()
 
-    def ask(self, method, path):
+    def ask(self, method, path, fields={}):
         """Status and content."""
         connection = getattr(self.local, "connection", None)
         if connection is None:
             connection = self.local.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        was_kept = connection.sock is not None
         try:
-            connection.request(method, path)
+            connection.request(method, path, headers=fields)
             response = connection.getresponse()
             return response.status, response.read()
+        except (http.client.RemoteDisconnected, ConnectionError):
+            connection.close()
+            # Kept, and closed while nobody looked: any client asks again.
+            if was_kept:
+                return self.ask(method, path, fields)
+            raise
         except (http.client.HTTPException, OSError):
             connection.close()
             raise
@@ -82,14 +89,17 @@ class Client:
 
 
 class Node(Client):
-    def __init__(self, trial, *settings):
+    def __init__(self, trial, *settings, before=()):
         super().__init__(free_port())
         self.directory = Path(tempfile.mkdtemp(prefix="node-", dir=trial.directory))
-        command = [
-            trial.options.cistern, "serve", "--upstream", f"http://127.0.0.1:{trial.origin.port}", "--listen", f"127.0.0.1:{self.port}",
+        self.command = [
+            *before, trial.options.cistern, "serve", "--upstream", f"http://127.0.0.1:{trial.origin.port}", "--listen", f"127.0.0.1:{self.port}",
             "--cache-dir", str(self.directory), "--shards", "1", "--set", "log.level=warning", *settings]
-        self.process = subprocess.Popen(command, stderr=open(self.directory / "log", "w"))
+        self.process = self.start()
         until("a node does not listen", 10, self.is_ready)
+
+    def start(self, *words):
+        return subprocess.Popen([*self.command, *words], stderr=open(self.directory / "log", "a"))
 
     def is_ready(self):
         try:
@@ -125,6 +135,11 @@ class Node(Client):
         self.process.wait(30)
 
 
+def ask(port, *words):
+    """What a server of Redis says."""
+    return subprocess.run(["redis-cli", "-p", str(port), *words], capture_output=True, text=True).stdout.strip()
+
+
 class Engine:
     """A Cluster of six: three primaries, three replicas."""
 
@@ -137,12 +152,12 @@ class Engine:
         self.ports = list(self.servers)
 
     def join(self):
-        until("the engine does not start", 10, lambda: all(self.ask(port, "ping") == "PONG" for port in self.ports))
+        until("the engine does not start", 10, lambda: all(ask(port, "ping") == "PONG" for port in self.ports))
         addresses = [f"127.0.0.1:{port}" for port in self.ports]
         subprocess.run(
             ["redis-cli", "--cluster", "create", *addresses, "--cluster-replicas", "1", "--cluster-yes"], check=True, stdout=subprocess.DEVNULL)
-        until("the Cluster is not well", 30, lambda: all("cluster_state:ok" in self.ask(port, "cluster", "info") for port in self.ports))
-        until("replicas do not follow", 30, lambda: all("master_link_status:down" not in self.ask(port, "info", "replication") for port in self.ports))
+        until("the Cluster is not well", 30, lambda: all("cluster_state:ok" in ask(port, "cluster", "info") for port in self.ports))
+        until("replicas do not follow", 30, lambda: all("master_link_status:down" not in ask(port, "info", "replication") for port in self.ports))
 
     def start(self, port):
         directory = self.directory / f"engine-{port}"
@@ -151,12 +166,9 @@ class Engine:
             ["redis-server", "--port", str(port), "--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--save", "", "--dir", directory,
              "--cluster-require-full-coverage", "no"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def ask(self, port, *words):
-        return subprocess.run(["redis-cli", "-p", str(port), *words], capture_output=True, text=True).stdout.strip()
-
     def primary_of_log(self):
-        slot = int(self.ask(self.ports[0], "cluster", "keyslot", "cistern:main:{log}"))
-        for line in self.ask(self.ports[0], "cluster", "nodes").splitlines():
+        slot = int(ask(self.ports[0], "cluster", "keyslot", "cistern:main:{log}"))
+        for line in ask(self.ports[0], "cluster", "nodes").splitlines():
             fields = line.split()
             ranges = [part.split("-") for part in fields[8:] if "[" not in part]
             if any(int(ends[0]) <= slot <= int(ends[-1]) for ends in ranges):
@@ -176,14 +188,27 @@ class Engine:
             self.kill(port)
 
 
-class Trial:
+class Ground:
+    """What every fleet needs: a directory, an upstream, a secret."""
+
     def __init__(self, options):
-        self.options, self.missed, self.nodes = options, [], []
+        self.options = options
         self.directory = Path(tempfile.mkdtemp(prefix="cistern-fleet-"))
+        self.secret = self.directory / "secret"
+        self.secret.write_text("%064x\n" % random.getrandbits(256))
         self.origin = Client(free_port())
         self.upstream = multiprocessing.Process(target=upstream.run, args=(self.origin.port,), daemon=True)
         self.upstream.start()
-        (self.directory / "secret").write_text("%064x\n" % random.getrandbits(256))
+
+    def write(self, path):
+        """The version that the upstream has from now on."""
+        return json.loads(self.origin.ask("PUT", path)[1])["version"]
+
+
+class Trial(Ground):
+    def __init__(self, options):
+        super().__init__(options)
+        self.missed, self.nodes = [], []
         self.engine = Engine(self.directory)
 
     def start_nodes(self):
@@ -195,16 +220,12 @@ class Trial:
         servers = ",".join(f"redis://127.0.0.1:{port}" for port in self.engine.ports)
         # The cores are not ours alone: what is measured is what sharing costs, not how often 10 ms are exceeded here.
         node = Node(
-            self, "--set", f"share.servers={servers}", "--set", f"share.secret_file={self.directory / 'secret'}", "--set", "share.timeout=200ms")
+            self, "--set", f"share.servers={servers}", "--set", f"share.secret_file={self.secret}", "--set", "share.timeout=200ms")
         until("a node does not see the log", 20, node.sees)
         return node
 
     def asked(self):
         return int(json.loads(self.origin.get("/asked")[1])["target"])
-
-    def write(self, path):
-        """The version that the upstream has from now on."""
-        return json.loads(self.origin.ask("PUT", path)[1])["version"]
 
     def tell(self, what, value, unit, bar, is_met):
         if not is_met:

@@ -1,7 +1,8 @@
-"""The upstream of the trials here: small JSON that says which version of it this is, writes that take their time (POST) or not (PUT), and how many were asked."""
+"""The upstream of the trials here: small JSON that says which version of it this is, whose, and its number; and writes that take their time (POST) or not (PUT)."""
 import asyncio
 import json
 import random
+import re
 
 SLOWEST_WRITE = 0.3
 PADDING = "x" * 150
@@ -26,20 +27,23 @@ class Connection(asyncio.Protocol):
                 self.answer(str(Connection.asked), "no-store")
             else:
                 Connection.asked += 1
-                self.answer(target, "no-store" if target.startswith("/pass/") else "max-age=86400")
+                user = re.search(rb"\r\nauthorization: (\S+)", head, re.I)
+                self.answer(target, "no-store" if target.startswith("/pass/") else "max-age=86400", user and user[1].decode())
 
     def write(self, target):
         self.versions[target] = self.versions.get(target, 0) + 1
         if not self.transport.is_closing():
             self.answer(target, "no-store")
 
-    def answer(self, target, control):
-        content = json.dumps({"target": target, "version": self.versions.get(target, 0), "padding": PADDING})
+    def answer(self, target, control, user=None):
+        said = {"target": target, "version": self.versions.get(target, 0), "user": user, "number": self.asked, "port": self.port, "padding": PADDING}
+        content = json.dumps(said)
         self.transport.write(
             f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: {control}\r\nContent-Length: {len(content)}\r\n\r\n{content}".encode())
 
 
 async def serve(port):
+    Connection.port = port
     server = await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", port, backlog=4096)
     await server.serve_forever()
 

@@ -32,7 +32,7 @@ final class FleetCache {
             settings.fleet = FleetMembership(FleetHashing(hashes), sight)
             configure(&settings)
         }
-        sight.see()
+        sight.see(until: Timestamp(milliseconds: .max))
         test.cache.level = given
     }
 

@@ -233,6 +233,10 @@ struct SharingTests {
         SightRow(
             testDescription: "lost twice counts from the first", afterGap: .drop, history: [nil, 200, 300], time: 250, now: 400,
             expected: .isStale),
+        SightRow(testDescription: "until the last look counts no more", history: [nil], time: 1_960, now: 1_999, expected: .counts),
+        SightRow(
+            testDescription: "and from then on, though nobody has said so", history: [nil], time: 1_960, now: 2_000, expected: .isStale),
+        SightRow(testDescription: "confirmed a moment ago it counts then", history: [nil], time: 1_990, now: 2_000, expected: .counts),
         SightRow(testDescription: "without a limit all counts", limit: nil, time: 0, now: 1_000, expected: .counts),
         SightRow(
             testDescription: "dropped once blind for so long", afterGap: .drop, history: [nil, 200], time: 190, now: 230, expected: .isGone),
@@ -243,9 +247,11 @@ struct SharingTests {
     ])
     func sight(_ row: SightRow) {
         let sight = FleetSight(blindLimit: row.limit, afterGap: row.afterGap, since: 100)
-        for moment in row.history { if let moment { sight.lose(at: Timestamp(milliseconds: moment)) } else { sight.see() } }
+        for moment in row.history {
+            if let moment { sight.lose(at: Timestamp(milliseconds: moment)) } else { sight.see(until: Timestamp(milliseconds: 2_000)) }
+        }
         #expect(sight.judge(Timestamp(milliseconds: row.time), now: Timestamp(milliseconds: row.now)) == row.expected)
-        #expect(sight.isBlind == (row.history.last.map { $0 != nil } ?? true))
+        #expect(sight.isBlind(at: Timestamp(milliseconds: row.now)) == (row.history.last.map { $0 != nil } ?? true || row.now >= 2_000))
     }
 
     @Test("a blind node's old copy is stale and there for a rescue; under drop it is not there")
@@ -258,7 +264,7 @@ struct SharingTests {
         cache.test.now += 1_000
         let found = try #require(try cache.test.found("/a"))
         #expect(!Reuse.isFresh(found.metadata, now: cache.test.time.wall) && Reuse.mayRescue(found.metadata, strictness: .rescue))
-        cache.sight.see()
+        cache.sight.see(until: Timestamp(milliseconds: .max))
         #expect(try cache.test.found("/a").map { Reuse.isFresh($0.metadata, now: cache.test.time.wall) } == true)
     }
 

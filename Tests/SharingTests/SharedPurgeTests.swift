@@ -359,6 +359,7 @@ struct SharedPurgeTests {
             #expect(try one.gave(1))
             #expect(try other.get("/a").text == "{\"n\":1}")
             other.time.shift(by: .seconds(3_600))
+            #expect(try other.sees())
             #expect(try other.get("/a").text == "{\"n\":1}")
             fleet.redis.die()
             #expect(try other.isBlind())
@@ -370,6 +371,22 @@ struct SharedPurgeTests {
             fleet.origin.down()
             #expect(try other.get("/a").text == "{\"n\":2}")
             #expect(try other.metric("cistern_requests_total{result=\"rescued\",method=\"GET\",status_class=\"2xx\"}") == 1)
+        }
+    }
+
+    @Test("a machine that was stopped for an hour takes nothing for fresh before it has looked")
+    func stopped() throws {
+        try FleetPlay.run(FleetPlay.numbered(["Cache-Control: max-age=86400"])) { fleet in
+            let (one, other) = try fleet.pair()
+            for node in [one, other] { _ = try node.get("/a") }
+            fleet.redis.freeze()
+            other.time.shift(by: .seconds(3_600))
+            #expect(try other.get("/a").text == "{\"n\":2}")
+            #expect(try one.get("/a").text == "{\"n\":1}")
+            fleet.redis.thaw()
+            #expect(try one.sees() && other.sees())
+            _ = try one.purge("target=/a")
+            #expect(try other.comes(to: "{\"n\":3}", "/a"))
         }
     }
 
