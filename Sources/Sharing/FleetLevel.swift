@@ -16,9 +16,10 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     public internal(set) var figures = FleetFigures()
     /// By the first place's key: who misses the same waits for the same look-up.
     var underWay: [[UInt8]: SharedSearch] = [:]
-    /// What is asked of the upstream for all nodes, by the key under which it will be stored here: where the lease lies, and when it ends by itself
-    /// (milliseconds of the loop).
-    private(set) var leases: [[UInt8]: (place: [UInt8], end: Int64)] = [:]
+    /// What is asked of the upstream for all nodes, by the key under which it will be stored here: where the lease lies, when it ends by itself, and
+    /// until when it is renewed (milliseconds of the loop).
+    var leases: [[UInt8]: (place: [UInt8], end: Int64, last: Int64)] = [:]
+    var renewal: LoopTimer?
     /// What could not be shared lately, and until when (milliseconds of the loop): it is not looked for.
     var unshareable: [[UInt8]: Int64] = [:]
 
@@ -48,6 +49,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     /// On its loop: whoever waits goes on.
     public func close() {
         client.close()
+        renewal?.cancel()
         for search in Array(underWay.values) { search.giveUp() }
     }
 
@@ -113,7 +115,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     // MARK: What is asked for all
 
     /// Nobody waits for it.
-    private static let offerPatience: Int64 = 1_000
+    static let offerPatience: Int64 = 1_000
     static let set = Array("SET".utf8)
     static let milliseconds = Array("PX".utf8)
 
@@ -156,7 +158,8 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         let now = loop.batchMilliseconds
         if leases.count >= Self.leaseLimit { leases = leases.filter { $0.value.end > now } }
         guard leases.count < Self.leaseLimit else { return giveBack(lease) }
-        leases[key] = (lease, now + SharedSearch.leaseMilliseconds)
+        leases[key] = (lease, now + SharedSearch.leaseMilliseconds, now + Self.renewingMilliseconds)
+        keepLeases()
     }
 
     /// Nobody needs to wait for this node.

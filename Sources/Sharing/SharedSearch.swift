@@ -44,8 +44,8 @@ final class SharedSearch {
     /// Milliseconds until it is looked again; twice as many each time.
     private static let firstRest: Int64 = 20
     private static let longestRest: Int64 = 160
-    /// A lease ends by itself, should its node be gone, milliseconds.
-    static let leaseMilliseconds: Int64 = 5_000
+    /// A lease ends by itself where it is not renewed, should its node be gone, milliseconds.
+    static let leaseMilliseconds: Int64 = 1_500
 
     init(_ level: FleetLevel, _ lookUp: SharedLookUp, _ cache: ResponseCache, wait: Int64) {
         (self.level, self.lookUp, self.cache, self.wait) = (level, lookUp, cache, wait)

@@ -198,6 +198,35 @@ struct SharedResponseTests {
         }
     }
 
+    @Test("a lease that would end soon is renewed as long as the upstream is asked, and no longer")
+    func renewed() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
+            let leader = try one.play.client()
+            leader.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            asked.pass()
+            let lease = fleet.redis.direct.ask("KEYS cistern:play:*:l").split(separator: "\r\n").last.map(String.init) ?? ""
+            let waiter = try other.play.client()
+            waiter.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            // More often than in the time that it would last.
+            var (renewals, last) = (0, Int64(0))
+            let isKept = try eventually {
+                let left = Int64(fleet.redis.direct.ask("PTTL \(lease)").dropFirst().prefix { $0.isNumber }) ?? .max
+                #expect(left <= 1_500)
+                if left > last { renewals += 1 }
+                last = left
+                return renewals >= 6
+            }
+            #expect(isKept)
+            gate.open()
+            #expect(leader.readResponse()?.status == 200 && waiter.readResponse()?.status == 200)
+            #expect(fleet.asked("/cold") == 1)
+            #expect(try eventually { fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*0") })
+        }
+    }
+
     @Test("a client that leaves before its look-up is over gives its lease back: the next node does not wait")
     func leftWithLease() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in

@@ -1,0 +1,34 @@
+// A lease ends soon by itself, so that nobody waits long for a node that is gone, and is renewed while the upstream takes its time, up to a limit: where
+// what was waited for came by another shard, nobody says that it is over.
+
+import Engine
+import Reactor
+
+extension FleetLevel {
+    private static let renewalMilliseconds: Int64 = 400
+    static let renewingMilliseconds: Int64 = 5_000
+
+    /// To be called where a lease was taken.
+    func keepLeases() {
+        guard renewal == nil else { return }
+        renewal = loop.schedule(after: .milliseconds(Int(Self.renewalMilliseconds))) { [weak self] in self?.renewLeases() }
+    }
+
+    private func renewLeases() {
+        renewal = nil
+        let now = loop.batchMilliseconds
+        // One that has ended may be another's by now.
+        let held = leases.filter { $0.value.end > now }
+        guard !held.isEmpty, client.isOpen else { return }
+        for (key, lease) in held {
+            // One that was just taken lasts until the next time.
+            guard now < lease.last, lease.end - now < SharedSearch.leaseMilliseconds - Self.renewalMilliseconds / 2 else { continue }
+            leases[key]?.end = now + SharedSearch.leaseMilliseconds
+            let words = [Array("XX".utf8), Self.milliseconds, Array(String(SharedSearch.leaseMilliseconds).utf8)]
+            client.send(
+                EngineCommand([Self.set, lease.place, node.name] + words, key: lease.place), patienceMilliseconds: Self.offerPatience
+            ) { _ in }
+        }
+        keepLeases()
+    }
+}
