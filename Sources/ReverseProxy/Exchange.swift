@@ -134,7 +134,13 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     func follow(_ leader: SpanPlace) { shard.records.tracer?.follow(leader, of: span) }
 
-    func flightEnded(_ outcome: FlightOutcome) { shard.loop.execute { self.handle(.flightEnded(outcome)) } }
+    func flightEnded(_ outcome: FlightOutcome) {
+        shard.loop.execute {
+            // The flight may have been another shard's, and the lease for it ours.
+            if outcome != .abandoned { self.endLease(isUnshareable: outcome == .unshareable) }
+            self.handle(.flightEnded(outcome))
+        }
+    }
 
     private func startFetch(leads: Bool) {
         let fetch = Fetch(shard: shard, subject: request, body: body, receiver: self)
@@ -199,9 +205,9 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     }
 
     /// Of all nodes this one was to ask the upstream.
-    private func endLease() {
+    private func endLease(isUnshareable: Bool = false) {
         guard let level = shard.level, let keys = request.place?.keys else { return }
-        level.ended(keys.own, isUnshareable: false)
+        level.ended(keys.own, isUnshareable: isUnshareable)
     }
 
     // MARK: What follows an end

@@ -1,5 +1,5 @@
 // A lease ends soon by itself, so that nobody waits long for a node that is gone, and is renewed while the upstream takes its time, up to a limit: where
-// what was waited for came by another shard, nobody says that it is over.
+// all who waited for another shard's request have left, nobody says that it is over.
 
 import Engine
 import Reactor
