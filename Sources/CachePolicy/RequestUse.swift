@@ -40,7 +40,7 @@ public enum RequestUse: Sendable, Equatable {
     /// What decides about most of the rest.
     private static let telling: KnownFieldSet = [.range, .ifMatch, .ifUnmodifiedSince, .ifRange]
 
-    public init(_ head: RequestHead, content: ContentFraming) {
+    public init(_ head: borrowing RequestHead, content: ContentFraming) {
         guard head.method.isRead else {
             self = .bypass(.method)
             return

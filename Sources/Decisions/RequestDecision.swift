@@ -139,7 +139,7 @@ public struct RequestPlace: Sendable, Equatable {
 /// All that the first decision depends on. Not copyable, since it is large.
 public struct RequestFacts<Response: AnyObject>: ~Copyable {
     public let method: Method
-    public var storeUse: StoreUse<Response>
+    public var storeUse = StoreUse<Response>.noStore
     public var directives = RequestCacheControl()
     public var mode = ServingMode.live
     /// Why the request would be refused whatever is stored elsewhere.
@@ -151,9 +151,8 @@ public struct RequestFacts<Response: AnyObject>: ~Copyable {
     public var wantsStream = false
     public let now: Timestamp
 
-    public init(_ method: Method, _ storeUse: StoreUse<Response>, strictness: Strictness, now: Timestamp) {
+    public init(_ method: Method, strictness: Strictness, now: Timestamp) {
         self.method = method
-        self.storeUse = storeUse
         self.strictness = strictness
         self.now = now
     }

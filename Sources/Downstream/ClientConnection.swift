@@ -29,7 +29,7 @@ public final class ClientConnection: AcceptedConnection {
     private(set) var isHandling = false
     /// What the transport holds is read in the next round.
     private var isReadQueued = false
-    var exchange: (any ClientExchange)? { didSet { table.counters.followExchange(from: oldValue, to: exchange) } }
+    var exchange: (any ClientExchange)? { willSet { table.counters.followExchange(from: exchange, to: newValue) } }
     /// Milliseconds of the loop's clock; 0: no limit applies now.
     private var readDeadline: Int64 = 0
     /// Of the request's content as a whole; 0: none.

@@ -11,7 +11,7 @@ final class HTTP2Stream {
     let connection: HTTP2Connection
 
     var state = ConnectionState()
-    var exchange: (any ClientExchange)? { didSet { table.counters.followExchange(from: oldValue, to: exchange) } }
+    var exchange: (any ClientExchange)? { willSet { table.counters.followExchange(from: exchange, to: newValue) } }
     /// Content that came while the flow takes none, and what of all content has not been given back to the client's window.
     private var held: [UInt8] = []
     private var unconsumedBytes = 0

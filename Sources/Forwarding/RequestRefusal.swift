@@ -11,7 +11,7 @@ public enum RequestRefusal: Sendable, Equatable {
     case access(AccessRefusal)
 
     /// nil where it is passed on.
-    public init?(_ head: RequestHead, _ fields: UpstreamRequestFields) {
+    public init?(_ head: borrowing RequestHead, _ fields: borrowing UpstreamRequestFields) {
         switch head.method {
         case .connect: self = .connect
         case .trace: self = .trace

@@ -138,7 +138,7 @@ extension ProxyShard {
     func refuse(
         _ request: ReceivedRequest, _ refusal: AccessRefusal, isForNobody: Bool, on stream: any ClientStream
     ) -> (any ClientExchange)? {
-        var facts = facts(request.head, .noStore, on: stream)
+        var facts = facts(request.head, on: stream)
         // It names another place by its nature.
         facts.refusal = request.head.method == .connect && refusal.isOfPlace ? .connect : .access(refusal)
         let body: RequestBody =

@@ -50,7 +50,7 @@ final class DecidedRequest: @unchecked Sendable {
         basis = arrival.basis
         let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
         scopes = shard.scopes(of: head, route: route, target)
-        trace.identity = arrival.basis?.identityOutcome
+        trace.identity = arrival.identityOutcome
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         trace.found.shared = arrival.shared
         trace.reasons.isClientIgnored = arrival.isClientIgnored
@@ -95,6 +95,8 @@ struct Arrival {
     var request: HitMemo.Request?
     /// What its look-up went by.
     var basis: FindingBasis?
+    /// What its token came to; nil where none was looked at.
+    var identityOutcome: IdentityOutcome?
     /// The place of its route, where that has been looked for already.
     var route: Int?
     /// How often something was read from the disk for it.

@@ -77,6 +77,6 @@ extension ProxyShard {
     }
 
     private func isRefused(_ head: RequestHead, on stream: any ClientStream) -> Bool {
-        if case .refuse = facts(head, .noStore, on: stream).decide() { true } else { false }
+        if case .refuse = facts(head, on: stream).decide() { true } else { false }
     }
 }

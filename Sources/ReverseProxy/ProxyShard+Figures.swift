@@ -87,7 +87,7 @@ extension ProxyShard {
 
     /// Nothing has come of it, and that is not our own doing.
     func noteNoResponse(_ error: UpstreamError) {
-        records.apis[Int(shared.place)].noteFailure(Self.place(of: error), now: loop.time.monotonicMilliseconds)
+        records.apis[Int(shared.place)].noteFailure(Self.place(of: error), now: loop.batchMilliseconds)
     }
 
     func countResponseBytes(_ count: Int) { records.apis[Int(shared.place)].responseBytes += UInt64(count) }
@@ -95,7 +95,7 @@ extension ProxyShard {
     func countConnection(_ times: TransferTimes) {
         let securing = times.secured > 0 ? Int64(max(0, times.secured - times.connected)) : nil
         records.apis[Int(shared.place)].countConnection(
-            connecting: Int64(times.connected), securing: securing, now: loop.time.monotonicMilliseconds)
+            connecting: Int64(times.connected), securing: securing, now: loop.batchMilliseconds)
     }
 
     func countRepeated() { records.metrics.repeated += 1 }

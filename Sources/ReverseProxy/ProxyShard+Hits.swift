@@ -24,7 +24,7 @@ extension ProxyShard {
         if arrival.isClientIgnored { countIgnoredDirectives() }
         trace.found.isDisregarded = found.metadata.flags.contains(.disregarded)
         trace.partition = ExchangeTrace.partition(in: found.key, at: keys.partitionOffset)
-        trace.identity = arrival.basis?.identityOutcome
+        trace.identity = arrival.identityOutcome
         if let routeFigures { trace.route = arrival.route.map { UInt16($0) } ?? routeFigures.place(of: head.pathAndQuery) }
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         trace.found.shared = arrival.shared

@@ -47,15 +47,16 @@ extension ProxyShard {
     /// Passes a request on that the store has nothing to do with.
     func pass(_ head: RequestHead, _ body: RequestBody, on stream: any ClientStream) -> (any ClientExchange)? {
         guard cache != nil, let reason = bypass(head, body) else {
-            return perform(facts(head, .noStore, on: stream), head, body, arrival(body), stream)
+            return perform(facts(head, on: stream), head, body, arrival(body), stream)
         }
-        var facts = facts(head, .bypassed(reason), on: stream)
+        var facts = facts(head, on: stream)
+        facts.storeUse = .bypassed(reason)
         facts.directives = directives(of: head)
         return perform(facts, head, body, arrival(body), stream)
     }
 
-    func facts(_ head: RequestHead, _ use: StoreUse<FoundResponse>, on stream: any ClientStream) -> RequestFacts<FoundResponse> {
-        var facts = RequestFacts(head.method, use, strictness: settings.policy.strictness, now: now)
+    func facts(_ head: RequestHead, on stream: any ClientStream) -> RequestFacts<FoundResponse> {
+        var facts = RequestFacts<FoundResponse>(head.method, strictness: settings.policy.strictness, now: now)
         facts.mode = mode(of: head)
         facts.refusal = RequestRefusal(head, messages.requestFields)
         if let budget = process.requestsPerAddress, facts.refusal == nil, budget.isFull(for: stream.client.place) {
@@ -118,6 +119,7 @@ extension ProxyShard {
         guard let cache else { return pass(head, body, on: stream) }
         let finding = try cache.find(head, content: arrival.identity)
         arrival.basis = finding.basis
+        arrival.identityOutcome = finding.basis.identityOutcome
         if let told = finding.basis.toldDue { askWhose(head, told, client: upstreamClient(of: stream, head)) }
         let directives = directives(of: head, isIgnored: &arrival.isClientIgnored)
         // Nearly all hits: what `decide` would say of them is known at once.
@@ -129,7 +131,7 @@ extension ProxyShard {
         }
         let route = routes.place(of: head.pathAndQuery)
         arrival.route = route
-        var facts = facts(head, .noStore, on: stream)
+        var facts = facts(head, on: stream)
         facts.storeUse = .lookedUp(try lookFurther(finding.result, finding.keys, head, directives, route: route))
         facts.directives = directives
         facts.wantsStream = StreamedResponse.isWanted(by: head.fields)

@@ -39,7 +39,8 @@ struct RequestRow: CustomTestStringConvertible, Sendable {
         lookedUp.isKeptByContent = isKeptByContent
         lookedUp.isRefreshDue = isRefreshDue
         lookedUp.gone = gone.map { .found(Stored("gone"), $0) } ?? .nothing
-        var facts = RequestFacts<Stored>(method, .lookedUp(lookedUp), strictness: strictness, now: noon)
+        var facts = RequestFacts<Stored>(method, strictness: strictness, now: noon)
+        facts.storeUse = .lookedUp(lookedUp)
         facts.directives = directives(asked)
         facts.mode = mode
         facts.refusal = refusal
@@ -194,7 +195,8 @@ struct RequestDecisionTests {
             (.get, .precondition, "only-if-cached", "refuse: onlyIfCached"),
         ] as [(Method, BypassReason?, String, String)])
     func bypassed(method: Method, reason: BypassReason?, asked: String, expected: String) {
-        var facts = RequestFacts<Stored>(method, reason.map { .bypassed($0) } ?? .noStore, strictness: .rescue, now: noon)
+        var facts = RequestFacts<Stored>(method, strictness: .rescue, now: noon)
+        if let reason { facts.storeUse = .bypassed(reason) }
         facts.directives = directives(asked)
         #expect(facts.decide().text == expected)
         facts.mode = .offline
@@ -213,8 +215,8 @@ struct RequestDecisionTests {
         #expect(token { ($0.found, $0.asked) = (Self.stale, "no-cache") } == "stale")
         #expect(token { ($0.found, $0.mode) = (Self.fresh, .record) } == "bypass")
         #expect(token { $0.isForPart = true } == "bypass")
-        #expect("\(RequestFacts<Stored>(.post, .bypassed(.method), strictness: .rescue, now: noon).decide().forwardToken)" == "method")
-        #expect("\(RequestFacts<Stored>(.post, .noStore, strictness: .rescue, now: noon).decide().forwardToken)" == "bypass")
+        #expect("\(RequestDecision<Stored>.pass(.method).forwardToken)" == "method")
+        #expect("\(RequestDecision<Stored>.pass(nil).forwardToken)" == "bypass")
     }
 
     @Test("what is stored while the upstream is asked belongs to no part, no pass and no refusal")
