@@ -7,6 +7,7 @@ import Locking
 import Logging
 import ResponseCache
 import ReverseProxy
+import Sharing
 import TakeOver
 import Telemetry
 
@@ -37,6 +38,7 @@ extension ProxyServer {
             predecessor.followToEnd(self)
             anyCache?.tell(nil)
             process.peer.end()
+            process.fleet?.log.takeLeftPurges()
             following.withLock { $0 = false }
             logger.info("the process before this one has ended")
         }

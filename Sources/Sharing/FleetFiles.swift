@@ -11,9 +11,13 @@ import ResponseCache
 struct FleetFiles: Sendable {
     private let position: String
     private let pending: String
+    /// Pending purges of a process that another one has taken over from while they waited: that one reads them when this one has ended.
+    private let left: String
+    private let taken: String
 
     init(beside store: StorePlace) {
         (position, pending) = (store.path(of: "fleet-position"), store.path(of: "fleet-pending"))
+        (left, taken) = (store.path(of: "fleet-pending-left"), store.path(of: "fleet-pending-taken"))
     }
 
     /// How far the store had come, and when that was last written (milliseconds of the clock of day); nil where it is not known.
@@ -32,10 +36,22 @@ struct FleetFiles: Sendable {
         return Self.messages(bytes)
     }
 
-    func keep(pending messages: [LogMessage]) -> Bool {
-        guard !messages.isEmpty else { return unlink(pending) == 0 || errno == ENOENT }
-        return Self.write(messages.flatMap(Self.bytes), to: pending)
+    /// - Parameter isLeft: another process has taken over, and writes down its own.
+    func keep(pending messages: [LogMessage], isLeft: Bool = false) -> Bool {
+        let path = isLeft ? left : pending
+        guard !messages.isEmpty else { return unlink(path) == 0 || errno == ENOENT }
+        return Self.write(messages.flatMap(Self.bytes), to: path)
     }
+
+    /// What processes before this one have left. It comes again until `dropLeftPurges`.
+    func takeLeftPurges() -> [LogMessage] {
+        let before = Self.read(taken).map(Self.messages) ?? []
+        // Who leaves some may still be at it.
+        guard rename(left, taken) == 0 else { return before }
+        return before + (Self.read(taken).map(Self.messages) ?? [])
+    }
+
+    func dropLeftPurges() { unlink(taken) }
 
     private static func bytes(_ message: LogMessage) -> [UInt8] {
         let kind = LogMessage.Kind.allCases.firstIndex(of: message.kind) ?? 0

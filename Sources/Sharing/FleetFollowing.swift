@@ -41,7 +41,7 @@ public protocol FleetFollowing: Sendable {
     /// Whether anything is stored here. Asked from the log's loop.
     var hasStored: Bool { get }
 
-    /// Whether this process may say how far the store has come: not where another has taken over.
+    /// Whether this process may say how far the store has come, and what is pending: not where another has taken over.
     var mayKeepPosition: Bool { get }
 }
 

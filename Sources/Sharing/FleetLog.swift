@@ -83,12 +83,32 @@ public final class FleetLog: @unchecked Sendable {
                 kept.append((lastToken, message))
                 perform(logWriter.handle(.append(message, .keptPurge, token: lastToken), now: now))
             }
+            takeLeft()
             reader.start()
             writer.start()
             tick()
             meet()
         }
         loop.start()
+    }
+
+    /// The process that this one has taken over from has ended: what it has answered as pending since is ours now.
+    public func takeLeftPurges() {
+        loop.execute { [self] in
+            if !isStopped { takeLeft() }
+        }
+    }
+
+    private func takeLeft() {
+        let messages = files.takeLeftPurges()
+        guard !messages.isEmpty else { return }
+        let known = Set(kept.map(\.message))
+        for message in messages where !known.contains(message) {
+            lastToken += 1
+            kept.append((lastToken, message))
+            perform(logWriter.handle(.append(message, .keptPurge, token: lastToken), now: now))
+        }
+        if keepPending() { files.dropLeftPurges() }
     }
 
     /// Nothing is followed afterwards.
@@ -287,10 +307,12 @@ public final class FleetLog: @unchecked Sendable {
         waiting.removeValue(forKey: token)?(outcome)
     }
 
-    private func keepPending() {
-        if !files.keep(pending: kept.map(\.message)) {
-            logger.error("purges that are pending cannot be written down: a restart would forget them")
-        }
+    @discardableResult
+    private func keepPending() -> Bool {
+        // Two processes would write one file, and each what it knows.
+        let isKept = files.keep(pending: kept.map(\.message), isLeft: following?.mayKeepPosition == false)
+        if !isKept { logger.error("purges that are pending cannot be written down: a restart would forget them") }
+        return isKept
     }
 }
 

@@ -91,11 +91,12 @@ def fill(day, count):
 
 
 def evicted(ground):
-    with Day(ground, "memory is full, and responses go") as day:
+    # What is kept for replicas counts as memory, and does not go.
+    with Day(ground, "memory is full, and responses go", words=("--repl-backlog-size", "64kb")) as day:
         day.primary.ask("config", "set", "maxmemory-policy", "volatile-lfu")
-        limit = day.primary.figure("used_memory") + (2 << 20)
+        limit = day.primary.figure("used_memory") + (4 << 20)
         day.primary.ask("config", "set", "maxmemory", str(limit))
-        fill(day, 6_000)
+        fill(day, 9_000)
         if not day.primary.figure("evicted_keys"):
             day.complain("nothing was evicted", day.primary.ask("info", "memory"))
         if day.primary.figure("used_memory") > limit * 1.1:
@@ -183,7 +184,7 @@ class CertifiedDay(Day):
         self.show("good")
         self.tls_port = free_port()
         if self.primary.ask("config", "set", "tls-port", str(self.tls_port)) != "OK":
-            raise SystemExit("the engine has no TLS")
+            raise NotImplementedError
         self.settings = (f"tls.ca_file={self.ground.directory / 'ca.pem'}",)
 
     port = property(lambda self: self.tls_port)
@@ -193,11 +194,16 @@ class CertifiedDay(Day):
 
 
 def expired(ground):
-    with CertifiedDay(ground, "a certificate that has expired, and a new one") as day:
-        day.show("expired")
-        day.primary.forget_clients()
-        time.sleep(8)
-        day.show("good")
+    name = "a certificate that has expired, and a new one"
+    try:
+        with CertifiedDay(ground, name) as day:
+            day.show("expired")
+            day.primary.forget_clients()
+            time.sleep(8)
+            day.show("good")
+    except NotImplementedError:
+        ground.end_all()
+        print(f"{name}: not tried, this engine has no TLS", flush=True)
 
 
 def strangers(ground):

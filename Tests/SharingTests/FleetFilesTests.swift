@@ -65,6 +65,20 @@ struct FleetFilesTests {
         #expect(access(temporary.path + "/fleet-pending", F_OK) != 0 && files.pendingPurges().isEmpty)
     }
 
+    @Test("what a process leaves to the one that has taken over is apart, and comes again until it is dropped")
+    func left() {
+        #expect(files.takeLeftPurges().isEmpty)
+        #expect(files.keep(pending: [LogMessage(.all)]) && files.keep(pending: Self.purges, isLeft: true))
+        #expect(files.pendingPurges() == [LogMessage(.all)])
+        #expect(files.takeLeftPurges() == Self.purges && files.takeLeftPurges() == Self.purges)
+        // It has gone on.
+        #expect(files.keep(pending: [LogMessage(.all)], isLeft: true))
+        #expect(files.takeLeftPurges() == Self.purges + [LogMessage(.all)])
+        files.dropLeftPurges()
+        #expect(files.takeLeftPurges().isEmpty && files.keep(pending: [], isLeft: true))
+        #expect(files.pendingPurges() == [LogMessage(.all)])
+    }
+
     @Test("damaged pending purges are none; where nothing can be written that is said")
     func damagedPending() {
         #expect(files.keep(pending: Self.purges))

@@ -1,16 +1,19 @@
 // What is purged, or written to, at one node is so at all of them: at once, after a while away, and after the engine was lost.
 
 import Administration
+import CacheStore
 import Downstream
+import Fleet
 import Forwarding
 import Glibc
 import Locking
 import ResponseCache
 import ReverseProxy
 import Server
-import Sharing
 import TestSupport
 import Testing
+
+@testable import Sharing
 
 @Suite(
     "Purges and writes on all nodes", .play, .serialized,
@@ -232,6 +235,20 @@ struct SharedPurgeTests {
                     #expect(try node.metric("cistern_share_gaps_total{cause=\"\(gap)\"}") == 0)
                 }
             }
+        }
+    }
+
+    @Test("what a process before has left pending is sent, and written down")
+    func leftPending() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair()
+            #expect(try other.get("/a").text == "{\"n\":1}")
+            one.play.stop()
+            let files = FleetFiles(beside: StorePlace(directory: one.play.directory, capacityBytes: 16 << 20))
+            #expect(files.keep(pending: [LogMessage(.all)], isLeft: true))
+            try one.play.start()
+            #expect(try other.comes(to: "{\"n\":2}", "/a"))
+            #expect(files.pendingPurges() == [LogMessage(.all)] && files.takeLeftPurges().isEmpty)
         }
     }
 
