@@ -2,25 +2,32 @@
 
 import Reactor
 
-/// Belongs to one loop.
-final class EngineCall {
+/// Belongs to one loop. Its commands are sent in attempts, one at a time: first all of them, then those that another server has, or that have to wait.
+final class EngineCall: ReplyReceiver {
     private(set) var commands: [EngineCommand]
     /// nil: any server will do.
     let slot: Int?
     /// Where only this one will do: what the client asks for itself.
     let pinned: EngineServer?
     let deadline: Int64
-    private(set) var replies: [EngineReply?]
+    /// Those of commands that are `open` count for nothing.
+    private(set) var replies: [EngineReply]
+    /// The places of commands that have no reply that counts, in the order in which they are sent.
+    private(set) var open: [Int]
     var redirections = 0
     /// Patience is over; replies that come yet are for `late`.
     private(set) var isExpired = false
     /// Nobody waits for anything any more.
     private(set) var isFinished = false
-    /// Commands are on their way, or wait to be sent again.
-    var isUnderWay = false
+    /// Commands are on their way, or wait for a connection.
+    private(set) var isUnderWay = false
+    /// The server is told each time that it has the slot not yet for good.
+    private(set) var isAsking = false
     /// By whom, and when it was sent last; nil where it was not.
-    weak var node: EngineNode?
-    var sent: Int64?
+    private var node: EngineNode?
+    private(set) var sent: Int64?
+    /// Replies that are to come yet of this attempt.
+    private var missing = 0
     private var then: (([EngineReply]) -> Void)?
     private var late: (([EngineReply]) -> Void)?
 
@@ -33,24 +40,59 @@ final class EngineCall {
         self.pinned = pinned
         self.late = late
         self.then = then
-        slot = commands.lazy.compactMap(\.key).first.map { KeySlot.of($0) }
-        replies = [EngineReply?](repeating: nil, count: commands.count)
+        slot = commands.first { $0.slot != nil }?.slot
+        replies = [EngineReply](repeating: .failed(.timedOut), count: commands.count)
+        open = Array(0..<commands.count)
     }
+
+    // MARK: An attempt
+
+    /// All that is open goes to one server.
+    func begin(isAsking: Bool) {
+        (self.isAsking, isUnderWay, sent) = (isAsking, true, nil)
+    }
+
+    /// How many bytes it takes at most.
+    var writtenBytes: Int { open.reduce(0) { $0 + commands[$1].bytes.count + (isAsking ? 32 : 0) } }
+
+    /// It is on its way.
+    func noteSent(by node: EngineNode, at now: Int64) {
+        (self.node, sent, missing) = (node, now, open.count)
+    }
+
+    func take(_ reply: EngineReply, at place: Int) {
+        guard let node, !isFinished else { return }
+        replies[place] = reply
+        missing -= 1
+        node.noteReply(reply, to: self)
+        if missing == 0 { node.settle(self) }
+    }
+
+    /// Nothing of it was sent.
+    func fail(_ failure: EngineFailure, at node: EngineNode) {
+        for place in open { replies[place] = .failed(failure) }
+        node.settle(self)
+    }
+
+    /// The attempt is over.
+    /// - Parameter again: what is still open.
+    func settle(leaving again: [Int]) { (open, isUnderWay) = (again, false) }
+
+    // MARK: The end
 
     func put(_ reply: EngineReply, at place: Int) { replies[place] = reply }
 
     /// All that have no reply get this one.
     func fill(_ failure: EngineFailure) {
-        for place in replies.indices where replies[place] == nil { replies[place] = .failed(failure) }
+        for place in open { replies[place] = .failed(failure) }
+        open = []
     }
 
     /// All replies are known, or why there are none.
     func finish() {
         guard !isFinished else { return }
         isFinished = true
-        isUnderWay = false
-        let result = replies.map { $0 ?? .failed(.closed) }
-        let (then, late) = (then, late)
+        let (result, then, late) = (replies, then, late)
         letGo()
         if let then { then(result) } else { late?(result) }
     }
@@ -59,9 +101,11 @@ final class EngineCall {
     func expire() {
         guard !isExpired, !isFinished else { return }
         isExpired = true
+        if isUnderWay, let sent { node?.noteTimeOut(sent: sent) }
+        var result = replies
+        for place in open { result[place] = .failed(.timedOut) }
         let then = then
         self.then = nil
-        let result = replies.map { $0 ?? .failed(.timedOut) }
         if !isUnderWay {
             isFinished = true
             letGo()
@@ -71,43 +115,9 @@ final class EngineCall {
 
     /// What it holds may be large, and it is still in lines of those that wait.
     private func letGo() {
-        commands = []
-        replies = []
-        (then, late) = (nil, nil)
-    }
-}
-
-/// Some commands of a call on their way to one server.
-final class EngineAttempt {
-    let call: EngineCall
-    /// In the order in which they are sent.
-    let places: [Int]
-    /// The server is told each time that it has the slot not yet for good.
-    let isAsking: Bool
-    private var missing: Int
-    private(set) var replies: [EngineReply]
-    private unowned let client: EngineClient
-
-    init(_ call: EngineCall, _ places: [Int], isAsking: Bool, client: EngineClient) {
-        (self.call, self.places, self.isAsking, self.client) = (call, places, isAsking, client)
-        missing = places.count
-        replies = [EngineReply](repeating: .nothing, count: places.count)
-    }
-
-    var writtenBytes: Int { places.reduce(0) { $0 + call.commands[$1].writtenBytes + (isAsking ? 32 : 0) } }
-
-    /// - Parameter index: in `places`.
-    func take(_ reply: EngineReply, at index: Int, from node: EngineNode) {
-        replies[index] = reply
-        missing -= 1
-        if missing == 0 { client.settle(self, from: node) }
-    }
-
-    /// Nothing of it was sent.
-    func fail(_ failure: EngineFailure, at node: EngineNode) {
-        missing = 0
-        for index in replies.indices { replies[index] = .failed(failure) }
-        client.settle(self, from: node)
+        isUnderWay = false
+        (commands, replies, open) = ([], [], [])
+        (node, then, late) = (nil, nil, nil)
     }
 }
 
@@ -141,7 +151,7 @@ final class PatienceLine {
     }
 
     private func schedule(after milliseconds: Int64) {
-        timer = loop.schedule(after: .milliseconds(milliseconds)) { [weak self] in self?.fire() }
+        timer = loop.schedule(after: .milliseconds(milliseconds)) { [self] in fire() }
     }
 
     private func fire() {

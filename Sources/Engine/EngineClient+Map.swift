@@ -24,9 +24,9 @@ extension EngineClient {
         let now = loop.time.monotonicMilliseconds
         let wait = lookUp.last.map { limits.mapMilliseconds - (now - $0) } ?? 0
         guard wait > 0 else { return beginLookUp(avoiding: server) }
-        lookUp.timer = loop.schedule(after: .milliseconds(wait)) { [weak self] in
-            self?.lookUp.timer = nil
-            self?.lookUpMap(avoiding: server)
+        lookUp.timer = loop.schedule(after: .milliseconds(wait)) { [self] in
+            lookUp.timer = nil
+            lookUpMap(avoiding: server)
         }
     }
 
@@ -51,13 +51,13 @@ extension EngineClient {
         let server = lookUp.candidates.removeFirst()
         counted.figures.mapLookUps += 1
         let patience = limits.probeMilliseconds
-        ask(server, EngineCommand("CLUSTER", "SLOTS"), patience) { [weak self] in self?.takeMap($0, from: server) }
+        ask(server, EngineCommand("CLUSTER", "SLOTS"), patience) { [self] in takeMap($0, from: server) }
     }
 
     private func ask(_ server: EngineServer, _ command: EngineCommand, _ patience: Int64, then: @escaping (EngineReply) -> Void) {
-        let call = EngineCall([command], deadline: loop.time.monotonicMilliseconds + patience, pinned: server) { [weak self] replies in
+        let call = EngineCall([command], deadline: loop.time.monotonicMilliseconds + patience, pinned: server) { [loop] replies in
             // Not from within what told of it.
-            self?.loop.atEndOfBatch { then(replies[0]) }
+            loop.atEndOfBatch { then(replies[0]) }
         }
         route(call)
         if !call.isFinished { line(patience).add(call) }
@@ -82,8 +82,8 @@ extension EngineClient {
 
     /// Of several servers that are no Cluster the primary is wanted: what a replica says may be old. Who may not be asked is taken for one.
     private func askForRole(_ server: EngineServer) {
-        ask(server, EngineCommand("INFO", "replication"), limits.probeMilliseconds) { [weak self] reply in
-            guard let self, !isClosed, lookUp.isUnderWay else { return }
+        ask(server, EngineCommand("INFO", "replication"), limits.probeMilliseconds) { [self] reply in
+            guard !isClosed, lookUp.isUnderWay else { return }
             if case .failed(let failure) = reply, failure != .denied { return askNext() }
             let text = String(decoding: reply.text ?? [], as: UTF8.self)
             text.cut("role:slave") == nil ? adopt(SlotMap(single: server)) : askNext()

@@ -10,26 +10,19 @@ extension EngineClient {
 
     /// Sends all that has no reply yet to who has it.
     func route(_ call: EngineCall) {
-        send(call, call.replies.indices.filter { call.replies[$0] == nil })
-    }
-
-    private func send(_ call: EngineCall, _ places: [Int]) {
-        if let server = call.pinned { return send(call, places, to: server) }
+        if let server = call.pinned { return send(call, to: server) }
         guard let map else { return hold(call) }
         guard let server = call.slot.map({ map.owner(of: $0) }) ?? anyServer() else {
             lookUpMap()
-            return sendLater(call, places, Self.laterMilliseconds, .clusterDown)
+            return sendLater(call, Self.laterMilliseconds, .clusterDown)
         }
-        send(call, places, to: server)
+        send(call, to: server)
     }
 
-    private func send(_ call: EngineCall, _ places: [Int], to server: EngineServer, isAsking: Bool = false) {
-        guard let node = node(server) else {
-            for place in places { call.put(.failed(.queueFull), at: place) }
-            return finish(call)
-        }
-        call.isUnderWay = true
-        node.take(EngineAttempt(call, places, isAsking: isAsking, client: self))
+    private func send(_ call: EngineCall, to server: EngineServer, isAsking: Bool = false) {
+        guard let node = node(server) else { return finish(call, with: .queueFull) }
+        call.begin(isAsking: isAsking)
+        node.take(call)
     }
 
     private func hold(_ call: EngineCall) {
@@ -39,53 +32,47 @@ extension EngineClient {
     }
 
     /// Where patience lasts; else the failure is told at once: nobody waits for nothing.
-    private func sendLater(_ call: EngineCall, _ places: [Int], _ delay: Int64, _ failure: EngineFailure) {
+    private func sendLater(_ call: EngineCall, _ delay: Int64, _ failure: EngineFailure) {
         let isInTime = loop.time.monotonicMilliseconds + delay < call.deadline
-        guard isInTime, !call.isExpired, waitingCount < limits.commandsWaiting else {
-            for place in places { call.put(.failed(failure), at: place) }
-            return finish(call)
-        }
+        guard isInTime, !call.isExpired, waitingCount < limits.commandsWaiting else { return finish(call, with: failure) }
         waitingCount += 1
-        call.isUnderWay = false
-        loop.schedule(after: .milliseconds(delay)) { [weak self] in
-            guard let self else { return }
+        loop.schedule(after: .milliseconds(delay)) { [self] in
             waitingCount -= 1
             guard !call.isFinished, !call.isExpired, !isClosed else { return }
-            send(call, places)
+            route(call)
         }
     }
 
     /// All replies of an attempt have come.
-    func settle(_ attempt: EngineAttempt, from node: EngineNode) {
-        let call = attempt.call
+    func settle(_ call: EngineCall, from node: EngineNode) {
         guard !call.isFinished else { return }
         var next = NextStep.none
         var again: [Int] = []
-        for (place, reply) in zip(attempt.places, attempt.replies) {
+        for place in call.open {
             // What has no key goes where the one before it goes.
-            if call.commands[place].key == nil, !again.isEmpty {
+            if call.commands[place].slot == nil, !again.isEmpty {
                 again.append(place)
                 continue
             }
-            let step = judge(reply, from: node)
+            let step = judge(call.replies[place], from: node)
             switch step {
-            case .none: call.put(reply, at: place)
+            case .none: break
             case .fail(let failure): call.put(.failed(failure), at: place)
             case .server, .later:
                 again.append(place)
                 next = step
             }
         }
+        call.settle(leaving: again)
         guard !again.isEmpty else { return finish(call) }
         guard !call.isExpired, call.redirections < limits.redirections else {
-            for place in again { call.put(.failed(call.isExpired ? .timedOut : next.failure), at: place) }
-            return finish(call)
+            return finish(call, with: call.isExpired ? .timedOut : next.failure)
         }
         call.redirections += 1
         counted.figures.repetitions += UInt64(again.count)
         switch next {
-        case .server(let server, let isAsking): send(call, again, to: server, isAsking: isAsking)
-        case .later(let delay, let failure): sendLater(call, again, delay, failure)
+        case .server(let server, let isAsking): send(call, to: server, isAsking: isAsking)
+        case .later(let delay, let failure): sendLater(call, delay, failure)
         case .none, .fail: break
         }
     }

@@ -3,7 +3,7 @@
 
 import Reactor
 
-/// All of it on its loop. `close` it, or its connections stay.
+/// All of it on its loop. `close` it, or it stays, with its connections: what it is made of refers to each other until then.
 ///
 /// `@unchecked Sendable` because everything is touched on the loop only, which `assertOnLoop` holds callers to.
 public final class EngineClient: @unchecked Sendable {
@@ -141,14 +141,13 @@ public final class EngineClient: @unchecked Sendable {
         if let line = lines[patience] { return line }
         // Callers have a few patiences; one who has a new one each time does not fill the memory.
         if lines.count >= 64 { lines = lines.filter { !$0.value.isEmpty } }
-        let line = PatienceLine(loop: loop, milliseconds: patience) { [weak self] in self?.expire($0) }
+        let line = PatienceLine(loop: loop, milliseconds: patience) { [self] in expire($0) }
         lines[patience] = line
         return line
     }
 
     private func expire(_ call: EngineCall) {
-        if let node = call.node, let sent = call.sent, call.isUnderWay { node.noteTimeOut(sent: sent) }
-        if call.pinned == nil { for reply in call.replies where reply == nil { counted.noteFailure(.timedOut) } }
+        if call.pinned == nil { for _ in call.open { counted.noteFailure(.timedOut) } }
         call.expire()
     }
 
@@ -163,7 +162,7 @@ public final class EngineClient: @unchecked Sendable {
         if call.pinned == nil {
             for reply in call.replies {
                 switch reply {
-                case .failed(let failure)?: if !call.isExpired { counted.noteFailure(failure) }
+                case .failed(let failure): if !call.isExpired { counted.noteFailure(failure) }
                 default: if call.isExpired { counted.figures.lateReplies += 1 }
                 }
             }

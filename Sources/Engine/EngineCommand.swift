@@ -1,48 +1,56 @@
-// One command, and how it is written (RESP 2).
+// One command, as it is sent (RESP 2).
 
 public struct EngineCommand: Sendable, Equatable {
-    /// The command's name first.
-    public var arguments: [[UInt8]]
-    /// Whose slot says which server of a Cluster is asked; nil: any.
-    public var key: [UInt8]?
+    /// As it goes out.
+    let bytes: [UInt8]
+    /// Which server of a Cluster is asked; nil: any.
+    let slot: Int?
     /// For how long the engine may keep its reply back, as with XREAD BLOCK and WAIT: so long it is not taken for silent. What comes behind it on the
     /// connection waits too, so who asks for that has a client of its own.
-    public var holdMilliseconds: Int64
+    let holdMilliseconds: Int64
 
+    /// - Parameters:
+    ///   - arguments: the command's name first.
+    ///   - key: whose slot says which server is asked; nil: any.
     public init(_ arguments: [[UInt8]], key: [UInt8]? = nil, holdMilliseconds: Int64 = 0) {
-        (self.arguments, self.key, self.holdMilliseconds) = (arguments, key, holdMilliseconds)
+        bytes = Self.written(arguments)
+        slot = key.map { KeySlot.of($0) }
+        self.holdMilliseconds = holdMilliseconds
     }
 
     /// - Parameter keyAt: which of the words is the key.
     public init(_ words: String..., keyAt: Int? = nil, holdMilliseconds: Int64 = 0) {
-        arguments = words.map { Array($0.utf8) }
-        key = keyAt.map { [arguments] in arguments[$0] }
-        self.holdMilliseconds = holdMilliseconds
+        let arguments = words.map { Array($0.utf8) }
+        self.init(arguments, key: keyAt.map { arguments[$0] }, holdMilliseconds: holdMilliseconds)
     }
 
-    /// How many bytes it takes at most.
-    var writtenBytes: Int { arguments.reduce(16) { $0 + $1.count + 16 } }
-
-    func write(to bytes: inout [UInt8]) {
-        bytes.append(UInt8(ascii: "*"))
-        Self.write(arguments.count, to: &bytes)
-        for argument in arguments {
-            bytes.append(UInt8(ascii: "$"))
-            Self.write(argument.count, to: &bytes)
-            bytes.append(contentsOf: argument)
-            bytes.append(0x0D)
-            bytes.append(0x0A)
+    private static func written(_ arguments: [[UInt8]]) -> [UInt8] {
+        // A letter, a number of up to 20 digits, and two line ends with each.
+        let room = arguments.reduce(24) { $0 + $1.count + 26 }
+        return [UInt8](unsafeUninitializedCapacity: room) { buffer, count in
+            func put(_ byte: UInt8) {
+                buffer[count] = byte
+                count += 1
+            }
+            func putLine(_ letter: Unicode.Scalar, _ number: Int) {
+                put(UInt8(ascii: letter))
+                var divisor = 1
+                while number / divisor >= 10 { divisor *= 10 }
+                while divisor > 0 {
+                    put(UInt8(ascii: "0") + UInt8(number / divisor % 10))
+                    divisor /= 10
+                }
+                put(0x0d)
+                put(0x0a)
+            }
+            putLine("*", arguments.count)
+            for argument in arguments {
+                putLine("$", argument.count)
+                _ = UnsafeMutableBufferPointer(rebasing: buffer[count...]).update(fromContentsOf: argument)
+                count += argument.count
+                put(0x0d)
+                put(0x0a)
+            }
         }
-    }
-
-    private static func write(_ number: Int, to bytes: inout [UInt8]) {
-        var divisor = 1
-        while number / divisor >= 10 { divisor *= 10 }
-        while divisor > 0 {
-            bytes.append(UInt8(ascii: "0") + UInt8(number / divisor % 10))
-            divisor /= 10
-        }
-        bytes.append(0x0D)
-        bytes.append(0x0A)
     }
 }

@@ -17,12 +17,12 @@ final class EngineNode: NodeConnectionOwner {
     }
 
     let server: EngineServer
-    private unowned let client: EngineClient
+    private let client: EngineClient
     private var phase = Phase.idle
     private(set) var breaker: NodeBreaker
     /// Why it failed last.
     private(set) var lastFailure = EngineFailure.unreachable
-    private var waiting: [EngineAttempt] = []
+    private var waiting: [EngineCall] = []
     private var isPreparing = false
     private var connectTimer: LoopTimer?
     private var restTimer: LoopTimer?
@@ -78,42 +78,45 @@ final class EngineNode: NodeConnectionOwner {
 
     // MARK: Commands
 
-    func take(_ attempt: EngineAttempt) {
-        guard breaker.isClosed else { return attempt.fail(.breakerOpen, at: self) }
+    /// What is open of a call.
+    func take(_ call: EngineCall) {
+        guard breaker.isClosed else { return call.fail(.breakerOpen, at: self) }
         switch phase {
-        case .ready(let connection): write(attempt, connection)
+        case .ready(let connection): write(call, connection)
         case .idle, .preparing, .connecting, .greeting:
-            guard waiting.count < limits.commandsUnderWay else { return attempt.fail(.queueFull, at: self) }
-            waiting.append(attempt)
+            guard waiting.count < limits.commandsUnderWay else { return call.fail(.queueFull, at: self) }
+            waiting.append(call)
             connect()
-        case .resting: attempt.fail(lastFailure, at: self)
-        case .closed: attempt.fail(.closed, at: self)
+        case .resting: call.fail(lastFailure, at: self)
+        case .closed: call.fail(.closed, at: self)
         }
     }
 
-    private func write(_ attempt: EngineAttempt, _ connection: NodeConnection) {
-        let call = attempt.call
+    private func write(_ call: EngineCall, _ connection: NodeConnection) {
         // Whoever would not wait for it any more has it not sent at all.
-        guard !call.isExpired else { return attempt.fail(.timedOut, at: self) }
-        guard connection.hasRoom(commands: attempt.places.count * (attempt.isAsking ? 2 : 1), bytes: attempt.writtenBytes) else {
-            return attempt.fail(.queueFull, at: self)
+        guard !call.isExpired else { return call.fail(.timedOut, at: self) }
+        guard connection.hasRoom(commands: call.open.count * (call.isAsking ? 2 : 1), bytes: call.writtenBytes) else {
+            return call.fail(.queueFull, at: self)
         }
-        (call.node, call.sent) = (self, now)
-        let microseconds = SystemTime.monotonicMicroseconds
-        for (index, place) in attempt.places.enumerated() {
-            let command = call.commands[place]
-            if attempt.isAsking, command.key != nil { connection.send(EngineCommand("ASKING"), at: microseconds) { _ in } }
-            // The client is not to go while something is on its way.
-            connection.send(command, at: microseconds) { [self, client] reply in
-                defer { withExtendedLifetime(client) {} }
-                if !call.isExpired, reply.failure == nil { breaker.noteReply() }
-                attempt.take(reply, at: index, from: self)
-            }
+        let times = NodeConnection.Times(milliseconds: now, microseconds: SystemTime.monotonicMicroseconds)
+        call.noteSent(by: self, at: times.milliseconds)
+        for place in call.open {
+            if call.isAsking, call.commands[place].slot != nil { connection.send(Self.asking, for: ReplyClosure.none, at: times) }
+            connection.send(call.commands[place], for: call, place, at: times)
         }
         listenForSilence()
     }
 
-    private func releaseWaiting(_ use: (EngineAttempt) -> Void) {
+    private static let asking = EngineCommand("ASKING")
+
+    func noteReply(_ reply: EngineReply, to call: EngineCall) {
+        if !call.isExpired, reply.failure == nil { breaker.noteReply() }
+    }
+
+    /// An attempt of a call is over.
+    func settle(_ call: EngineCall) { client.settle(call, from: self) }
+
+    private func releaseWaiting(_ use: (EngineCall) -> Void) {
         let released = waiting
         waiting = []
         released.forEach(use)
@@ -130,7 +133,7 @@ final class EngineNode: NodeConnectionOwner {
         guard case .idle = phase else { return }
         phase = .preparing
         connectTimer?.cancel()
-        connectTimer = loop.schedule(after: .milliseconds(limits.connectMilliseconds)) { [weak self] in self?.giveUpConnecting() }
+        connectTimer = loop.schedule(after: .milliseconds(limits.connectMilliseconds)) { [self] in giveUpConnecting() }
         prepare()
     }
 
@@ -149,13 +152,12 @@ final class EngineNode: NodeConnectionOwner {
         guard !isPreparing else { return }
         isPreparing = true
         let loop = loop
-        // Weakly, and by the loop alone.
         let reference = LoopReference(self)
         client.worker.perform(0) {
             Prepared(addresses: NodeAddress.find(server, isNumeric: false) ?? [], tls: tls.map { NodeTLS($0, for: server) })
         } then: { prepared in
             loop.assertOnLoop()
-            reference.node?.takePrepared(prepared)
+            reference.take()?.takePrepared(prepared)
         }
     }
 
@@ -194,7 +196,7 @@ final class EngineNode: NodeConnectionOwner {
         guard let password = client.settings.password else { return greeted(connection) }
         let user = client.settings.username.map { [Array($0.utf8)] } ?? []
         let command = EngineCommand([Array("AUTH".utf8)] + user + [password])
-        connection.send(command, at: SystemTime.monotonicMicroseconds) { [self] reply in
+        ask(connection, command) { [self] reply in
             switch reply {
             case .status: greeted(connection)
             // Its end has been told.
@@ -223,6 +225,12 @@ final class EngineNode: NodeConnectionOwner {
     func connectAnew() {
         guard case .ready(let connection) = phase, now - connection.upSince >= Self.steadyMilliseconds else { return }
         connection.end(.readOnly)
+    }
+
+    /// What is our own matter.
+    private func ask(_ connection: NodeConnection, _ command: EngineCommand, _ then: @escaping (EngineReply) -> Void) {
+        let times = NodeConnection.Times(milliseconds: now, microseconds: SystemTime.monotonicMicroseconds)
+        connection.send(command, for: ReplyClosure(then), at: times)
     }
 
     // MARK: Failing
@@ -266,8 +274,8 @@ final class EngineNode: NodeConnectionOwner {
     private func rest() {
         let delay = min(limits.probeMilliseconds, Self.restMilliseconds << Int64(min(8, breaker.failuresInRow)))
         restTimer?.cancel()
-        restTimer = loop.schedule(after: .milliseconds(delay)) { [weak self] in
-            guard let self, case .resting = phase else { return }
+        restTimer = loop.schedule(after: .milliseconds(delay)) { [self] in
+            guard case .resting = phase else { return }
             phase = .idle
             connect()
         }
@@ -291,29 +299,30 @@ final class EngineNode: NodeConnectionOwner {
     /// Called with whatever is sent: from now on somebody waits.
     private func listenForSilence() {
         guard silenceTimer == nil else { return }
-        silenceTimer = loop.schedule(after: .milliseconds(limits.silenceMilliseconds)) { [weak self] in
-            self?.silenceTimer = nil
-            self?.judgeSilence()
+        scheduleSilence(limits.silenceMilliseconds)
+    }
+
+    private func scheduleSilence(_ wait: Int64) {
+        silenceTimer = loop.schedule(after: .milliseconds(wait)) { [self] in
+            silenceTimer = nil
+            judgeSilence()
         }
     }
 
     private func judgeSilence() {
         guard case .ready(let connection) = phase, let oldest = connection.oldest else { return }
-        let quiet = now - max(oldest.sent, connection.lastHeard) - oldest.holdMilliseconds
+        let quiet = now - max(oldest.sent.milliseconds, connection.lastHeard) - oldest.holdMilliseconds
         if quiet >= limits.silenceMilliseconds, breaker.open() { opened(.timedOut) }
         // Perhaps nobody is there any more.
         if quiet >= limits.deadMilliseconds { return connection.end(.connectionLost) }
         let wait = (quiet < limits.silenceMilliseconds ? limits.silenceMilliseconds : limits.deadMilliseconds) - quiet
-        silenceTimer = loop.schedule(after: .milliseconds(max(1, wait))) { [weak self] in
-            self?.silenceTimer = nil
-            self?.judgeSilence()
-        }
+        scheduleSilence(max(1, wait))
     }
 
     private func scheduleProbe() {
         probeTimer?.cancel()
-        probeTimer = loop.schedule(after: .milliseconds(probeInterval)) { [weak self] in
-            guard let self, !breaker.isClosed else { return }
+        probeTimer = loop.schedule(after: .milliseconds(probeInterval)) { [self] in
+            guard !breaker.isClosed else { return }
             scheduleProbe()
             probe()
             client.nodeIsLost(self)
@@ -327,9 +336,7 @@ final class EngineNode: NodeConnectionOwner {
             isProbing = true
             probes += 1
             let (sent, token) = (now, Array("cistern-\(probes)".utf8))
-            connection.send(EngineCommand([Array("PING".utf8), token]), at: SystemTime.monotonicMicroseconds) { [weak self] reply in
-                self?.takeProbe(reply, token, sent, connection)
-            }
+            ask(connection, EngineCommand([Array("PING".utf8), token])) { [self] in takeProbe($0, token, sent, connection) }
             listenForSilence()
         case .resting:
             phase = .idle
@@ -370,6 +377,12 @@ final class EngineNode: NodeConnectionOwner {
 
 /// `@unchecked Sendable` because whoever carries it to another thread only brings it back to the loop.
 private final class LoopReference: @unchecked Sendable {
-    private(set) weak var node: EngineNode?
+    private var node: EngineNode?
     init(_ node: EngineNode) { self.node = node }
+
+    /// Once, on the loop: no other thread is to be the last that knows the node.
+    func take() -> EngineNode? {
+        defer { node = nil }
+        return node
+    }
 }

@@ -5,14 +5,17 @@ public enum KeySlot {
     public static let count = 16_384
 
     public static func of(_ key: [UInt8]) -> Int {
-        guard let open = key.firstIndex(of: UInt8(ascii: "{")), let close = key[(open + 1)...].firstIndex(of: UInt8(ascii: "}")),
-            close > open + 1
-        else { return Int(crc16(key[...])) % count }
-        return Int(crc16(key[(open + 1)..<close])) % count
+        key.withUnsafeBufferPointer { key in
+            guard let open = key.firstIndex(of: UInt8(ascii: "{")), let close = key[(open + 1)...].firstIndex(of: UInt8(ascii: "}")),
+                close > open + 1
+            else { return Int(crc16(key)) % count }
+            return Int(crc16(UnsafeBufferPointer(rebasing: key[(open + 1)..<close]))) % count
+        }
     }
 
     /// CRC-16/XMODEM: polynomial 0x1021, begins with 0, nothing is turned round.
-    static func crc16(_ bytes: ArraySlice<UInt8>) -> UInt16 {
+    static func crc16(_ bytes: UnsafeBufferPointer<UInt8>) -> UInt16 {
+        let table = table
         var crc: UInt16 = 0
         for byte in bytes { crc = crc << 8 ^ table[Int(UInt8(truncatingIfNeeded: crc >> 8) ^ byte)] }
         return crc

@@ -11,6 +11,22 @@ protocol NodeConnectionOwner: AnyObject {
     func connection(_ connection: NodeConnection, endedBy failure: EngineFailure, hadFlights: Bool)
 }
 
+/// Who has asked, and is given the reply, or why there is none, once, and not from within the sending.
+protocol ReplyReceiver: AnyObject {
+    /// - Parameter place: as it was named when the command was sent.
+    func take(_ reply: EngineReply, at place: Int)
+}
+
+/// Where that is all that is to be done.
+final class ReplyClosure: ReplyReceiver {
+    private let then: (EngineReply) -> Void
+    init(_ then: @escaping (EngineReply) -> Void) { self.then = then }
+    func take(_ reply: EngineReply, at place: Int) { then(reply) }
+
+    /// Of no interest.
+    static var none: ReplyClosure { ReplyClosure { _ in } }
+}
+
 /// What several connections of one loop read into, one after another.
 final class ReadSpace {
     let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: 32 * 1024, alignment: 16)
@@ -19,12 +35,16 @@ final class ReadSpace {
 
 final class NodeConnection: EventHandler {
     struct Flight {
-        /// Milliseconds of the loop's clock; microseconds of the machine's.
-        let sent: Int64
-        let sentMicroseconds: Int64
+        let sent: Times
         let holdMilliseconds: Int64
-        /// Called once.
-        let then: (EngineReply) -> Void
+        let receiver: any ReplyReceiver
+        let place: Int
+    }
+
+    /// Milliseconds of the loop's clock; microseconds of the machine's.
+    struct Times {
+        let milliseconds: Int64
+        let microseconds: Int64
     }
 
     private enum State { case connecting, securing, open, closed }
@@ -35,7 +55,8 @@ final class NodeConnection: EventHandler {
     private let reader: ReplyReader
     private let space: ReadSpace
     private let counted: Counted
-    private weak var owner: (any NodeConnectionOwner)?
+    /// Until the end.
+    private var owner: (any NodeConnectionOwner)?
     private var state = State.connecting
     private var flights = FlightLine()
     private var output: [UInt8] = []
@@ -130,10 +151,10 @@ final class NodeConnection: EventHandler {
         flights.count + commands <= limits.commandsUnderWay && output.count - sentBytes + bytes <= limits.unsentBytes
     }
 
-    /// Where there is room. The reply, or why there is none, is given to `then`, and not from within this call.
-    func send(_ command: EngineCommand, at microseconds: Int64, _ then: @escaping (EngineReply) -> Void) {
-        command.write(to: &output)
-        flights.append(Flight(sent: now, sentMicroseconds: microseconds, holdMilliseconds: command.holdMilliseconds, then: then))
+    /// Where there is room.
+    func send(_ command: EngineCommand, for receiver: any ReplyReceiver, _ place: Int = 0, at times: Times) {
+        output.append(contentsOf: command.bytes)
+        flights.append(Flight(sent: times, holdMilliseconds: command.holdMilliseconds, receiver: receiver, place: place))
         guard !isFlushQueued else { return }
         isFlushQueued = true
         loop.atEndOfBatch { [self] in
@@ -207,9 +228,9 @@ final class NodeConnection: EventHandler {
             }
         }
         isReadQueued = true
-        loop.inNextRound { [weak self] in
-            self?.isReadQueued = false
-            self?.read()
+        loop.inNextRound { [self] in
+            isReadQueued = false
+            read()
         }
     }
 
@@ -222,8 +243,8 @@ final class NodeConnection: EventHandler {
 
     private func deliver(_ reply: EngineReply, at microseconds: Int64) {
         guard let flight = flights.removeFirst() else { return end(.protocolError) }
-        counted.figures.roundTrips.note(microseconds - flight.sentMicroseconds)
-        flight.then(reply)
+        counted.figures.roundTrips.note(microseconds - flight.sent.microseconds)
+        flight.receiver.take(reply, at: flight.place)
     }
 
     // MARK: The end
@@ -240,7 +261,8 @@ final class NodeConnection: EventHandler {
         flights = FlightLine()
         // Whoever hears of it asks elsewhere from here on.
         owner?.connection(self, endedBy: failure, hadFlights: !left.isEmpty)
-        for flight in left.all { flight.then(.failed(failure)) }
+        owner = nil
+        for flight in left.all { flight.receiver.take(.failed(failure), at: flight.place) }
     }
 }
 

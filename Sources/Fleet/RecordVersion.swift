@@ -11,7 +11,15 @@ public struct RecordVersion: Hashable, Sendable {
 
     /// Twenty-four bytes.
     public var bytes: [UInt8] {
-        Fleet.bytes(of: epoch) + Fleet.bytes(of: position.milliseconds) + Fleet.bytes(of: position.sequence)
+        var bytes: [UInt8] = []
+        append(to: &bytes)
+        return bytes
+    }
+
+    public func append(to bytes: inout [UInt8]) {
+        for number in [epoch, position.milliseconds, position.sequence] {
+            withUnsafeBytes(of: number.bigEndian) { bytes.append(contentsOf: $0) }
+        }
     }
 
     /// - Returns: nil unless these are exactly twenty-four bytes.

@@ -4,6 +4,16 @@
 import Engine
 import Reactor
 
+/// That this node asks the upstream for all. Times are the loop's, in milliseconds.
+struct HeldLease {
+    /// The engine's key of the record.
+    let record: [UInt8]
+    /// When it ends by itself.
+    var end: Int64
+    /// Until when it is renewed.
+    let last: Int64
+}
+
 extension FleetLevel {
     private static let renewalMilliseconds: Int64 = 400
     static let renewingMilliseconds: Int64 = 5_000
@@ -24,10 +34,9 @@ extension FleetLevel {
             // One that was just taken lasts until the next time.
             guard now < lease.last, lease.end - now < SharedSearch.leaseMilliseconds - Self.renewalMilliseconds / 2 else { continue }
             leases[key]?.end = now + SharedSearch.leaseMilliseconds
-            let words = [Array("XX".utf8), Self.milliseconds, Array(String(SharedSearch.leaseMilliseconds).utf8)]
-            client.send(
-                EngineCommand([Self.set, lease.place, node.name] + words, key: lease.place), patienceMilliseconds: Self.offerPatience
-            ) { _ in }
+            let place = node.keys.lease(lease.record)
+            let words = [Self.set, place, node.name, Array("XX".utf8), Self.milliseconds, SharedSearch.leaseTime]
+            client.send(EngineCommand(words, key: place), patienceMilliseconds: Self.offerPatience) { _ in }
         }
         keepLeases()
     }

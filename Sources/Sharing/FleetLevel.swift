@@ -5,6 +5,7 @@ import CachePolicy
 import CacheStore
 import Engine
 import Fleet
+import HTTPCore
 import Reactor
 import ResponseCache
 
@@ -15,13 +16,12 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     let client: EngineClient
     public internal(set) var figures = FleetFigures()
     /// By the first place's key: who misses the same waits for the same look-up.
-    var underWay: [[UInt8]: SharedSearch] = [:]
-    /// What is asked of the upstream for all nodes, by the key under which it will be stored here: where the lease lies, when it ends by itself, and
-    /// until when it is renewed (milliseconds of the loop).
-    var leases: [[UInt8]: (place: [UInt8], end: Int64, last: Int64)] = [:]
+    private var underWay: [ByteKey: SharedSearch] = [:]
+    /// What is asked of the upstream for all nodes, by the key under which it will be stored here.
+    var leases: [ByteKey: HeldLease] = [:]
     var renewal: LoopTimer?
     /// What could not be shared lately, and until when (milliseconds of the loop): it is not looked for.
-    var unshareable: [[UInt8]: Int64] = [:]
+    private var unshareable: [ByteKey: Int64] = [:]
 
     /// Writes of this shard that are not in the log yet, by their numbers, and who waits for them.
     private var untold: Set<UInt64> = []
@@ -41,6 +41,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         // A value is taken from its connection in one piece, which holds the loop.
         engine.limits.replyBytes = node.settings.contentLimitBytes + Self.overheadBytes
         client = EngineClient(loop: loop, engine)
+        keep = Array(String(node.settings.keep).utf8)
     }
 
     /// On its loop.
@@ -70,13 +71,21 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
             return count(.unplaced)
         }
         let secret = node.settings.secrets.first
-        let place = node.keys.record(secret.name(of: key))
+        // What leads to variants is not yet what others wait for.
+        let isResponse = item.metadata.withUnsafeBytes(StoredMetadata.kind) == .response
+        let lease = isResponse && !leases.isEmpty ? leases.removeValue(forKey: ByteKey(item.key)) : nil
+        let place = lease?.record ?? node.keys.record(secret.name(of: key))
         let record = SharedRecord(key: key, metadata: item.metadata, head: item.head, body: item.body)
         let value = GivenRecord(record, placed.version, fleetTime: placed.fleetTime).sealed(by: secret, at: place)
-        guard value.count < client.settings.limits.replyBytes else { return count(.tooLong) }
-        let command = EngineCommand([Self.set, place, value, Self.milliseconds, Array(String(node.settings.keep).utf8)], key: place)
-        client.send(command, patienceMilliseconds: Self.offerPatience) { [self] reply in
-            if case .status = reply { count(.sent) } else { count(.failed) }
+        guard value.count < client.settings.limits.replyBytes else {
+            if let lease, isOurs(lease) { giveBack(place) }
+            return count(.tooLong)
+        }
+        var commands = [EngineCommand([Self.set, place, value, Self.milliseconds, keep], key: place)]
+        // Others find the response, or may ask: they are told both in one piece.
+        if let lease, isOurs(lease) { commands.append(Self.unlink(node.keys.lease(place))) }
+        client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { [self] replies in
+            if case .status = replies[0] { count(.sent) } else { count(.failed) }
         }
     }
 
@@ -118,6 +127,8 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     static let offerPatience: Int64 = 1_000
     static let set = Array("SET".utf8)
     static let milliseconds = Array("PX".utf8)
+    private static let unlink = Array("UNLINK".utf8)
+    private let keep: [UInt8]
 
     private func count(_ outcome: OfferOutcome) { figures.offers[outcome, default: 0] += 1 }
 
@@ -126,7 +137,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     /// Whether it is worth while to look there at all: for the cost of a comparison where it is not.
     public func mayLook(for keys: TargetKeys) -> Bool {
         guard client.isOpen, !isBlind else { return false }
-        guard !unshareable.isEmpty, let end = unshareable[keys.own] else { return true }
+        guard !unshareable.isEmpty, let end = unshareable[ByteKey(keys.own)] else { return true }
         return end <= loop.batchMilliseconds
     }
 
@@ -145,50 +156,61 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
             _ = then(.missing)
             return
         }
-        if let search = underWay[first.key] { return search.join(late: late, then: then) }
+        let key = ByteKey(first.key)
+        if let search = underWay[key] { return search.join(late: late, then: then) }
         let search = SharedSearch(self, lookUp, cache, wait: wait)
-        underWay[first.key] = search
+        underWay[key] = search
         search.join(late: late, then: then)
         search.start()
     }
 
+    /// Nobody joins it any more.
+    func ended(_ search: SharedSearch) {
+        let key = ByteKey(search.lookUp.places[0].key)
+        if underWay[key] === search { underWay[key] = nil }
+    }
+
     /// This node is to ask the upstream for all.
-    /// - Parameter key: under which it will be stored here.
-    func hold(_ lease: [UInt8], for key: [UInt8]) {
+    /// - Parameters:
+    ///   - record: the engine's key of it.
+    ///   - key: under which it will be stored here.
+    func hold(_ record: [UInt8], for key: [UInt8]) {
         let now = loop.batchMilliseconds
         if leases.count >= Self.leaseLimit { leases = leases.filter { $0.value.end > now } }
-        guard leases.count < Self.leaseLimit else { return giveBack(lease) }
-        leases[key] = (lease, now + SharedSearch.leaseMilliseconds, now + Self.renewingMilliseconds)
+        guard leases.count < Self.leaseLimit else { return giveBack(record) }
+        leases[ByteKey(key)] = HeldLease(record: record, end: now + SharedSearch.leaseMilliseconds, last: now + Self.renewingMilliseconds)
         keepLeases()
     }
 
     /// Nobody needs to wait for this node.
-    func giveBack(_ lease: [UInt8]) { send([Array("UNLINK".utf8), lease], about: lease) }
+    func giveBack(_ record: [UInt8]) { send(Self.unlink(node.keys.lease(record))) }
 
-    private func send(_ command: [[UInt8]], about lease: [UInt8]) {
-        client.send(EngineCommand(command, key: lease), patienceMilliseconds: Self.offerPatience) { _ in }
-    }
+    private static func unlink(_ lease: [UInt8]) -> EngineCommand { EngineCommand([unlink, lease], key: lease) }
+
+    private func send(_ command: EngineCommand) { client.send(command, patienceMilliseconds: Self.offerPatience) { _ in } }
 
     /// What this node has asked the upstream for is over.
     /// - Parameter key: under which it was to be stored here.
     public func ended(_ key: [UInt8], isUnshareable: Bool) {
         loop.assertOnLoop()
-        guard let lease = leases.removeValue(forKey: key) else { return }
+        guard !leases.isEmpty, let lease = leases.removeValue(forKey: ByteKey(key)) else { return }
         if isUnshareable {
             noteUnshareable(key)
-            let time = Array(String(Self.unshareableMilliseconds).utf8)
-            return send([Self.set, lease.place, Self.alone, Self.milliseconds, time], about: lease.place)
+            let (place, time) = (node.keys.lease(lease.record), Array(String(Self.unshareableMilliseconds).utf8))
+            return send(EngineCommand([Self.set, place, Self.alone, Self.milliseconds, time], key: place))
         }
-        // Of one that has ended by itself another node may be the holder.
-        if lease.end > loop.batchMilliseconds { giveBack(lease.place) }
+        if isOurs(lease) { giveBack(lease.record) }
     }
+
+    /// Of one that has ended by itself another node may be the holder.
+    private func isOurs(_ lease: HeldLease) -> Bool { lease.end > loop.batchMilliseconds }
 
     /// What lies in the place of a lease where the last response could not be shared: everybody asks.
     static let alone = [UInt8(ascii: "-")]
 
     func noteUnshareable(_ key: [UInt8]) {
         if unshareable.count >= Self.unshareableLimit { unshareable = [:] }
-        unshareable[key] = loop.batchMilliseconds + Self.unshareableMilliseconds
+        unshareable[ByteKey(key)] = loop.batchMilliseconds + Self.unshareableMilliseconds
     }
 }
 

@@ -37,11 +37,15 @@ struct FleetSecret: Sendable {
     /// What a seal adds.
     static let sealBytes = nonceBytes + tagBytes
 
-    /// - Parameter place: where it is to lie: anywhere else it does not open.
-    func seal(_ plain: [UInt8], at place: [UInt8]) -> [UInt8] {
-        let total = Self.sealBytes + plain.count
+    /// - Parameters:
+    ///   - place: where it is to lie: anywhere else it does not open.
+    ///   - prefix: stands before it, in clear.
+    func seal(_ plain: [UInt8], at place: [UInt8], behind prefix: [UInt8] = []) -> [UInt8] {
+        let total = prefix.count + Self.sealBytes + plain.count
         return [UInt8](unsafeUninitializedCapacity: total) { buffer, count in
-            guard let out = buffer.baseAddress else { return }
+            guard let start = buffer.baseAddress else { return }
+            _ = buffer.update(fromContentsOf: prefix)
+            let out = start + prefix.count
             randombytes_buf(out, Self.nonceBytes)
             _ = crypto_aead_xchacha20poly1305_ietf_encrypt(
                 out + Self.nonceBytes, nil, plain, UInt64(plain.count), place, UInt64(place.count), nil, out, sealKey)
@@ -49,17 +53,18 @@ struct FleetSecret: Sendable {
         }
     }
 
-    /// - Returns: nil where it was made by another secret, for another place, or changed.
-    func open(_ sealed: [UInt8], at place: [UInt8]) -> [UInt8]? {
-        let plainCount = sealed.count - Self.sealBytes
-        guard plainCount >= 0 else { return nil }
+    /// - Returns: nil where something else stands before it, or where it was made by another secret, for another place, or changed.
+    func open(_ sealed: [UInt8], at place: [UInt8], behind prefix: [UInt8] = []) -> [UInt8]? {
+        let plainCount = sealed.count - Self.sealBytes - prefix.count
+        guard plainCount >= 0, sealed.starts(with: prefix) else { return nil }
         var isTrue = false
         let plain = [UInt8](unsafeUninitializedCapacity: plainCount) { buffer, count in
             sealed.withUnsafeBufferPointer { bytes in
-                guard let from = bytes.baseAddress else { return }
+                guard let start = bytes.baseAddress else { return }
+                let from = start + prefix.count
                 isTrue =
                     crypto_aead_xchacha20poly1305_ietf_decrypt(
-                        buffer.baseAddress, nil, nil, from + Self.nonceBytes, UInt64(bytes.count - Self.nonceBytes), place,
+                        buffer.baseAddress, nil, nil, from + Self.nonceBytes, UInt64(plainCount + Self.tagBytes), place,
                         UInt64(place.count), from, sealKey) == 0
             }
             count = isTrue ? plainCount : 0

@@ -1,6 +1,7 @@
 // What the operator says of sharing.
 
 import Engine
+import HTTPCore
 import ResponseCache
 
 public struct FleetSettings: Sendable {
@@ -30,11 +31,11 @@ extension FleetSettings {
     public var logKey: [UInt8] { EngineKeys(fleet: name).log }
 
     /// What nodes ask of the engine, on a key that nobody uses: for seeing what they may.
-    public var checkedCommands: [EngineCommand] {
+    public var checkedCommands: [CheckedCommand] {
         let keys = EngineKeys(fleet: name)
-        let key = keys.record(Array("check".utf8))
-        func command(_ words: [String], _ rest: [[UInt8]] = []) -> EngineCommand {
-            EngineCommand(words.map { Array($0.utf8) } + rest, key: key)
+        let key = keys.record(secrets.first.name(of: Array("check".utf8)))
+        func command(_ words: [String], _ rest: [[UInt8]] = []) -> CheckedCommand {
+            CheckedCommand(name: words[0], command: EngineCommand(words.map { Array($0.utf8) } + rest, key: key))
         }
         return [
             command(["SET"], [key, [], FleetLevel.milliseconds, Array("1".utf8)]), command(["GET"], [key]), command(["UNLINK"], [key]),
@@ -47,17 +48,27 @@ extension FleetSettings {
     }
 }
 
+public struct CheckedCommand: Sendable {
+    public let name: String
+    public let command: EngineCommand
+}
+
 /// The keys of a fleet in the engine.
 struct EngineKeys: Sendable {
     private let prefix: [UInt8]
 
     init(fleet: String) { prefix = Array("cistern:\(fleet):{".utf8) }
 
-    /// - Parameter name: by `FleetSecret.name(of:)`. In braces, so that what stands beside a record lies where that does.
+    /// - Parameter name: by `FleetSecret.name(of:)`, in hexadecimal digits. In braces, so that what stands beside a record lies where that does.
     func record(_ name: [UInt8]) -> [UInt8] {
-        var key = prefix
-        for byte in name {
-            for digit in [byte >> 4, byte & 15] { key.append(digit < 10 ? 0x30 + digit : 0x57 + digit) }
+        var key: [UInt8] = []
+        key.reserveCapacity(prefix.count + 2 * name.count + 1)
+        key += prefix
+        name.withUnsafeBytes { name in
+            for start in stride(from: 0, to: name.count, by: 4) {
+                let word = UInt32(bigEndian: name.loadUnaligned(fromByteOffset: start, as: UInt32.self))
+                withUnsafeBytes(of: HexDigits.of(word)) { key.append(contentsOf: $0) }
+            }
         }
         key.append(UInt8(ascii: "}"))
         return key

@@ -16,13 +16,13 @@ struct GivenRecord {
     var fleetTime: Int64
 
     /// Of the layout. Another number is another layout: such a record is as good as absent.
-    private static let layout: UInt8 = 1
+    private static let layout: [UInt8] = [1]
 
     func sealed(by secret: FleetSecret, at place: [UInt8]) -> [UInt8] {
         var plain: [UInt8] = []
         let content = record.body.count
         plain.reserveCapacity(64 + record.key.count + record.metadata.count + record.head.count + content)
-        plain += version.bytes
+        version.append(to: &plain)
         plain.append(number: UInt64(bitPattern: fleetTime))
         let form = record.body.form
         plain.append(form.coding)
@@ -33,7 +33,7 @@ struct GivenRecord {
         }
         plain.append(number: UInt64(content))
         record.body.withBytes { plain.append(contentsOf: $0) }
-        return [Self.layout] + secret.seal(plain, at: place)
+        return secret.seal(plain, at: place, behind: Self.layout)
     }
 
     init(_ record: SharedRecord, _ version: RecordVersion, fleetTime: Int64) {
@@ -42,7 +42,7 @@ struct GivenRecord {
 
     /// - Returns: nil where it is of another layout, was not sealed by this secret for this place, or is cut.
     init?(_ value: [UInt8], sealedBy secret: FleetSecret, at place: [UInt8]) {
-        guard value.first == Self.layout, let plain = secret.open(Array(value[1...]), at: place) else { return nil }
+        guard let plain = secret.open(value, at: place, behind: Self.layout) else { return nil }
         var rest = plain[...]
         guard let version = rest.take(24).flatMap({ RecordVersion(bytes: $0) }), let time = rest.takeNumber(), let coding = rest.popFirst(),
             let plainBytes = rest.takeNumber().flatMap({ Int(exactly: $0) }), let key = rest.takePart(), let metadata = rest.takePart(),

@@ -10,7 +10,7 @@ import ResponseCache
 /// Touched on its level's loop only.
 final class SharedSearch {
     private unowned let level: FleetLevel
-    private let lookUp: SharedLookUp
+    let lookUp: SharedLookUp
     private let cache: ResponseCache
     private let wait: Int64
     private let began: Int64
@@ -19,7 +19,8 @@ final class SharedSearch {
     private var gone: [() -> Void] = []
     /// Replies that are still to come, in this round.
     private var missing = 0
-    private var asked: Set<[UInt8]> = []
+    /// Where they were asked for: a few.
+    private var asked: [[UInt8]] = []
     private var hasTaken = false
     private var hasRefused = false
     private var hasFailed = false
@@ -34,8 +35,8 @@ final class SharedSearch {
 
     private enum Lease: Equatable {
         case unknown
-        /// - Parameter place: where it lies.
-        case ours(_ place: [UInt8])
+        /// - Parameter record: the engine's key of what it is for.
+        case ours(_ record: [UInt8])
         /// Another shard of this node has it, or nobody: the flight of this node is joined.
         case notNeeded
         case another
@@ -79,7 +80,7 @@ final class SharedSearch {
         for (number, place) in places.enumerated() {
             let secret = node.settings.secrets.all[place.secret]
             let key = node.keys.record(secret.name(of: place.key))
-            asked.insert(key)
+            asked.append(key)
             var commands = [EngineCommand([Self.get, key], key: key)]
             if withLease, number == 0 { commands.append(leaseCommand(key)) }
             missing += 1
@@ -99,13 +100,16 @@ final class SharedSearch {
 
     /// Who had it is told in the same breath.
     private func leaseCommand(_ key: [UInt8]) -> EngineCommand {
-        let words = [Array("NX".utf8), Array("GET".utf8), FleetLevel.milliseconds, Array(String(Self.leaseMilliseconds).utf8)]
-        return EngineCommand([FleetLevel.set, node.keys.lease(key), node.name] + words, key: key)
+        let words = [FleetLevel.set, node.keys.lease(key), node.name, Self.ifAbsent, Self.get, FleetLevel.milliseconds, Self.leaseTime]
+        return EngineCommand(words, key: key)
     }
+
+    private static let ifAbsent = Array("NX".utf8)
+    static let leaseTime = Array(String(leaseMilliseconds).utf8)
 
     private func use(_ replies: [EngineReply], _ key: [UInt8], _ place: SharedPlace) {
         if let record = replies.first { take(record, key, place) }
-        if replies.count > 1 { noteLease(replies[1], node.keys.lease(key)) }
+        if replies.count > 1 { noteLease(replies[1], key) }
     }
 
     private func noteLease(_ reply: EngineReply, _ key: [UInt8]) {
@@ -192,7 +196,7 @@ final class SharedSearch {
     private func end(_ outcome: SharedOutcome) {
         timer?.cancel()
         (timer, isOver) = (nil, true)
-        if level.underWay[lookUp.places[0].key] === self { level.underWay[lookUp.places[0].key] = nil }
+        level.ended(self)
         if hasWaited, outcome == .found { level.figures.leases[.followed, default: 0] += 1 }
         level.figures.lookUps[outcome, default: 0] += UInt64(waiting.count)
         let (going, late) = (waiting, gone)
@@ -203,12 +207,12 @@ final class SharedSearch {
 
     /// Where nobody will ask the upstream, because it was found or all have left, the lease is of no use.
     private func goOn(_ going: [(late: () -> Void, then: (SharedOutcome) -> Bool)], _ outcome: SharedOutcome) {
-        guard case .ours(let place) = lease else {
+        guard case .ours(let record) = lease else {
             for one in going { _ = one.then(outcome) }
             return
         }
         let own = lookUp.keys.own
-        level.hold(place, for: own)
+        level.hold(record, for: own)
         if outcome == .found { level.ended(own, isUnshareable: false) } else { level.figures.leases[.won, default: 0] += 1 }
         var goesOn = false
         for one in going where one.then(outcome) { goesOn = true }

@@ -89,13 +89,12 @@ enum SharingStartCheck {
     }
 
     /// Each command that is used, on keys of the fleet that nobody else has.
-    private static func askRights(_ client: EngineClient, _ commands: ArraySlice<EngineCommand>, then: @escaping ([String]) -> Void) {
+    private static func askRights(_ client: EngineClient, _ commands: ArraySlice<CheckedCommand>, then: @escaping ([String]) -> Void) {
         guard let first = commands.first else { return then([]) }
-        client.send(first, patienceMilliseconds: patience) { reply in
+        client.send(first.command, patienceMilliseconds: patience) { reply in
             askRights(client, commands.dropFirst()) { rest in
                 guard reply.failure == .denied else { return then(rest) }
-                let name = String(decoding: first.arguments.first ?? [], as: UTF8.self)
-                then(["share.user: the engine does not let this user use \(name) (see the ACL line in Configuration/Sharing.md)"] + rest)
+                then(["share.user: the engine does not let this user use \(first.name) (see the ACL line in Configuration/Sharing.md)"] + rest)
             }
         }
     }

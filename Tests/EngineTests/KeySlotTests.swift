@@ -6,8 +6,10 @@ import Testing
 
 @Suite("Slots of keys")
 struct KeySlotTests {
+    private static func checksum(_ text: String) -> UInt16 { Array(text.utf8).withUnsafeBufferPointer { KeySlot.crc16($0) } }
+
     @Test("the checksum is CRC-16/XMODEM")
-    func checksum() { #expect(KeySlot.crc16(Array("123456789".utf8)[...]) == 0x31C3) }
+    func checksum() { #expect(Self.checksum("123456789") == 0x31C3) }
 
     @Test(
         "only what stands between the first braces counts, where something does",
@@ -16,7 +18,7 @@ struct KeySlotTests {
             ("foo{{bar}}zap", "{bar"), ("foo{bar}{zap}", "bar"), ("foo{bar", "foo{bar"), ("foo}bar{", "foo}bar{"), ("", ""),
         ])
     func tags(key: String, counted: String) {
-        #expect(KeySlot.of(Array(key.utf8)) == Int(KeySlot.crc16(Array(counted.utf8)[...])) % 16_384)
+        #expect(KeySlot.of(Array(key.utf8)) == Int(Self.checksum(counted)) % 16_384)
     }
 
     @Test(

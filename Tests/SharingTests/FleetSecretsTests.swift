@@ -96,6 +96,16 @@ struct FleetSecretsTests {
         }
         #expect(secret.open(sealed + [0], at: [1]) == nil && secret.open([], at: [1]) == nil)
     }
+
+    @Test("what stands before a seal is in clear, and has to be known")
+    func prefix() {
+        let secret = Self.secret("mine")
+        let sealed = secret.seal([7], at: [1], behind: [4, 5])
+        #expect(sealed.starts(with: [4, 5]) && sealed.count == 3 + FleetSecret.sealBytes)
+        #expect(secret.open(sealed, at: [1], behind: [4, 5]) == [7])
+        #expect(secret.open(sealed, at: [1], behind: [4, 6]) == nil && secret.open(sealed, at: [1]) == nil)
+        #expect(secret.open([4, 5], at: [1], behind: [4, 5]) == nil && secret.open([4], at: [1], behind: [4, 5]) == nil)
+    }
 }
 
 @Suite("Records of the shared level")
