@@ -91,6 +91,8 @@ struct ReplyReaderTests {
     @Test("commands are written so that a server reads them")
     func written() {
         let command = EngineCommand("SET", "a\r\n", String(repeating: "x", count: 100), "")
-        #expect(command.bytes == Self.text("*4\r\n$3\r\nSET\r\n$3\r\na\r\n\r\n$100\r\n" + String(repeating: "x", count: 100) + "\r\n$0\r\n\r\n"))
+        #expect(
+            command.bytes == Self.text("*4\r\n$3\r\nSET\r\n$3\r\na\r\n\r\n$100\r\n" + String(repeating: "x", count: 100) + "\r\n$0\r\n\r\n")
+        )
     }
 }
