@@ -94,7 +94,8 @@ enum SharingStartCheck {
         client.send(first.command, patienceMilliseconds: patience) { reply in
             askRights(client, commands.dropFirst()) { rest in
                 guard reply.failure == .denied else { return then(rest) }
-                then(["share.user: the engine does not let this user use \(first.name) (see the ACL line in Configuration/Sharing.md)"] + rest)
+                let line = "the ACL line in Configuration/Sharing.md"
+                then(["share.user: the engine does not let this user use \(first.name) (see \(line))"] + rest)
             }
         }
     }
