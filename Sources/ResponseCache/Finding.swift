@@ -19,6 +19,9 @@ public struct FindingBasis: Sendable {
     /// What the request's token came to; nil where none was looked at.
     public internal(set) var identity: RequestIdentity?
 
+    /// When it was stored or confirmed: what it counts by while others' purges are not seen. nil where nothing is shared.
+    var confirmed: Timestamp?
+
     /// The same for metrics and explanations.
     public var identityOutcome: IdentityOutcome? { identity?.outcome }
 

@@ -48,6 +48,13 @@ public final class FleetSight: Sendable {
         case isGone
     }
 
+    /// Whether what was found is worth what it was.
+    /// - Parameter time: when it was stored or confirmed; nil where nothing was found.
+    func holds(_ time: Timestamp?, now: Timestamp) -> Bool {
+        guard isBlind(at: now) else { return true }
+        return time.map { judge($0, now: now) == .counts } ?? false
+    }
+
     /// What a copy is worth that was stored or confirmed at a time.
     func judge(_ time: Timestamp, now: Timestamp) -> Judgement {
         let since = end.load(ordering: .acquiring)

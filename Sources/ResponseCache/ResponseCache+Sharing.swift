@@ -84,7 +84,7 @@ extension ResponseCache {
     /// As all nodes know what lies here under the place's key; nil where it is not shared.
     private func sharedKey(at place: StoringPlace, _ recency: Recency, _ contentBytes: Int) -> [UInt8]? {
         guard let level, let request = place.request, !recency.isImported, contentBytes <= level.contentLimitBytes,
-            let maker = fleetKeyMakers.first
+            let maker = fleetKeyMakers.first, level.mayOffer()
         else { return nil }
         // What lies under what was said of arguments is found by those only to whom it was said; what is kept by a request's content is not shared.
         guard place.key == localKey(of: request, place) else { return nil }

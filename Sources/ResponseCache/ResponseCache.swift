@@ -25,7 +25,7 @@ public final class ResponseCache: @unchecked Sendable {
     /// nil where nothing is shared.
     private let sight: FleetSight?
     /// Set before the first request; nil where nothing is shared, and on the administrator's queue.
-    public weak var level: (any SharedLevel)?
+    public var level: (any SharedLevel)?
     private let memo = SelectingMemo()
     /// The key of the request that was looked up last: its memory is used again.
     private var scratchKey: [UInt8] = []
@@ -203,6 +203,7 @@ public final class ResponseCache: @unchecked Sendable {
         if item.isMarkedStale { metadata.flags.insert(.markedStale) }
         let found = FoundResponse(item: item, metadata: metadata, key: key)
         guard let sight else { return .found(found) }
+        basis.confirmed = metadata.responseTime
         return Self.result(found, sight, now: time().wall)
     }
 

@@ -67,7 +67,7 @@ public final class SharedCacheState: Sendable {
 
     /// Whether a request that was looked up would be given the same now, as far as that depends on what is stored.
     public func holds(_ basis: FindingBasis, now: Timestamp) -> Bool {
-        store.holds(basis.lookUps) && basis.isIdentityCurrent && settings.fleet?.sight.isBlind(at: now) != true
+        store.holds(basis.lookUps) && basis.isIdentityCurrent && settings.fleet?.sight.holds(basis.confirmed, now: now) != false
     }
 
     /// Stands for a long part of a key, so that nobody can find two contents with one key.

@@ -10,6 +10,9 @@ public protocol SharedLevel: AnyObject {
     /// The longest content that goes over, bytes.
     var contentLimitBytes: Int { get }
 
+    /// Whether anything can be given now: whoever is told no need not make a key for it. Counted where not.
+    func mayOffer() -> Bool
+
     /// Gives others what has just been stored here. Nobody waits for it.
     /// - Parameter key: in the place of the item's own.
     func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency)

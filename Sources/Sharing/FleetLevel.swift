@@ -63,10 +63,16 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     public var contentLimitBytes: Int { node.settings.contentLimitBytes }
 
+    public func mayOffer() -> Bool {
+        guard client.isOpen, !isBlind else {
+            count(client.isOpen ? .unplaced : .failed)
+            return false
+        }
+        return true
+    }
+
     public func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {
         loop.assertOnLoop()
-        guard client.isOpen else { return count(.failed) }
-        guard !isBlind else { return count(.unplaced) }
         guard let placed = node.place(recency, wallNow: loop.time.wallMilliseconds, now: loop.time.monotonicMilliseconds) else {
             return count(.unplaced)
         }

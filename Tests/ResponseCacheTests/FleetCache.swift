@@ -18,6 +18,10 @@ final class FleetCache {
         fileprivate(set) var records: [[UInt8]: (record: SharedRecord, recency: Recency)] = [:]
         fileprivate(set) var told: [[UInt8]] = []
 
+        var isOpen = true
+
+        func mayOffer() -> Bool { isOpen }
+
         func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {
             records[key] = (SharedRecord(key: key, metadata: item.metadata, head: item.head, body: item.body), recency)
         }

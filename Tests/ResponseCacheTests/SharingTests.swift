@@ -23,7 +23,7 @@ struct SharingTests {
         #expect(one.given.records.keys.first.map { $0.firstRange(of: Array("alice".utf8)) == nil } == true)
     }
 
-    @Test("what is negative, imported, too long or not stored is not given, nor what came for another method")
+    @Test("what is negative, imported, too long or not stored is not given, nor what came for another method, nor while nobody takes it")
     func notGiven() throws {
         var rules = FreshnessRules()
         rules.negative = 60
@@ -36,6 +36,9 @@ struct SharingTests {
         cache.test.complete(
             try cache.test.send("/options", [("Origin", "http://a.test"), ("Access-Control-Request-Method", "PUT")], method: .options),
             [("Access-Control-Allow-Origin", "*"), ("Access-Control-Max-Age", "60")], "", status: 204)
+        cache.given.isOpen = false
+        try cache.test.fetch("/closed")
+        cache.given.isOpen = true
         #expect(cache.given.records.isEmpty)
         try cache.test.fetch("/a")
         #expect(cache.given.records.count == 1)
@@ -261,7 +264,10 @@ struct SharingTests {
         cache.test.now += 29_000
         cache.sight.lose(at: Timestamp(milliseconds: cache.test.now - 1_000))
         #expect(try cache.test.found("/a").map { Reuse.isFresh($0.metadata, now: cache.test.time.wall) } == true)
+        let bases = try ["/a", "/none"].map { try cache.test.cache.find(TestCache.request($0)).basis }
+        #expect(bases.map { cache.test.cache.holds($0) } == [true, false])
         cache.test.now += 1_000
+        #expect(bases.map { cache.test.cache.holds($0) } == [false, false])
         let found = try #require(try cache.test.found("/a"))
         #expect(!Reuse.isFresh(found.metadata, now: cache.test.time.wall) && Reuse.mayRescue(found.metadata, strictness: .rescue))
         cache.sight.see(until: Timestamp(milliseconds: .max))
