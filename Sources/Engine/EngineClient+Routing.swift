@@ -49,6 +49,8 @@ extension EngineClient {
         var next = NextStep.none
         var again: [Int] = []
         for place in call.open {
+            // Who hears of a connection's end may close the client.
+            guard !call.isFinished else { return }
             // What has no key goes where the one before it goes.
             if call.commands[place].slot == nil, !again.isEmpty {
                 again.append(place)
@@ -63,6 +65,7 @@ extension EngineClient {
                 next = step
             }
         }
+        guard !call.isFinished else { return }
         call.settle(leaving: again)
         guard !again.isEmpty else { return finish(call) }
         guard !call.isExpired, call.redirections < limits.redirections else {

@@ -79,6 +79,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     func start() {
         guard let refusal = request.refusal else { return handle(.begun) }
+        endLease()
         if case .request(.access(let refusal)) = refusal { shard.countRefused(refusal) }
         send(refusal.response(accept: head.fields.combined(.accept), name: shard.settings.forwarding.name))
     }
@@ -194,6 +195,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         guard let flight = request.place?.flight else { return }
         shard.shared.collapsed.leave(flight, ObjectIdentifier(self))
         if isSlow { shard.shared.collapsed.noteSlow(flight) }
+        // Of another shard's flight nobody here will hear the end.
+        if fetch == nil { endLease() }
     }
 
     /// It goes on without us where it may fill the store, or change something.

@@ -217,7 +217,11 @@ final class Fetch: @unchecked Sendable {
 
     /// Tells those who wait for this fetch, once.
     func land(_ outcome: FlightOutcome) {
-        if let level = shard.level, let keys = subject.place?.keys { level.ended(keys.own, isUnshareable: outcome == .unshareable) }
+        if let level = shard.level, let keys = subject.place?.keys {
+            // What is the same for all lies under another key than the one that was asked for.
+            let isGivenByKey = outcome == .stored && keys.common == nil
+            level.ended(keys.own, isUnshareable: outcome == .unshareable, isStored: isGivenByKey)
+        }
         guard let flight else { return }
         self.flight = nil
         shard.shared.collapsed.end(flight, outcome, now: clock)

@@ -32,6 +32,8 @@ final class LookUpWait: ClientExchange, @unchecked Sendable {
     private let lookAgain: LookUp
     private var reads = 0
     private var shared: SharedReply?
+    /// What the shared level was asked for.
+    private var asked: SharedLookUp?
     /// The request's content, where it has come whole already: it is short, since the key is made of it.
     private var content: [UInt8] = []
     private var isRequestWhole = false
@@ -62,11 +64,12 @@ final class LookUpWait: ClientExchange, @unchecked Sendable {
 
     private func ask(_ lookUp: SharedLookUp) {
         guard let level = shard.level, let cache = shard.cache else { return goOn(with: .missing, after: 0) }
-        let asked = SystemTime.monotonicMicroseconds
+        asked = lookUp
+        let began = SystemTime.monotonicMicroseconds
         var isWithinCall = true
         let came: (SharedOutcome) -> Bool = { outcome in
             guard !self.isOver else { return false }
-            let microseconds = SystemTime.monotonicMicroseconds - asked
+            let microseconds = SystemTime.monotonicMicroseconds - began
             if isWithinCall {
                 self.shard.loop.inNextRound { self.goOn(with: outcome, after: microseconds) }
             } else {
@@ -102,6 +105,8 @@ final class LookUpWait: ClientExchange, @unchecked Sendable {
     private func goOn(_ next: (any ClientExchange)?) {
         isOver = true
         exchange = next
+        // Nobody asks the upstream, though this node may be the one that was to.
+        if next == nil, let asked { shard.level?.ended(asked.keys.own, isUnshareable: false) }
         let held = content
         content = []
         if !held.isEmpty { next?.requestContent(held.span) }

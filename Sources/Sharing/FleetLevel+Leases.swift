@@ -2,6 +2,7 @@
 // all who waited for another shard's request have left, nobody says that it is over.
 
 import Engine
+import HTTPCore
 import Reactor
 
 /// That this node asks the upstream for all. Times are the loop's, in milliseconds.
@@ -12,6 +13,8 @@ struct HeldLease {
     var end: Int64
     /// Until when it is renewed.
     let last: Int64
+    /// What leads to variants was given: so what the upstream said can be shared.
+    var isGiven = false
 }
 
 extension FleetLevel {
@@ -29,15 +32,28 @@ extension FleetLevel {
         let now = loop.batchMilliseconds
         // One that has ended may be another's by now.
         let held = leases.filter { $0.value.end > now }
-        guard !held.isEmpty, client.isOpen else { return }
+        guard !held.isEmpty else { return }
+        keepLeases()
+        guard client.isOpen else { return }
         for (key, lease) in held {
             // One that was just taken lasts until the next time.
             guard now < lease.last, lease.end - now < SharedSearch.leaseMilliseconds - Self.renewalMilliseconds / 2 else { continue }
-            leases[key]?.end = now + SharedSearch.leaseMilliseconds
             let place = node.keys.lease(lease.record)
             let words = [Self.set, place, node.name, Array("XX".utf8), Self.milliseconds, SharedSearch.leaseTime]
-            client.send(EngineCommand(words, key: place), patienceMilliseconds: Self.offerPatience) { _ in }
+            client.send(EngineCommand(words, key: place), patienceMilliseconds: Self.offerPatience) { [weak self] reply in
+                self?.renewed(key, lease, reply, end: now + SharedSearch.leaseMilliseconds)
+            }
         }
-        keepLeases()
+    }
+
+    private func renewed(_ key: ByteKey, _ lease: HeldLease, _ reply: EngineReply, end: Int64) {
+        // Another one may have been taken meanwhile.
+        guard leases[key]?.end == lease.end else { return }
+        switch reply {
+        case .status: leases[key]?.end = end
+        // It has ended, and may be another's.
+        case .nothing: leases[key] = nil
+        default: break
+        }
     }
 }

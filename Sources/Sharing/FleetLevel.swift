@@ -79,12 +79,15 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         let secret = node.settings.secrets.first
         // What leads to variants is not yet what others wait for.
         let isResponse = item.metadata.withUnsafeBytes(StoredMetadata.kind) == .response
-        let lease = isResponse && !leases.isEmpty ? leases.removeValue(forKey: ByteKey(item.key)) : nil
+        var lease: HeldLease?
+        if !leases.isEmpty {
+            if isResponse { lease = leases.removeValue(forKey: ByteKey(item.key)) } else { leases[ByteKey(item.key)]?.isGiven = true }
+        }
         let place = lease?.record ?? node.keys.record(secret.name(of: key))
         let record = SharedRecord(key: key, metadata: item.metadata, head: item.head, body: item.body)
         let value = GivenRecord(record, placed.version, fleetTime: placed.fleetTime).sealed(by: secret, at: place)
         guard value.count < client.settings.limits.replyBytes else {
-            if let lease, isOurs(lease) { giveBack(place) }
+            if let lease { leaveAlone(item.key, lease) }
             return count(.tooLong)
         }
         var commands = [EngineCommand([Self.set, place, value, Self.milliseconds, keep], key: place)]
@@ -196,16 +199,22 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     private func send(_ command: EngineCommand) { client.send(command, patienceMilliseconds: Self.offerPatience) { _ in } }
 
     /// What this node has asked the upstream for is over.
-    /// - Parameter key: under which it was to be stored here.
-    public func ended(_ key: [UInt8], isUnshareable: Bool) {
+    /// - Parameters:
+    ///   - key: under which it was to be stored here.
+    ///   - isStored: it is. Where it was not given then, it cannot be shared.
+    public func ended(_ key: [UInt8], isUnshareable: Bool, isStored: Bool = false) {
         loop.assertOnLoop()
         guard !leases.isEmpty, let lease = leases.removeValue(forKey: ByteKey(key)) else { return }
-        if isUnshareable {
-            noteUnshareable(key)
-            let (place, time) = (node.keys.lease(lease.record), Array(String(Self.unshareableMilliseconds).utf8))
-            return send(EngineCommand([Self.set, place, Self.alone, Self.milliseconds, time], key: place))
-        }
+        if isUnshareable || (isStored && !lease.isGiven) { return leaveAlone(key, lease) }
         if isOurs(lease) { giveBack(lease.record) }
+    }
+
+    /// Everybody asks for himself for a while: else each would wait for the one before.
+    private func leaveAlone(_ key: [UInt8], _ lease: HeldLease) {
+        noteUnshareable(key)
+        guard isOurs(lease) else { return }
+        let (place, time) = (node.keys.lease(lease.record), Array(String(Self.unshareableMilliseconds).utf8))
+        send(EngineCommand([Self.set, place, Self.alone, Self.milliseconds, time], key: place))
     }
 
     /// Of one that has ended by itself another node may be the holder.

@@ -125,7 +125,15 @@ extension FleetLog {
             EngineCommand([Array("GET".utf8), keys.epoch], key: keys.log), EngineCommand("TIME"),
             reading(from: position),
         ]
-        reader.sendAll(commands, patienceMilliseconds: Self.holdMilliseconds + 400, then: inSession { log, replies in log.came(replies) })
+        let patience = Self.holdMilliseconds + 400
+        let asked = loop.time.wallMilliseconds
+        reader.sendAll(
+            commands, patienceMilliseconds: patience,
+            then: inSession { log, replies in
+                // What lay here while the machine was stopped says nothing of now: the other clock stands still with it.
+                guard log.loop.time.wallMilliseconds - asked <= patience else { return log.lose() }
+                log.came(replies)
+            })
     }
 
     /// What is there already is not waited for: the node is blind until it has read it.

@@ -116,6 +116,8 @@ public final class FleetLog: @unchecked Sendable {
         loop.execute { [self] in
             // Purges that are under way are kept for the next process.
             handle(LogWriter.Event.lost)
+            // What was written down as one's own until a moment ago may have been overwritten by the next process.
+            if following?.mayKeepPosition == false { keepPending() }
             isStopped = true
             timer?.cancel()
             writerTimer?.cancel()

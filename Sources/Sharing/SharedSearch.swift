@@ -217,6 +217,8 @@ final class SharedSearch {
         var goesOn = false
         for one in going where one.then(outcome) { goesOn = true }
         if !goesOn { level.ended(own, isUnshareable: false) }
+        // What comes late has nothing to do with it.
+        lease = .notNeeded
     }
 
     /// The upstream is asked beside it.

@@ -175,6 +175,19 @@ struct SharedResponseTests {
         }
     }
 
+    @Test("what is stored here and is too long for the others keeps nobody waiting")
+    func tooLong() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair { $0.contentLimitBytes = 3 }
+            #expect(try one.get("/a").text == "{\"n\":1}")
+            let lease = "KEYS cistern:play:*:l"
+            #expect(try eventually { !fleet.redis.direct.ask(lease).hasPrefix("*0") && fleet.calls(of: "unlink") == 0 })
+            #expect(try other.get("/a").text == "{\"n\":2}")
+            #expect(try other.metric("cistern_shared_leases_total{outcome=\"alone\"}") == 1)
+            #expect(fleet.records.isEmpty)
+        }
+    }
+
     @Test("a client that leaves while it waits for another node's response leaves nothing behind; the rest go on")
     func left() throws {
         let (asked, gate) = (Gate(), Gate())
