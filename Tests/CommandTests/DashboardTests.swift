@@ -91,7 +91,10 @@ struct DashboardTests {
 
     @Test("it has a row for each matter")
     func rows() {
-        let rows = ["Health", "APIs", "Routes", "Rescues", "Age of what is served", "Store", "Overload", "Connections and TLS", "Process"]
+        let rows = [
+            "Health", "APIs", "Routes", "Rescues", "Age of what is served", "Store", "Overload", "Connections and TLS", "Process",
+            "Sharing",
+        ]
         #expect(board.panels.filter(\.isRow).map(\.title) == rows)
         #expect(board.panels.contains { $0.type == "heatmap" && $0.expressions[0].contains("cistern_served_age_seconds_bucket") })
     }

@@ -6,7 +6,10 @@ import JSON
 import TestSupport
 import Testing
 
-@Suite("Monitoring", .play, .enabled(if: RunningPrometheus.isInstalled, "prometheus is missing: make test installs it"))
+@Suite(
+    "Monitoring", .play,
+    .enabled(
+        if: RunningPrometheus.isInstalled && RedisProcess.isInstalled, "prometheus or redis-server is missing: make test installs them"))
 struct MonitoringTests {
     private static let rules = Board.folder + "prometheus-rules.yml"
     private static let root = String(Board.folder.dropLast("docker/".utf8.count))
@@ -123,7 +126,7 @@ struct MonitoringTests {
     }
 }
 
-/// Two Cisterns: one with two APIs and routes, of which one API is down; and one with a single API, which is down.
+/// Two Cisterns: one with two APIs and routes, of which one API is down, which shares; and one with a single API, which is down.
 private final class MonitoredOutage {
     let prometheus: RunningPrometheus
     /// The address of the one with a single API.
@@ -131,6 +134,7 @@ private final class MonitoredOutage {
 
     private let temporary = TestTools.temporaryDirectory()
     private let orders: ScriptedOrigin
+    private let redis: RedisProcess
     private let several: RunningCommand
     private let single: RunningCommand
     private let adminPort: UInt16
@@ -148,9 +152,14 @@ private final class MonitoredOutage {
         adminPort = TestTools.freePort()
         let issuer = TokenIssuer()
         token = issuer.token(#"{"iss":"https://id.test","aud":"api","sub":"u","exp":4000000000}"#)
-        let (configuration, keys) = (temporary.path + "/cistern.yaml", temporary.path + "/keys.json")
+        let (configuration, keys, secret) = (
+            temporary.path + "/cistern.yaml", temporary.path + "/keys.json", temporary.path + "/fleet.secret"
+        )
+        redis = try RedisProcess()
+        try TestTools.write(String(repeating: "s", count: 32), to: secret)
         try TestTools.write("{\"keys\":[\(issuer.jwk())]}", to: keys)
-        try TestTools.write(Self.settings(users.port, orders.port, adminPort, keys: keys), to: configuration)
+        let share = "share: {servers: [\"redis://127.0.0.1:\(redis.port)\"], fleet: play, secret_file: \(secret)}\n"
+        try TestTools.write(Self.settings(users.port, orders.port, adminPort, keys: keys) + share, to: configuration)
         for folder in ["several", "single"] { mkdir("\(temporary.path)/\(folder)", 0o700) }
         several = try RunningCommand("serve --config \(configuration) --cache-dir \(temporary.path)/a", in: temporary.path + "/several")
         single = try RunningCommand(

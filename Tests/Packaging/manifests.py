@@ -43,13 +43,27 @@ def check_settings(binary, resources, file):
                     continue
                 arguments = ["check" if word == "serve" else word for word in container["args"]]
                 arguments += ["--cache-dir", folder]
+                for name in ("secret", "password"):
+                    (pathlib.Path(folder) / name).write_text("s" * 64)
                 for data in maps.values():
                     for name, text in data.items():
                         path = pathlib.Path(folder) / name
-                        path.write_text(text)
+                        path.write_text(text.replace("/run/fleet/", folder + "/"))
                         arguments = [str(path) if word == f"/etc/cistern/{name}" else word for word in arguments]
                 environment = {one["name"]: one["value"] for one in container.get("env", [])}
-                tell(cistern(binary, arguments, environment), f"{file.name}: the settings of {resource['kind']} {resource['metadata']['name']}")
+                tell(cistern(binary, arguments, environment), f"{file}: the settings of {resource['kind']} {resource['metadata']['name']}")
+
+
+def check(binary, text, file):
+    resources = list(yaml.safe_load_all(text))
+    for resource in resources:
+        problem = ""
+        try:
+            kubernetes_validate.validate(resource, KUBERNETES, strict=True)
+        except kubernetes_validate.ValidationError as error:
+            problem = f"{'.'.join(map(str, error.path))}: {error.message}"
+        tell(problem, f"{file}: {resource['kind']} {resource['metadata']['name']}")
+    check_settings(binary, resources, file)
 
 
 def main():
@@ -57,15 +71,10 @@ def main():
     parser.add_argument("--cistern", default=ROOT / ".build/release/cistern")
     options = parser.parse_args()
     for file in sorted((ROOT / "docker").glob("kubernetes*.yaml")):
-        resources = list(yaml.safe_load_all(file.read_text()))
-        for resource in resources:
-            problem = ""
-            try:
-                kubernetes_validate.validate(resource, KUBERNETES, strict=True)
-            except kubernetes_validate.ValidationError as error:
-                problem = f"{'.'.join(map(str, error.path))}: {error.message}"
-            tell(problem, f"{file.name}: {resource['kind']} {resource['metadata']['name']}")
-        check_settings(str(options.cistern), resources, file)
+        text = file.read_text()
+        check(str(options.cistern), text, file.name)
+        if "#+ " in text:
+            check(str(options.cistern), text.replace("#+ ", ""), f"{file.name}, with what stands behind #+")
     services = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]
     command = [word.replace("${UPSTREAM:?say which API: UPSTREAM=https://api.example.com}", "https://api.example.com") for word in
                services["cistern"]["command"]]
