@@ -13,7 +13,6 @@ let strict: [SwiftSetting] = [
 let withReadMe: Set = [
     "Addresses", "Archives", "CachePolicy", "CacheStore", "Coordination", "Downstream", "Engine", "Examination", "Explanation", "Fleet",
     "HTTPCore", "Identity", "Reactor", "ResponseCache", "Sending", "Sharing", "Tracing", "Upstream",
-    "HTTPCore", "Identity", "Reactor", "ResponseCache", "Sending", "Tracing", "Upstream",
 ]
 
 /// A target of ours: the same language settings everywhere.

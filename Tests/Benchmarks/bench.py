@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures Cistern beside nginx's proxy_cache, HAProxy's cache and two bare loops in C on this machine, side by side.
+"""Measures Cistern, as its package starts it, beside nginx's proxy_cache, HAProxy's cache and two bare loops in C, side by side.
 
     bench.py [--cistern PATH] [--rounds N] [--seconds S] [--only NAME,...] [--million] [--blocking] [--codings] [--identities]
 
@@ -157,6 +157,12 @@ def wait_for(port, path="/", seconds=15):
     raise SystemExit(f"nothing answers on port {port}")
 
 
+def as_packaged():
+    """What the package's unit sets for the C library: Cistern is measured as it is installed, as nginx is."""
+    unit = HERE.parent.parent / "Configuration/systemd/cistern.service"
+    return re.findall(r"^Environment=(GLIBC_TUNABLES=\S+)$", unit.read_text(), re.MULTILINE)
+
+
 class Process:
     """A pinned child and the CPU time it has used."""
 
@@ -245,7 +251,7 @@ class Bench:
 
     def start_cistern(self, cache="cache", extra=(), upstream=None, cores=0):
         return self.start("cistern", cores, [
-            self.options.cistern, "serve", "--upstream", upstream or f"http://127.0.0.1:{self.origin_port}", "--listen", f"127.0.0.1:{self.port}",
+            *self.options.command, "serve", "--upstream", upstream or f"http://127.0.0.1:{self.origin_port}", "--listen", f"127.0.0.1:{self.port}",
             "--cache-dir", f"{self.directory}/{cache}", "--cache-size", "4GiB", *extra])
 
     def start_two_shards(self):
@@ -428,6 +434,7 @@ def main():
     parser.add_argument("--directory", default=None, help="where to work (default: the system's temporary directory)")
     options = parser.parse_args()
     options.cistern = str(Path(options.cistern).resolve())
+    options.command = ["env", *as_packaged(), options.cistern]
     for tool in ("nginx", "haproxy", "wrk", "taskset", "openssl", "cc"):
         if not shutil.which(tool):
             sys.exit(f"bench: {tool} is missing (apt-get install nginx haproxy wrk util-linux openssl gcc)")

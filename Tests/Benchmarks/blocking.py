@@ -146,7 +146,7 @@ class Blocking:
 
     def start(self, group=None):
         bench = self.bench
-        command = [self.options.cistern, "serve", "--config", str(self.settings()), "--upstream",
+        command = [*self.options.command, "serve", "--config", str(self.settings()), "--upstream",
                    f"http://127.0.0.1:{self.origin.server_address[1]}", "--listen", f"127.0.0.1:{bench.port}", "--cache-dir",
                    f"{bench.directory}/blocking", "--cache-size", "1100MiB"]
         if group:

@@ -53,7 +53,7 @@ class HTTP2:
         self.processes = {
             "nginx": bench.start("nginx-http2", 0, ["nginx", "-c", f"{directory}/http2.conf", "-e", f"{directory}/nginx.log"]),
             "cistern": bench.start("cistern-http2", 0, [
-                bench.options.cistern, "serve", "--upstream", f"http://127.0.0.1:{bench.origin_port}", "--config", f"{directory}/http2.yaml",
+                *bench.options.command, "serve", "--upstream", f"http://127.0.0.1:{bench.origin_port}", "--config", f"{directory}/http2.yaml",
                 "--cache-dir", f"{directory}/http2", "--set", "shards=1"]),
         }
         self.wait_for(self.ports["cistern"], "/healthz")

@@ -99,7 +99,7 @@ class Secure:
         return str(path)
 
     def cistern(self, ports):
-        return [self.options.cistern, "serve", "--upstream", f"http://127.0.0.1:{self.bench.origin_port}", "--config",
+        return [*self.options.command, "serve", "--upstream", f"http://127.0.0.1:{self.bench.origin_port}", "--config",
                 self.write("secure.yaml", CONFIGURATION, ports), "--cache-dir", f"{self.directory}/secure", "--set", "shards=1"]
 
     def nginx(self, ports):
