@@ -90,9 +90,9 @@ browser: build
 	Tests/Browser/browser.py --cistern .build/release/cistern
 	Tests/Browser/status.py --cistern .build/release/cistern
 
-# A long walk of the caching rules against a reference cache; another seed with SEED=…
+# Long walks of the caching rules and of the cache beside reference caches; another seed with SEED=…
 soak: packages
-	CISTERN_SOAK_STEPS=$(or $(STEPS),1000000) CISTERN_SOAK_SEED=$(or $(SEED),4711) $(SWIFT) test --filter RandomWalk
+	CISTERN_SOAK_STEPS=$(or $(STEPS),1000000) CISTERN_SOAK_SEED=$(or $(SEED),4711) $(SWIFT) test --filter 'CachePolicyTests.RandomWalk|StoringWalk'
 
 sanitize: packages test-packages
 	$(SWIFT) test --sanitize=thread --scratch-path .build-thread
@@ -105,7 +105,7 @@ takeovers: build bench-packages
 # Four nodes that share through a Cluster of six, with bars; and ten thousand random schedules of a modelled fleet against the truth.
 fleet: build bench-packages test-packages
 	Tests/Operation/fleet.py --cistern .build/release/cistern $(ARGUMENTS)
-	FLEET_WALKS=10000 $(SWIFT) test --filter RandomWalkTests
+	FLEET_WALKS=10000 $(SWIFT) test --filter FleetTests.RandomWalkTests
 
 # Three nodes on bad days: splits, a slow or lost engine, wrong rights, forged records, clocks apart; another engine with ARGUMENTS="--server PATH".
 fleet-days: build fleet-packages

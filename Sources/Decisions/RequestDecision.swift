@@ -48,7 +48,7 @@ public struct Serving: Sendable, Equatable {
     }
 
     /// The shortest way to `RequestDecision.serve`: nearly all hits need no more than this. nil where there is more to look at.
-    public init?(fresh stored: StoredMetadata, _ directives: RequestCacheControl, now: Timestamp) {
+    public init?(unasked stored: StoredMetadata, _ directives: RequestCacheControl, now: Timestamp) {
         guard case .serve(let ttl, let age) = Reuse.decide(stored, directives, now: now) else { return nil }
         self.init(age: age, ttl: ttl, .fresh)
     }

@@ -124,7 +124,7 @@ extension ProxyShard {
         let directives = directives(of: head, isIgnored: &arrival.isClientIgnored)
         // Nearly all hits: what `decide` would say of them is known at once.
         if case .found(let found) = finding.result, refreshAhead == nil, !isModal(head),
-            let serving = Serving(fresh: found.metadata, directives, now: now)
+            let serving = Serving(unasked: found.metadata, directives, now: now)
         {
             serveHit(found, serving, to: head, arrival, stream)
             return nil
@@ -176,7 +176,7 @@ extension ProxyShard {
             }
             return lookedUp
         }
-        if let serving = Serving(fresh: found.metadata, directives, now: now) {
+        if let serving = Serving(unasked: found.metadata, directives, now: now) {
             let lifetime = found.metadata.freshnessLifetime ?? 0
             let flight = lookedUp.target.flight.bytes
             lookedUp.isRefreshDue =
