@@ -12,9 +12,61 @@ public enum SharedOutcome: String, Sendable, CaseIterable {
     case refused
 }
 
+/// Why what was found may not be taken.
+public enum SharedRefusal: String, Sendable, CaseIterable {
+    /// Of another log than the one that is followed now.
+    case otherEpoch = "other_epoch"
+    /// Older than what is known of purges.
+    case belowFloor = "below_floor"
+    /// Of a place in the log that this node has not come to.
+    case ahead
+    /// Its place in the log may have been lost with a primary.
+    case doubted
+    /// Purged, or written to, since.
+    case purgedAll = "purged_all"
+    case marked
+    case selected
+    /// This node has changed it and not told the others yet.
+    case held
+    /// No secret of this node opens it, or it is of another version.
+    case unreadable
+    /// By the fleet's clock it comes from the future, or that clock is not known.
+    case clock
+    /// What is stored here is as recent, or was invalidated here.
+    case notNewer = "not_newer"
+}
+
+/// Why the level was not asked, although it would have been.
+public enum SharedObstacle: String, Sendable {
+    /// The engine fails.
+    case failing
+    /// What others purge is not seen: what they have stored may have been purged.
+    case blind
+    /// The last response could not be shared: everybody asks for himself for a while.
+    case unshareable
+}
+
+/// Why all that is stored counts as stale: what other nodes have purged could not be known.
+public enum FleetDoubt: String, Sendable {
+    /// It was stored before this node followed what others purge.
+    case neverFollowed = "never_followed"
+    /// The engine has another log.
+    case epoch
+    /// What was said while this node was away was removed before it was read.
+    case trimmed
+    /// Some of it was lost with a primary.
+    case lostEntries = "lost_entries"
+    /// Some of it no secret of this node opens.
+    case unopened
+}
+
 public struct SharedReply: Sendable {
     public let outcome: SharedOutcome
+    /// Of what was found last, where it may not be taken.
+    public let refusal: SharedRefusal?
     public let microseconds: Int64
 
-    public init(outcome: SharedOutcome, microseconds: Int64) { (self.outcome, self.microseconds) = (outcome, microseconds) }
+    public init(outcome: SharedOutcome, refusal: SharedRefusal? = nil, microseconds: Int64) {
+        (self.outcome, self.refusal, self.microseconds) = (outcome, refusal, microseconds)
+    }
 }

@@ -51,13 +51,17 @@ extension EngineClient {
         let server = lookUp.candidates.removeFirst()
         counted.figures.mapLookUps += 1
         let patience = limits.probeMilliseconds
-        ask(server, EngineCommand("CLUSTER", "SLOTS"), patience) { [self] in takeMap($0, from: server) }
+        askServer(server, [EngineCommand("CLUSTER", "SLOTS")], patienceMilliseconds: patience) { [self] in takeMap($0[0], from: server) }
     }
 
-    private func ask(_ server: EngineServer, _ command: EngineCommand, _ patience: Int64, then: @escaping (EngineReply) -> Void) {
-        let call = EngineCall([command], deadline: loop.time.monotonicMilliseconds + patience, pinned: server) { [loop] replies in
+    /// Asks this one server, whatever is whose, and tells what it says: also that another has the key.
+    /// - Parameter then: once, on the loop, and not from within this call.
+    public func askServer(
+        _ server: EngineServer, _ commands: [EngineCommand], patienceMilliseconds patience: Int64, then: @escaping ([EngineReply]) -> Void
+    ) {
+        let call = EngineCall(commands, deadline: loop.time.monotonicMilliseconds + patience, pinned: server) { [loop] replies in
             // Not from within what told of it.
-            loop.atEndOfBatch { then(replies[0]) }
+            loop.atEndOfBatch { then(replies) }
         }
         route(call)
         if !call.isFinished { line(patience).add(call) }
@@ -71,7 +75,7 @@ extension EngineClient {
             guard let map = SlotMap(reply, from: server, limit: limits.servers), !map.primaries.isEmpty else { return askNext() }
             lookUp.isCluster = true
             adopt(map)
-        case .error, .failed(.denied):
+        case .error, .failed(.denied), .failed(.commandForbidden):
             // No Cluster, or nobody may ask for one. In a Cluster that was known it says nothing.
             guard !lookUp.isCluster, nodes[server]?.isGreeted == true else { return askNext() }
             if settings.servers.count == 1 { return adopt(SlotMap(single: server)) }
@@ -82,9 +86,11 @@ extension EngineClient {
 
     /// Of several servers that are no Cluster the primary is wanted: what a replica says may be old. Who may not be asked is taken for one.
     private func askForRole(_ server: EngineServer) {
-        ask(server, EngineCommand("INFO", "replication"), limits.probeMilliseconds) { [self] reply in
+        let question = EngineCommand("INFO", "replication")
+        askServer(server, [question], patienceMilliseconds: limits.probeMilliseconds) { [self] replies in
             guard !isClosed, lookUp.isUnderWay else { return }
-            if case .failed(let failure) = reply, failure != .denied { return askNext() }
+            let reply = replies[0]
+            if case .failed(let failure) = reply, failure != .denied, failure != .commandForbidden { return askNext() }
             let text = String(decoding: reply.text ?? [], as: UTF8.self)
             text.cut("role:slave") == nil ? adopt(SlotMap(single: server)) : askNext()
         }

@@ -56,7 +56,7 @@ extension EngineClient {
                 again.append(place)
                 continue
             }
-            let step = judge(call.replies[place], from: node)
+            let step = call.pinned == nil ? judge(call.replies[place], from: node) : judgePinned(call.replies[place], from: node)
             switch step {
             case .none: break
             case .fail(let failure): call.put(.failed(failure), at: place)
@@ -93,6 +93,12 @@ extension EngineClient {
             case .server, .none: .redirected
             }
         }
+    }
+
+    /// Whoever asks one server wants to know what that one says.
+    private func judgePinned(_ reply: EngineReply, from node: EngineNode) -> NextStep {
+        guard case .error(let text) = reply, case .failure(let failure) = ErrorMeaning.of(text, from: node.server) else { return .none }
+        return .fail(failure)
     }
 
     private func judge(_ reply: EngineReply, from node: EngineNode) -> NextStep {

@@ -129,12 +129,6 @@ public final class EngineClient: @unchecked Sendable {
         return figures
     }
 
-    /// The servers in use: whether each is asked, and if not, why.
-    public var servers: [(server: EngineServer, failure: EngineFailure?)] {
-        loop.assertOnLoop()
-        return nodes.values.map { ($0.server, $0.breaker.isClosed ? nil : $0.lastFailure) }
-    }
-
     // MARK: Patience
 
     func line(_ patience: Int64) -> PatienceLine {

@@ -36,8 +36,12 @@ public enum EngineFailure: String, Error, Sendable, CaseIterable {
     case breakerOpen = "breaker_open"
     /// One of our own limits.
     case queueFull = "queue_full"
-    /// AUTH, NOAUTH, WRONGPASS, NOPERM.
+    /// It does not know the user or the password, or asks for one: NOAUTH, WRONGPASS.
     case denied
+    /// The user may not use the command: NOPERM.
+    case commandForbidden = "command_forbidden"
+    /// The user may use the command, and not with this key: NOPERM.
+    case keyForbidden = "key_forbidden"
     /// It reads its data in.
     case loading
     /// A replica, or one that has lost its primary.

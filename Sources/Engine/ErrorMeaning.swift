@@ -27,10 +27,17 @@ enum ErrorMeaning: Equatable {
         case "LOADING": return .failure(.loading)
         case "CLUSTERDOWN": return .failure(.clusterDown)
         case "READONLY", "MASTERDOWN": return .failure(.readOnly)
-        case "NOAUTH", "WRONGPASS", "NOPERM": return .failure(.denied)
+        case "NOAUTH", "WRONGPASS": return .failure(.denied)
+        case "NOPERM": return .failure(isAboutKey(text) ? .keyForbidden : .commandForbidden)
         case "OOM", "MISCONF", "NOREPLICAS": return .failure(.full)
         default: return .other
         }
+    }
+
+    /// "No permissions to access a key", "this user has no permissions to access one of the keys used as arguments"; else a command or a channel is named.
+    private static func isAboutKey(_ text: [UInt8]) -> Bool {
+        let text = String(decoding: text, as: UTF8.self)
+        return text.contains("permissions to access a key") || text.contains("permissions to access one of the keys")
     }
 }
 

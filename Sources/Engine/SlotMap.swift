@@ -49,6 +49,8 @@ struct SlotMap: Equatable {
         return Int16(primaries.count - 1)
     }
 
+    func slotCount(of server: EngineServer) -> Int { places[server].map { place in owners.count { $0 == place } } ?? 0 }
+
     func owner(of slot: Int) -> EngineServer? {
         let place = owners[slot]
         return place < 0 ? nil : primaries[Int(place)]

@@ -29,6 +29,8 @@ public struct ExchangeTrace: Sendable {
         public var diskReads: UInt8 = 0
         /// What other nodes had; nil where that was not looked for.
         public var shared: SharedReply?
+        /// Why that was not looked for, although it would have been.
+        public var obstacle: SharedObstacle?
     }
 
     /// What the upstream did.
@@ -53,6 +55,8 @@ public struct ExchangeTrace: Sendable {
         public var isClientIgnored = false
         public var bypass: BypassReason?
         public var validation: ValidationReason?
+        /// Why what was found counts as stale, where it does because of other nodes.
+        public var doubt: FleetDoubt?
         public var notStored: NotStoredReason?
         public var notRescued: NoRescueReason?
         /// What allowed the copy of those without credentials to go out, or why it might not.

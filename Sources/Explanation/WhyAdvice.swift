@@ -157,10 +157,57 @@ extension SharedReply {
         case .found: "Another node had stored the response: it came from the shared level in \(time)."
         case .missing: "No other node had stored it (the shared level said so in \(time))."
         case .late: "The shared level had not replied after \(time) (share.timeout), so the upstream was asked beside it."
-        case .failed: "The shared level could not be asked."
+        case .failed: "The shared level could not be asked (cistern share status)."
         case .refused:
-            "What other nodes had stored may not be taken: it is no newer, or was purged or changed since (see cistern_shared_refusals_total)."
+            "What other nodes had stored may not be taken: \(refusal?.sentence ?? "it is no newer, or was purged or changed since")."
         }
+    }
+}
+
+extension SharedRefusal {
+    /// In words, behind "may not be taken: ".
+    fileprivate var sentence: String {
+        switch self {
+        case .otherEpoch: "it was stored before the engine lost its log"
+        case .belowFloor: "it is older than what can be known of purges"
+        case .ahead: "this node has not read as far in the fleet's log"
+        case .doubted: "its place in the fleet's log may have been lost with a primary"
+        case .purgedAll: "all was purged since, or something was said that this node cannot read"
+        case .marked: "it was purged or written to since"
+        case .selected: "it was purged since"
+        case .held: "this node has changed it, and not told the others yet"
+        case .unreadable: "no secret of this node opens it (share.secret_file), or it was changed there"
+        case .clock: "by the fleet's clock it comes from the future, or that clock is not known yet"
+        case .notNewer: "what is stored here is as recent, or was invalidated here"
+        }
+    }
+}
+
+extension SharedObstacle {
+    /// In words.
+    var sentence: String {
+        let reason =
+            switch self {
+            case .failing: "the engine fails, and is not asked (cistern share status says why)"
+            case .blind: "what other nodes purge cannot be seen just now (cistern share status says why)"
+            case .unshareable: "the last response could not be shared, so each node asks for itself for a moment"
+            }
+        return "What other nodes had stored was not looked for: \(reason)."
+    }
+}
+
+extension FleetDoubt {
+    /// In words, behind "the upstream was asked: ".
+    var sentence: String {
+        let reason =
+            switch self {
+            case .neverFollowed: "it was stored before this node followed what other nodes purge"
+            case .epoch: "the engine between nodes has lost its log, and with it what other nodes may have purged"
+            case .trimmed: "what other nodes purged while this one was away is no longer in the log (share.keep)"
+            case .lostEntries: "what other nodes purged was lost with a server of the engine"
+            case .unopened: "a node with another secret has purged or changed something, and it cannot be told what (share.secret_file)"
+            }
+        return "the stored response counts as stale, since \(reason)"
     }
 }
 

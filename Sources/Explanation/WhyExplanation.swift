@@ -141,6 +141,7 @@ public struct WhyExplanation {
         if let sentence = trace.content.outcome?.sentence { sentences.append(sentence) }
         if trace.found.diskReads > 0 { sentences.append("What is stored was not all in memory: it was read from the disk first.") }
         if let shared = trace.found.shared { sentences.append(shared.sentence) }
+        if let obstacle = trace.found.obstacle, trace.reasons.bypass == nil { sentences.append(obstacle.sentence) }
         if trace.reasons.carriesGrant {
             sentences.append("Scripts of the request's origin can read it, as the upstream let them read the last good response.")
         }
@@ -186,7 +187,7 @@ public struct WhyExplanation {
         case .nothing: return "Nothing is stored under this key."
         case .otherVariant: return "Something is stored under this key, but for other values of the fields that Vary names."
         case .stored:
-            let reason = trace.reasons.validation?.sentence ?? "the stored response had to be validated"
+            let reason = trace.reasons.doubt?.sentence ?? trace.reasons.validation?.sentence ?? "the stored response had to be validated"
             return isAsked ? "The upstream was asked: \(reason)." : "The upstream should have been asked: \(reason)."
         }
     }

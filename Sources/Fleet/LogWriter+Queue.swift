@@ -42,6 +42,8 @@ extension LogWriter {
         var item = Item(message: message, isPurge: true, isKept: isKept, isTold: isKept, tokens: token.map { [$0] } ?? [], since: now)
         var actions: [Action] = [.hold(message)]
         if phase == .away { actions += tell(&item, .notReached) }
+        // The engine has refused what is before it a moment ago.
+        if phase != .away, now < pausedUntil { actions += tell(&item, .refused) }
         queue.append(item)
         return actions
     }
@@ -61,8 +63,9 @@ extension LogWriter {
     /// What has not come into the log for too long.
     mutating func tellPending(_ now: Int64) -> [Action] {
         var actions: [Action] = []
+        let cause = pausedUntil > .min ? Pending.refused : .notReached
         for index in queue.indices where queue[index].isPurge && now - queue[index].since >= limits.patience {
-            actions += tell(&queue[index], .notReached)
+            actions += tell(&queue[index], cause)
         }
         if case .sending(var items) = phase {
             for index in items.indices where now - items[index].since >= limits.patience { actions += tell(&items[index], .notReached) }

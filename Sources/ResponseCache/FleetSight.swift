@@ -1,6 +1,7 @@
 // Whether this node sees what the others purge and change. As long as it does not, what it has stored counts as fresh for a short while only.
 
 import CachePolicy
+import Locking
 import Synchronization
 
 public final class FleetSight: Sendable {
@@ -20,6 +21,8 @@ public final class FleetSight: Sendable {
     private let start: Timestamp
     /// Whether the log was ever seen by this process.
     private let hasLooked = Atomic(false)
+    /// Set by the log's loop; asked where what is stored counts as stale, for explanations only.
+    private let lastDoubt = Locking.Mutex<(cause: FleetDoubt, time: Timestamp)?>(nil)
 
     /// A node that has not looked yet is blind. What it finds in its store may have been purged while it was away, however recent it is: until the first
     /// look it is stale.
@@ -41,6 +44,14 @@ public final class FleetSight: Sendable {
 
     /// - Parameter time: of the last look.
     public func lose(at time: Timestamp) { end.store(min(time.milliseconds, end.load(ordering: .relaxed)), ordering: .releasing) }
+
+    /// From now on all that is stored counts as stale.
+    public func doubt(_ cause: FleetDoubt, at time: Timestamp) { lastDoubt.withLock { $0 = (cause, time) } }
+
+    /// Why what was stored or confirmed at a time counts as stale; nil where it does not for that.
+    func doubt(ofStored time: Timestamp) -> FleetDoubt? {
+        lastDoubt.withLock { doubt in doubt.flatMap { time <= $0.time ? $0.cause : nil } }
+    }
 
     enum Judgement {
         case counts

@@ -71,6 +71,9 @@ public final class ResponseCache: @unchecked Sendable {
 
     public func lookUpPlace(for head: RequestHead) -> Int? { settings.credentials.specialRules(for: head)?.lookUp }
 
+    /// Why a copy that was marked as stale is so, where that is for what other nodes may have purged.
+    public func doubt(of stored: StoredMetadata) -> FleetDoubt? { sight?.doubt(ofStored: stored.responseTime) }
+
     var strictness: Strictness { settings.policy.strictness }
 
     /// Whether a request that was looked up would be given the same now, as far as that depends on what is stored.

@@ -53,6 +53,8 @@ final class DecidedRequest: @unchecked Sendable {
         trace.identity = arrival.identityOutcome
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         trace.found.shared = arrival.shared
+        trace.found.obstacle = arrival.obstacle
+        if trace.reasons.validation == .markedStale, let copy { trace.reasons.doubt = shard.cache?.doubt(of: copy.metadata) }
         trace.reasons.isClientIgnored = arrival.isClientIgnored
         if arrival.isForNobody { trace.api = ExchangeTrace.noAPI } else { trace.route = UInt16(clamping: route) }
         if let target { trace.partition = ExchangeTrace.partition(in: target.keys.own, at: shard.keys.partitionOffset) }
@@ -103,6 +105,8 @@ struct Arrival {
     var reads = 0
     /// What other nodes had; nil where that was not looked for.
     var shared: SharedReply?
+    /// Why that was not looked for, where it would have been.
+    var obstacle: SharedObstacle?
     /// No API is for it.
     var isForNobody = false
     /// The client wanted the upstream to be asked, and the operator has that ignored.

@@ -63,17 +63,17 @@ final class LookUpWait: ClientExchange, @unchecked Sendable {
     }
 
     private func ask(_ lookUp: SharedLookUp) {
-        guard let level = shard.level, let cache = shard.cache else { return goOn(with: .missing, after: 0) }
+        guard let level = shard.level, let cache = shard.cache else { return goOn(with: SharedReply(outcome: .missing, microseconds: 0)) }
         asked = lookUp
         let began = SystemTime.monotonicMicroseconds
         var isWithinCall = true
-        let came: (SharedOutcome) -> Bool = { outcome in
+        let came: (SharedOutcome, SharedRefusal?) -> Bool = { outcome, refusal in
             guard !self.isOver else { return false }
-            let microseconds = SystemTime.monotonicMicroseconds - began
+            let reply = SharedReply(outcome: outcome, refusal: refusal, microseconds: SystemTime.monotonicMicroseconds - began)
             if isWithinCall {
-                self.shard.loop.inNextRound { self.goOn(with: outcome, after: microseconds) }
+                self.shard.loop.inNextRound { self.goOn(with: reply) }
             } else {
-                self.goOn(with: outcome, after: microseconds)
+                self.goOn(with: reply)
             }
             return true
         }
@@ -81,8 +81,8 @@ final class LookUpWait: ClientExchange, @unchecked Sendable {
         isWithinCall = false
     }
 
-    private func goOn(with outcome: SharedOutcome, after microseconds: Int64) {
-        shared = SharedReply(outcome: outcome, microseconds: microseconds)
+    private func goOn(with reply: SharedReply) {
+        shared = reply
         broughtIn()
     }
 

@@ -35,7 +35,8 @@ extension ProxyShard {
         }
         var record = ExchangeRecord(result: serving.result, method: MethodLabel(head.method), status: 200)
         let sent: StoredResponseSender.Sent
-        let isPlain = trace.mode == .live && !asksForWords(head) && head.method != .options && !asksFromScript(head)
+        let isOthers = arrival.shared?.outcome == .found
+        let isPlain = trace.mode == .live && !isOthers && !asksForWords(head) && head.method != .options && !asksFromScript(head)
         if let ttl, isPlain {
             sent = send(messages.hitLines.make(age: age, ttl: ttl))
         } else {
@@ -68,7 +69,7 @@ extension ProxyShard {
     ) -> [UInt8] {
         var lines: [UInt8] = []
         lines.append(age: serving.age)
-        let detail = trace.mode == .live ? nil : trace.mode.rawValue
+        let detail = trace.mode != .live ? trace.mode.rawValue : trace.found.shared?.outcome == .found ? "other_node" : nil
         messages.cacheStatus.hit(ttl: serving.ttl, key: shownKey(found.key, head), detail: detail, to: &lines)
         if asksFromScript(head) { _ = appendGrant(ofTarget: head, beside: found.head, to: &lines) }
         if head.method == .options { Preflight.appendMaxAge(serving.ttl, to: &lines) }

@@ -136,7 +136,7 @@ extension ProxyShard {
         facts.directives = directives
         facts.wantsStream = StreamedResponse.isWanted(by: head.fields)
         facts.staleFor = routes.all[route].freshness.staleFor
-        if let level, arrival.shared == nil, let lookUp = sharedLookUp(facts, finding.keys, arrival, head, in: level) {
+        if let level, arrival.shared == nil, let lookUp = sharedLookUp(facts, finding.keys, &arrival, head, in: level) {
             throw .shared(lookUp)
         }
         return perform(facts, head, body, arrival, stream)
@@ -145,10 +145,12 @@ extension ProxyShard {
     /// What other nodes may have stored is looked for before the upstream is asked; nil where it is asked in any case, or nothing is shared.
     @inline(never)
     private func sharedLookUp(
-        _ facts: borrowing RequestFacts<FoundResponse>, _ keys: TargetKeys, _ arrival: borrowing Arrival, _ head: RequestHead,
+        _ facts: borrowing RequestFacts<FoundResponse>, _ keys: TargetKeys, _ arrival: inout Arrival, _ head: RequestHead,
         in level: FleetLevel
     ) -> SharedLookUp? {
-        guard arrival.identity == nil, facts.mode == .live, !facts.directives.noCache, level.mayLook(for: keys) else { return nil }
+        guard arrival.identity == nil, facts.mode == .live, !facts.directives.noCache else { return nil }
+        arrival.obstacle = level.obstacle(for: keys)
+        guard arrival.obstacle == nil else { return nil }
         switch facts.decide() {
         case .forward, .validate: return cache?.sharedLookUp(for: head, at: keys)
         case .serve, .serveAndRefresh, .part, .pass, .refuse: return nil

@@ -37,31 +37,52 @@ extension ProxyServer {
 extension ProxyServer {
     public func collectShare(then: @escaping @Sendable (JSONValue?) -> Void) {
         guard let fleet = process.fleet else { return then(nil) }
-        // Each shard adds to it from its own loop.
-        let servers = Mutex<[EngineServer: EngineFailure?]>([:])
+        // Each shard adds to it from its own loop. Who fails at one of them fails.
+        let servers = Mutex<[EngineServer: EngineServerState]>([:])
         onEachShard { served in
             let known = served.shard.level?.servers ?? []
-            servers.withLock { all in for one in known { all[one.server] = .some(one.failure ?? all[one.server] ?? nil) } }
+            servers.withLock { all in
+                for one in known where all[one.server]?.failure == nil { all[one.server] = one }
+            }
         } then: {
-            then(Self.state(of: fleet, servers.withLock { $0 }))
+            then(Self.state(of: fleet, servers.withLock { Array($0.values) }))
         }
     }
 
-    private static func state(of fleet: FleetNode, _ servers: [EngineServer: EngineFailure?]) -> JSONValue {
+    private static func state(of fleet: FleetNode, _ servers: [EngineServerState]) -> JSONValue {
         let log = fleet.log.publishedFigures
-        let lines = servers.sorted { $0.key.description < $1.key.description }.map { server, failure -> JSONValue in
-            ["address": .string(server.description), "failure": failure.map { .string($0.rawValue) } ?? .null]
+        let lines = servers.sorted { $0.server.description < $1.server.description }.map { one -> JSONValue in
+            [
+                "address": .string(one.server.description), "role": .string(one.role.label),
+                "slots": one.role.slots.map { .integer($0) } ?? .null, "has_log": .bool(one.server == log.server),
+                "failure": one.failure.map { .string($0.rawValue) } ?? .null,
+            ]
         }
+        let time = { (milliseconds: Int64?) -> JSONValue in milliseconds.map { .string(RFC3339.format(milliseconds: $0)) } ?? .null }
         return [
             "fleet": .string(fleet.settings.name), "node": .string(fleet.nodeName), "seeing": .bool(fleet.isSeeing),
-            "blind_since": log.blindSince.map { .string(RFC3339.format(milliseconds: $0)) } ?? .null,
-            "trouble": log.trouble.map { .string($0) } ?? .null, "position": .string(log.position.text),
-            "lag_ms": .integer(Int(log.lagMilliseconds)), "nodes": .integer(log.recentNodes(besides: fleet.number)),
-            "servers": .array(lines),
+            "blind_since": time(log.blindSince), "trouble": log.trouble.map { .string($0.label) } ?? .null,
+            "trouble_sentence": log.trouble.map { .string($0.sentence(fleet: fleet.settings.name)) } ?? .null,
+            "log_server": log.server.map { .string($0.description) } ?? .null, "log_slot": log.slot.map { .integer($0) } ?? .null,
+            "position": .string(log.position.text), "lag_ms": .integer(Int(log.lagMilliseconds)), "nodes": .integer(fleet.nodesHeardOf),
+            "unopened": .integer(Int(clamping: log.unopened)), "unopened_at": time(log.lastUnopened), "servers": .array(lines),
             "replicas": .integer(log.replicas), "pending_purges": .integer(log.pendingPurges),
             "gaps": .object(LogGap.allCases.map { JSONValue.Member($0.rawValue, .integer(Int(clamping: log.gaps[$0] ?? 0))) }),
         ]
     }
+}
+
+extension EngineServerState.Role {
+    fileprivate var label: String {
+        switch self {
+        case .primary: "primary"
+        case .alone: "alone"
+        case .replica: "replica"
+        case .unlisted: "unlisted"
+        }
+    }
+
+    fileprivate var slots: Int? { if case .primary(let slots) = self { slots } else { nil } }
 }
 
 extension FleetLevel {

@@ -3,30 +3,6 @@
 import CachePolicy
 import Fleet
 
-/// Why what was found may not be taken.
-public enum SharedRefusal: String, Sendable, CaseIterable {
-    /// Of another log than the one that is followed now.
-    case otherEpoch = "other_epoch"
-    /// Older than what is known of purges.
-    case belowFloor = "below_floor"
-    /// Of a place in the log that this node has not come to.
-    case ahead
-    /// Its place in the log may have been lost with a primary.
-    case doubted
-    /// Purged, or written to, since.
-    case purgedAll = "purged_all"
-    case marked
-    case selected
-    /// This node has changed it and not told the others yet.
-    case held
-    /// No secret of this node opens it, or it is of another version.
-    case unreadable
-    /// By the fleet's clock it comes from the future, or that clock is not known.
-    case clock
-    /// What is stored here is as recent, or was invalidated here.
-    case notNewer = "not_newer"
-}
-
 extension SharedRefusal {
     init(_ refusal: TakeRefusal) {
         self =

@@ -45,6 +45,17 @@ public protocol FleetFollowing: Sendable {
     var mayKeepPosition: Bool { get }
 }
 
+extension LogGap {
+    var doubt: FleetDoubt {
+        switch self {
+        case .neverFollowed: .neverFollowed
+        case .epoch: .epoch
+        case .trimmed: .trimmed
+        case .lostEntries: .lostEntries
+        }
+    }
+}
+
 extension LogMessage {
     /// What it means for records; nil: nothing.
     var mark: Mark? {

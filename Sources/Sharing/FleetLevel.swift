@@ -42,6 +42,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         engine.limits.replyBytes = node.settings.contentLimitBytes + Self.overheadBytes
         client = EngineClient(loop: loop, engine)
         keep = Array(String(node.settings.keep).utf8)
+        client.onChange = { [unowned client, node] in node.note($0, isCluster: client.isCluster, $1) }
     }
 
     /// On its loop.
@@ -57,7 +58,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     private var isBlind: Bool { node.sight.isBlind(at: Timestamp(milliseconds: loop.batchWallMilliseconds)) }
 
     public var engineFigures: EngineFigures { client.figures }
-    public var servers: [(server: EngineServer, failure: EngineFailure?)] { client.servers }
+    public var servers: [EngineServerState] { client.servers }
 
     // MARK: Giving
 
@@ -73,12 +74,13 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     public func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {
         loop.assertOnLoop()
+        // What leads to variants is not yet what others wait for, nor counted beside its variant.
+        let isResponse = item.metadata.withUnsafeBytes(StoredMetadata.kind) == .response
+        func count(_ outcome: OfferOutcome) { if isResponse { self.count(outcome) } }
         guard let placed = node.place(recency, wallNow: loop.time.wallMilliseconds, now: loop.time.monotonicMilliseconds) else {
             return count(.unplaced)
         }
         let secret = node.settings.secrets.first
-        // What leads to variants is not yet what others wait for.
-        let isResponse = item.metadata.withUnsafeBytes(StoredMetadata.kind) == .response
         var lease: HeldLease?
         if !leases.isEmpty {
             if isResponse { lease = leases.removeValue(forKey: ByteKey(item.key)) } else { leases[ByteKey(item.key)]?.isGiven = true }
@@ -93,7 +95,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         var commands = [EngineCommand([Self.set, place, value, Self.milliseconds, keep], key: place)]
         // Others find the response, or may ask: they are told both in one piece.
         if let lease, isOurs(lease) { commands.append(Self.unlink(node.keys.lease(place))) }
-        client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { [self] replies in
+        client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { replies in
             if case .status = replies[0] { count(.sent) } else { count(.failed) }
         }
     }
@@ -143,11 +145,12 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     // MARK: Looking
 
-    /// Whether it is worth while to look there at all: for the cost of a comparison where it is not.
-    public func mayLook(for keys: TargetKeys) -> Bool {
-        guard client.isOpen, !isBlind else { return false }
-        guard !unshareable.isEmpty, let end = unshareable[ByteKey(keys.own)] else { return true }
-        return end <= loop.batchMilliseconds
+    /// Why it is not worth while to look there at all: for the cost of a comparison; nil where it is.
+    public func obstacle(for keys: TargetKeys) -> SharedObstacle? {
+        guard client.isOpen else { return .failing }
+        guard !isBlind else { return .blind }
+        guard !unshareable.isEmpty, let end = unshareable[ByteKey(keys.own)] else { return nil }
+        return end <= loop.batchMilliseconds ? nil : .unshareable
     }
 
     /// Looks for a response, stores here what may be taken, and calls `then` on the loop: at the latest after `share.timeout`, or, where another node
@@ -155,14 +158,14 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     /// - Parameters:
     ///   - wait: milliseconds.
     ///   - late: where something was stored after `then` was called.
-    ///   - then: says whether somebody still waits, and goes on.
+    ///   - then: says whether somebody still waits, and goes on; is told why what was found last may not be taken.
     public func look(
         _ lookUp: SharedLookUp, in cache: ResponseCache, wait: Int64, late: @escaping () -> Void,
-        then: @escaping (SharedOutcome) -> Bool
+        then: @escaping (SharedOutcome, SharedRefusal?) -> Bool
     ) {
         loop.assertOnLoop()
         guard let first = lookUp.places.first else {
-            _ = then(.missing)
+            _ = then(.missing, nil)
             return
         }
         let key = ByteKey(first.key)

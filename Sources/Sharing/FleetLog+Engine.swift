@@ -81,11 +81,11 @@ extension FleetLog {
     }
 
     private func met(_ replies: [EngineReply], asked: Int64) {
+        noteServer()
         let failure = replies.lazy.compactMap(\.failure).first
         guard failure == nil, let time = Self.time(replies[1]), let info = info(replies) else {
-            figures.trouble = failure?.rawValue ?? "not_understood"
             if Self.isNoEpoch(replies[0]) { renewEpoch() }
-            return lose()
+            return lose(replies)
         }
         figures.trouble = nil
         let fleet = node?.change { $0.clock.latest(now) } ?? nil
@@ -100,16 +100,35 @@ extension FleetLog {
             questions(hold: Self.holdMilliseconds), patienceMilliseconds: 2 * Self.holdMilliseconds,
             then: inSession { log, replies in
                 guard log.metConnection == log.reader.connection(forKey: log.keys.log), let info = log.info(replies) else {
-                    return log.lose()
+                    return log.lose(replies)
                 }
                 log.handle(.looked(info))
             })
     }
 
-    private func lose() {
+    private func noteServer() {
+        figures.server = reader.server(forKey: keys.log)
+        figures.slot = reader.isCluster ? KeySlot.of(keys.log) : nil
+    }
+
+    /// - Parameter replies: what was said instead of what was wanted.
+    private func lose(_ replies: [EngineReply] = []) {
+        figures.trouble = trouble(replies)
         handle(LogFollower.Event.lost)
         handle(LogWriter.Event.lost)
+        warnOfBlindness()
         meetAgain()
+    }
+
+    private func trouble(_ replies: [EngineReply]) -> LogTrouble {
+        if let metConnection, metConnection != reader.connection(forKey: keys.log) { return .failed(.connectionLost, figures.server) }
+        // That it is not asked any more is nobody's cause.
+        guard let failure = replies.lazy.compactMap(\.failure).first(where: { $0 != .breakerOpen }) else {
+            if let open = reader.openFailure(forKey: keys.log) { return .failed(open.failure, open.server) }
+            let isSaid = replies.contains { $0.failure == nil }
+            return isSaid ? .notUnderstood : .failed(.connectionLost, figures.server)
+        }
+        return .failed(failure, figures.server ?? reader.openFailure(forKey: keys.log)?.server)
     }
 
     private func note(_ engine: Int64, asked: Int64) {
@@ -131,7 +150,7 @@ extension FleetLog {
             commands, patienceMilliseconds: patience,
             then: inSession { log, replies in
                 // What lay here while the machine was stopped says nothing of now: the other clock stands still with it.
-                guard log.loop.time.wallMilliseconds - asked <= patience else { return log.lose() }
+                guard log.loop.time.wallMilliseconds - asked <= patience else { return log.lose([.failed(.timedOut)]) }
                 log.came(replies)
             })
     }
@@ -151,11 +170,11 @@ extension FleetLog {
 
     private func came(_ replies: [EngineReply]) {
         guard !replies.contains(where: { $0.failure != nil }), metConnection == reader.connection(forKey: keys.log) else {
-            return lose()
+            return lose(replies)
         }
         let epoch = Self.epoch(replies[0])
         guard epoch == follower.epoch else { return handle(.epoch(epoch)) }
-        guard let time = Self.time(replies[1]).flatMap({ UInt64(exactly: $0) }) else { return lose() }
+        guard let time = Self.time(replies[1]).flatMap({ UInt64(exactly: $0) }) else { return lose(replies) }
         let asked = session
         handle(.engineTime(time))
         guard session == asked else { return }
@@ -164,7 +183,7 @@ extension FleetLog {
         case .list(let streams):
             guard let entries = Self.entries(streams) else { fallthrough }
             take(entries)
-        default: lose()
+        default: lose(replies)
         }
     }
 
@@ -194,7 +213,7 @@ extension FleetLog {
             entry.message.argument = argument
             return entry
         }
-        figures.unopened += 1
+        noteUnopened()
         return .unopened
     }
 
@@ -206,7 +225,7 @@ extension FleetLog {
         writer.sendAll(
             [question], patienceMilliseconds: Self.patience,
             then: inSession { log, replies in
-                guard replies[0].failure == nil else { return log.lose() }
+                guard replies[0].failure == nil else { return log.lose(replies) }
                 log.writerConnection = log.writer.connection(forKey: log.keys.log)
                 log.handle(.connected(isNewPrimary: isNewPrimary, fence: fence, replicas: log.figures.replicas))
             })
@@ -225,8 +244,9 @@ extension FleetLog {
             then: inSession { log, replies in
                 // Whether what was under way was done is not known: it is sent again.
                 guard log.writerConnection == log.writer.connection(forKey: log.keys.log) else { return log.lose() }
+                log.noteRefusal(replies.lazy.compactMap(\.failure).first)
                 let answers = zip(entries, replies).map { Self.reply($1, to: $0) }
-                guard let all = answers as? [LogWriter.Reply] else { return log.lose() }
+                guard let all = answers as? [LogWriter.Reply] else { return log.lose(replies) }
                 log.handle(.answered(all))
             })
     }
@@ -248,7 +268,9 @@ extension FleetLog {
         switch reply {
         case .bytes(let text): LogPosition(text: text).map { .appended($0) }
         case .error where outgoing.position != nil: .alreadyBeyond
-        case .error, .failed(.denied), .failed(.full), .failed(.readOnly), .failed(.clusterDown): .refused
+        case .error, .failed(.denied), .failed(.commandForbidden), .failed(.keyForbidden), .failed(.full), .failed(.readOnly),
+            .failed(.clusterDown):
+            .refused
         case .failed, .status, .integer, .nothing, .list: nil
         }
     }
@@ -259,7 +281,7 @@ extension FleetLog {
             [wait], patienceMilliseconds: Self.patience,
             then: inSession { log, replies in
                 guard log.writerConnection == log.writer.connection(forKey: log.keys.log), let count = replies[0].integer else {
-                    return log.lose()
+                    return log.lose(replies)
                 }
                 log.handle(.waited(replicas: Int(clamping: count)))
             })

@@ -31,9 +31,11 @@ public final class FleetLog: @unchecked Sendable {
     /// Who wants to know what became of what.
     private var waiting: [LogWriter.Token: (LogWriter.Outcome) -> Void] = [:]
     private var lastToken: LogWriter.Token = 0
-    private var purges: Set<LogWriter.Token> = []
-    /// Purges that lie on the disk, in their order.
-    private var kept: [(token: LogWriter.Token, message: LogMessage)] = []
+    /// Of each message that is waited for, the purge that it belongs to.
+    private var purges: [LogWriter.Token: Purge] = [:]
+    private var lastPurge: Purge = 0
+    /// Purges that were answered as pending and lie on the disk, in their order.
+    private var kept: [(token: LogWriter.Token, purge: Purge, message: LogMessage)] = []
     private var timer: LoopTimer?
     private var writerTimer: LoopTimer?
     private var isStopped = false
@@ -43,6 +45,15 @@ public final class FleetLog: @unchecked Sendable {
     /// From one meeting of the log to the next.
     var session = 0
     var isResting = false
+    /// What was warned of since the log was seen last.
+    private var warned: Set<String> = []
+    /// When it was warned of entries that do not open (milliseconds of the loop's clock).
+    private var warnedOfUnopened: Int64?
+    /// Whether it was warned of entries that the engine does not take, and it has taken none since.
+    private var isRefused = false
+
+    /// A purge may be several messages: a target is one for each scheme.
+    typealias Purge = UInt64
 
     /// What is to be obeyed, and the report that follows it.
     private struct Batch {
@@ -78,11 +89,8 @@ public final class FleetLog: @unchecked Sendable {
         loop.execute { [self] in
             self.node = node
             self.following = following
-            for message in files.pendingPurges() {
-                lastToken += 1
-                kept.append((lastToken, message))
-                perform(logWriter.handle(.append(message, .keptPurge, token: lastToken), now: now))
-            }
+            for purge in files.pendingPurges() { appendKept(purge) }
+            countPending()
             takeLeft()
             reader.start()
             writer.start()
@@ -100,15 +108,20 @@ public final class FleetLog: @unchecked Sendable {
     }
 
     private func takeLeft() {
-        let messages = files.takeLeftPurges()
-        guard !messages.isEmpty else { return }
+        let left = files.takeLeftPurges()
+        guard !left.isEmpty else { return }
         let known = Set(kept.map(\.message))
-        for message in messages where !known.contains(message) {
+        for purge in left { appendKept(purge.filter { !known.contains($0) }) }
+        if keepPending() { files.dropLeftPurges() }
+    }
+
+    private func appendKept(_ messages: [LogMessage]) {
+        let purge = nextPurge()
+        for message in messages {
             lastToken += 1
-            kept.append((lastToken, message))
+            kept.append((lastToken, purge, message))
             perform(logWriter.handle(.append(message, .keptPurge, token: lastToken), now: now))
         }
-        if keepPending() { files.dropLeftPurges() }
     }
 
     /// Nothing is followed afterwards.
@@ -171,6 +184,7 @@ public final class FleetLog: @unchecked Sendable {
         case .look: look()
         case .apply(let placed):
             figures.applied += 1
+            if placed.entry == .unopened { node?.sight.doubt(.unopened, at: Timestamp(milliseconds: loop.time.wallMilliseconds)) }
             note(placed)
             FleetOrder(placed.entry.message).map { batch.orders.append($0) }
         case .note(let placed): note(placed)
@@ -193,6 +207,8 @@ public final class FleetLog: @unchecked Sendable {
         case .seeing:
             sight += 1
             batch.sight = sight
+            // All was read: what was said meanwhile is told no more.
+            figures.lagMilliseconds = 0
         case .blind(let since):
             sight += 1
             hasSight = false
@@ -200,7 +216,8 @@ public final class FleetLog: @unchecked Sendable {
             node?.sight.lose(at: Timestamp(milliseconds: time))
             figures.blindSince = time
             figures.blindings += 1
-            logger.warning("the fleet's log cannot be seen: copies count as fresh for share.blind_limit only")
+            if figures.trouble == nil { figures.trouble = .failed(.timedOut, figures.server) }
+            warnOfBlindness()
         case .reconnect: meetAgain()
         }
     }
@@ -210,8 +227,46 @@ public final class FleetLog: @unchecked Sendable {
         hasSight = true
         keepSight()
         figures.blindSince = nil
+        figures.trouble = nil
+        warned = []
         logger.notice("the fleet's log is followed: what other nodes purge is seen")
     }
+
+    /// Once, and once more where it turns out that somebody has to do something about it.
+    func warnOfBlindness() {
+        guard !hasSight, let trouble = figures.trouble else { return }
+        guard warned.isEmpty || trouble.isMisconfiguration && !warned.contains(trouble.label) else { return }
+        warned.insert(trouble.label)
+        logger.warning(
+            "the fleet's log cannot be seen: \(trouble.sentence(fleet: settings.name)). Copies count as fresh for share.blind_limit only, and nothing is taken from other nodes"
+        )
+    }
+
+    /// Why the engine does not take what this node has to say; nil: it has.
+    func noteRefusal(_ failure: EngineFailure?) {
+        guard let failure else {
+            if isRefused { logger.notice("the engine takes again what this node has purged or changed") }
+            isRefused = false
+            return
+        }
+        guard !isRefused, failure.isMisconfiguration || failure == .full else { return }
+        isRefused = true
+        logger.warning(
+            "other nodes are not told what this one has purged or changed: the engine \(failure.sentence(fleet: settings.name)). It is kept, and sent again"
+        )
+    }
+
+    func noteUnopened() {
+        figures.unopened += 1
+        figures.lastUnopened = loop.time.wallMilliseconds
+        if let last = warnedOfUnopened, now - last < Self.unopenedRestMilliseconds { return }
+        warnedOfUnopened = now
+        logger.warning(
+            "an entry of the fleet's log does not open: a node of fleet \(settings.name) has another share.secret_file, and shares nothing with this one. What it purges or changes may be anything, so all that is stored here counts as stale each time (\(figures.unopened) so far)"
+        )
+    }
+
+    private static let unopenedRestMilliseconds: Int64 = 60_000
 
     private func note(_ placed: PlacedEntry) {
         guard let mark = placed.entry.message.mark else { return }
@@ -221,6 +276,7 @@ public final class FleetLog: @unchecked Sendable {
     private func obey(_ gap: LogGap) {
         if gap == .neverFollowed, following?.hasStored != true { return }
         figures.gaps[gap, default: 0] += 1
+        node?.sight.doubt(gap.doubt, at: Timestamp(milliseconds: loop.time.wallMilliseconds))
         if gap == .neverFollowed {
             logger.notice("what is stored here was never held against the fleet's log: it counts as stale once")
             return batch.orders.append(.everything(isSoft: true))
@@ -260,14 +316,21 @@ public final class FleetLog: @unchecked Sendable {
     // MARK: Writing
 
     /// Something was changed here, and others have to know.
-    /// - Parameter then: called on this loop: once where a write is in the log or will not be waited for, or once it is known how durable a purge is.
-    func append(_ message: LogMessage, _ purpose: LogWriter.Purpose, then: @escaping (LogWriter.Outcome) -> Void) {
+    /// - Parameters:
+    ///   - purge: of which it is one message; nil: of a write.
+    ///   - then: called on this loop: once where a write is in the log or will not be waited for, or once it is known how durable a purge is.
+    func append(_ message: LogMessage, _ purge: Purge?, then: @escaping (LogWriter.Outcome) -> Void) {
         loop.assertOnLoop()
         guard !isStopped else { return then(.later) }
         lastToken += 1
         waiting[lastToken] = then
-        if purpose == .purge { purges.insert(lastToken) }
-        perform(logWriter.handle(.append(message, purpose, token: lastToken), now: now))
+        purges[lastToken] = purge
+        perform(logWriter.handle(.append(message, purge == nil ? .write : .purge, token: lastToken), now: now))
+    }
+
+    func nextPurge() -> Purge {
+        lastPurge += 1
+        return lastPurge
     }
 
     func handle(_ event: LogWriter.Event) {
@@ -278,7 +341,6 @@ public final class FleetLog: @unchecked Sendable {
 
     func perform(_ actions: [LogWriter.Action]) {
         for action in actions { perform(action) }
-        figures.pendingPurges = logWriter.pendingPurges
         publish()
         writerTimer?.cancel()
         writerTimer = nil
@@ -293,7 +355,7 @@ public final class FleetLog: @unchecked Sendable {
         case .hold(let message): message.mark.map { mark in node?.change { $0.table.hold(mark) } }
         case .settle(let message, let position): message.mark.map { mark in node?.change { $0.table.settle(mark, at: position) } }
         case .keepPending(let token, let message):
-            kept.append((token, message))
+            kept.append((token, purges[token] ?? nextPurge(), message))
             keepPending()
         case .dropPending(let token):
             kept.removeAll { $0.token == token }
@@ -304,45 +366,31 @@ public final class FleetLog: @unchecked Sendable {
 
     private func tell(_ token: LogWriter.Token, _ outcome: LogWriter.Outcome) {
         // That a purge is in the log is not yet what is waited for.
-        if case .appended = outcome, purges.contains(token) { return }
-        purges.remove(token)
+        if case .appended = outcome, purges[token] != nil { return }
+        purges[token] = nil
         waiting.removeValue(forKey: token)?(outcome)
+    }
+
+    /// Before anybody is told that one is pending.
+    private func countPending() {
+        figures.pendingPurges = kept.indices.count { $0 == 0 || kept[$0].purge != kept[$0 - 1].purge }
+        publish()
     }
 
     @discardableResult
     private func keepPending() -> Bool {
         // Two processes would write one file, and each what it knows.
-        let isKept = files.keep(pending: kept.map(\.message), isLeft: following?.mayKeepPosition == false)
+        countPending()
+        var left: [[LogMessage]] = []
+        for (place, one) in kept.enumerated() {
+            if place > 0, kept[place - 1].purge == one.purge {
+                left[left.count - 1].append(one.message)
+            } else {
+                left.append([one.message])
+            }
+        }
+        let isKept = files.keep(pending: left, isLeft: following?.mayKeepPosition == false)
         if !isKept { logger.error("purges that are pending cannot be written down: a restart would forget them") }
         return isKept
-    }
-}
-
-/// What is counted of the log.
-public struct LogFigures: Sendable {
-    /// Entries of others that were obeyed; entries of this node that are in the log.
-    public var applied: UInt64 = 0
-    public var appended: UInt64 = 0
-    public var gaps: [LogGap: UInt64] = [:]
-    public var blindings: UInt64 = 0
-    /// Of no secret that this node has.
-    public var unopened: UInt64 = 0
-    /// Milliseconds of the clock of day; nil: the log is seen.
-    public var blindSince: Int64?
-    public var pendingPurges = 0
-    /// The last entry that was read, and its age when it was (milliseconds).
-    public var position = LogPosition.beginning
-    public var lagMilliseconds: Int64 = 0
-    /// Nodes that have written lately, and when each was heard of last (milliseconds of the log).
-    public var nodes: [UInt64: UInt64] = [:]
-    public var replicas = 0
-    /// Why the log could not be asked for last; nil where it could.
-    public var trouble: String?
-
-    public init() {}
-
-    /// Other processes that have written within the last minute before the last entry.
-    public func recentNodes(besides own: UInt64) -> Int {
-        nodes.count { $0.key != own && $0.value + 60_000 >= position.milliseconds }
     }
 }

@@ -20,6 +20,9 @@ public final class FleetNode: Sendable {
     /// The same as the holder of a lease.
     let name: [UInt8]
     private let state = Mutex(State())
+    /// Changed by the shards.
+    private let watch = Mutex(EngineWatch())
+    private let logger: Logger
 
     /// Changed by the log's loop; asked by the shards, when something is not stored here.
     struct State {
@@ -31,7 +34,7 @@ public final class FleetNode: Sendable {
     }
 
     public init(_ settings: FleetSettings, beside store: StorePlace, _ logger: Logger, time: any TimeSource = SystemTime.shared) {
-        self.settings = settings
+        (self.settings, self.logger) = (settings, logger)
         keys = EngineKeys(fleet: settings.name)
         number = UInt64.random(in: 1 ... .max)
         name = Array(String(number, radix: 16).utf8)
@@ -44,6 +47,24 @@ public final class FleetNode: Sendable {
 
     public var isSeeing: Bool { !sight.isBlind(at: Timestamp(milliseconds: log.loop.time.wallMilliseconds)) }
     public var nodeName: String { String(decoding: name, as: UTF8.self) }
+
+    /// Other nodes that have written to the log within the last hour: who purges nothing and changes nothing does not show.
+    public var nodesHeardOf: Int {
+        let figures = log.publishedFigures
+        let now = change { $0.clock.now(log.now) }
+        return now.map { figures.nodes(since: $0 - 3_600_000, besides: number) } ?? 0
+    }
+
+    /// A shard asks a server of the engine no more, or does so again. That of the log is told of with the log, and so is one that is alone.
+    func note(_ server: EngineServer, isCluster: Bool, _ failure: EngineFailure?) {
+        guard isCluster, server != log.publishedFigures.server else { return }
+        guard watch.withLock({ $0.note(server, failure, now: log.now) }) else { return }
+        if let failure {
+            logger.warning("what \(server) of the engine has is not shared: it \(failure.sentence(fleet: settings.name))")
+        } else {
+            logger.notice("\(server) of the engine is asked again")
+        }
+    }
 
     /// Follows the log from now on.
     public func start(_ following: any FleetFollowing) { log.start(self, following) }
@@ -84,7 +105,7 @@ public final class FleetNode: Sendable {
         // Until the log's loop holds it itself.
         message.mark.map { mark in state.withLock { $0.table.hold(mark) } }
         log.loop.execute { [self] in
-            log.append(message, .write) { _ in then() }
+            log.append(message, nil) { _ in then() }
             message.mark.map { mark in state.withLock { $0.table.settle(mark, at: nil) } }
         }
     }
@@ -102,8 +123,9 @@ public final class FleetNode: Sendable {
         func tell(then: @escaping @Sendable (PurgeReach) -> Void) {
             node.log.loop.execute {
                 let sum = PurgeSum(messages.count, then)
+                let purge = node.log.nextPurge()
                 for message in messages {
-                    node.log.append(message, .purge) { sum.add($0) }
+                    node.log.append(message, purge) { sum.add($0) }
                     message.mark.map { mark in node.state.withLock { $0.table.settle(mark, at: nil) } }
                 }
             }

@@ -30,21 +30,28 @@ extension FleetSettings {
     /// Where the log lies.
     public var logKey: [UInt8] { EngineKeys(fleet: name).log }
 
-    /// What nodes ask of the engine, on a key that nobody uses: for seeing what they may.
-    public var checkedCommands: [CheckedCommand] {
+    /// All that nodes ask of the engine, in forms that change nothing, on a key that nobody uses: for seeing what they may.
+    /// - Parameters:
+    ///   - isCluster: what is asked of a Cluster's servers only is among them.
+    ///   - isTheirs: whether the server that will be asked has a key.
+    public func checkedCommands(isCluster: Bool, where isTheirs: (_ key: [UInt8]) -> Bool) -> [CheckedCommand] {
         let keys = EngineKeys(fleet: name)
-        let key = keys.record(secrets.first.name(of: Array("check".utf8)))
-        func command(_ words: [String], _ rest: [[UInt8]] = []) -> CheckedCommand {
-            CheckedCommand(name: words[0], command: EngineCommand(words.map { Array($0.utf8) } + rest, key: key))
+        func key(_ number: Int) -> [UInt8] { keys.record(secrets.first.name(of: Array("check \(number)".utf8))) }
+        // Of 16,384 slots each server has some hundred.
+        let key = key((0..<4_096).first { isTheirs(key($0)) } ?? 0)
+        func command(_ words: [String], _ rest: [[UInt8]] = [], named name: String? = nil) -> CheckedCommand {
+            CheckedCommand(name: name ?? words[0], command: EngineCommand(words.map { Array($0.utf8) } + rest, key: key))
         }
+        let options = ["NX", "GET", "PX", "1"].map { Array($0.utf8) }
         return [
-            command(["SET"], [key, [], FleetLevel.milliseconds, Array("1".utf8)]), command(["GET"], [key]), command(["UNLINK"], [key]),
-            command(["TIME"]), command(["XINFO", "STREAM"], [key]), command(["XREAD", "COUNT", "1", "STREAMS"], [key, Array("0".utf8)]),
+            command(["PING"]), command(["TIME"]), command(["SET"], [key, []] + options), command(["GET"], [key]),
+            command(["UNLINK"], [key]),
+            command(["EXISTS"], [key]), command(["XINFO", "STREAM"], [key], named: "XINFO STREAM"),
+            command(["XREAD", "COUNT", "1", "STREAMS"], [key, Array("0".utf8)]),
             // On a stream that is not there it does nothing.
             command(["XADD"], [key] + ["NOMKSTREAM", "*", "k", "h"].map { Array($0.utf8) }),
-            command(["XTRIM"], [key] + ["MAXLEN", "0"].map { Array($0.utf8) }),
-            command(["WAIT", "0", "1"]), command(["EXISTS"], [key]),
-        ]
+            command(["XTRIM"], [key] + ["MAXLEN", "0"].map { Array($0.utf8) }), command(["WAIT", "0", "1"]),
+        ] + (isCluster ? [command(["CLUSTER", "SLOTS"], named: "CLUSTER SLOTS"), command(["ASKING"])] : [])
     }
 }
 

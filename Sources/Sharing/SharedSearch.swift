@@ -14,7 +14,7 @@ final class SharedSearch {
     private let cache: ResponseCache
     private let wait: Int64
     private let began: Int64
-    private var waiting: [(late: () -> Void, then: (SharedOutcome) -> Bool)] = []
+    private var waiting: [(late: () -> Void, then: (SharedOutcome, SharedRefusal?) -> Bool)] = []
     /// Those who went on without it.
     private var gone: [() -> Void] = []
     /// Replies that are still to come, in this round.
@@ -22,7 +22,8 @@ final class SharedSearch {
     /// Where they were asked for: a few.
     private var asked: [[UInt8]] = []
     private var hasTaken = false
-    private var hasRefused = false
+    /// Why what was found last may not be taken.
+    private var refusal: SharedRefusal?
     private var hasFailed = false
     /// Whoever comes now goes on at once.
     private var isLate = false
@@ -55,11 +56,11 @@ final class SharedSearch {
 
     private var node: FleetNode { level.node }
 
-    func join(late: @escaping () -> Void, then: @escaping (SharedOutcome) -> Bool) {
+    func join(late: @escaping () -> Void, then: @escaping (SharedOutcome, SharedRefusal?) -> Bool) {
         guard !isLate else {
             level.figures.lookUps[.late, default: 0] += 1
             gone.append(late)
-            _ = then(.late)
+            _ = then(.late, nil)
             return
         }
         waiting.append((late, then))
@@ -161,7 +162,7 @@ final class SharedSearch {
     }
 
     private func refuse(_ reason: SharedRefusal) {
-        hasRefused = true
+        refusal = reason
         level.figures.refusals[reason, default: 0] += 1
     }
 
@@ -171,7 +172,7 @@ final class SharedSearch {
         missing -= 1
         guard missing == 0 else { return }
         if hasTaken { return end(.found) }
-        guard lease == .another else { return end(hasFailed ? .failed : hasRefused ? .refused : .missing) }
+        guard lease == .another else { return end(hasFailed ? .failed : refusal != nil ? .refused : .missing) }
         lookAgain()
     }
 
@@ -188,7 +189,7 @@ final class SharedSearch {
         timer = level.loop.schedule(after: .milliseconds(Int(min(rest, wait - waited)))) { [self] in
             rest = min(rest * 2, Self.longestRest)
             // Where the lease is free again, whoever had it has brought nothing that can be shared.
-            (lease, hasFailed, hasRefused) = (.unknown, false, false)
+            (lease, hasFailed, refusal) = (.unknown, false, nil)
             askInTime()
         }
     }
@@ -206,16 +207,16 @@ final class SharedSearch {
     }
 
     /// Where nobody will ask the upstream, because it was found or all have left, the lease is of no use.
-    private func goOn(_ going: [(late: () -> Void, then: (SharedOutcome) -> Bool)], _ outcome: SharedOutcome) {
+    private func goOn(_ going: [(late: () -> Void, then: (SharedOutcome, SharedRefusal?) -> Bool)], _ outcome: SharedOutcome) {
         guard case .ours(let record) = lease else {
-            for one in going { _ = one.then(outcome) }
+            for one in going { _ = one.then(outcome, refusal) }
             return
         }
         let own = lookUp.keys.own
         level.hold(record, for: own)
         if outcome == .found { level.ended(own, isUnshareable: false) } else { level.figures.leases[.won, default: 0] += 1 }
         var goesOn = false
-        for one in going where one.then(outcome) { goesOn = true }
+        for one in going where one.then(outcome, refusal) { goesOn = true }
         if !goesOn { level.ended(own, isUnshareable: false) }
         // What comes late has nothing to do with it.
         lease = .notNeeded
@@ -229,6 +230,6 @@ final class SharedSearch {
         let going = waiting
         waiting = []
         gone += going.map(\.late)
-        for one in going { _ = one.then(.late) }
+        for one in going { _ = one.then(.late, nil) }
     }
 }

@@ -27,11 +27,12 @@ extension MetricsSnapshot.Sharing {
             "cistern_share_log_entries_appended", "Entries of this node in the log, those that were sent again among them.", entriesAppended
         )
         writer.counter("cistern_share_log_entries_unopened", "Entries that none of this node's secrets opens.", unopened)
-        writer.gauge("cistern_share_log_lag_seconds", "How old the last entry was when it was read.", Double(lag) * 1e-3)
+        writer.gauge(
+            "cistern_share_log_lag_seconds", "How old the last entry was when it was read; 0 after a while away.", Double(lag) * 1e-3)
         writer.counter(
             "cistern_share_gaps", "Times that what others had purged could not be known any more, by cause.", labelled("cause", gaps))
         writer.gauge(
-            "cistern_share_pending_purges", "Purges that other nodes were not told of yet, or that no replica of the engine has.",
+            "cistern_share_pending_purges", "Purges that were answered as pending and are: untold, or on no replica of the engine.",
             Double(pendingPurges))
     }
 }

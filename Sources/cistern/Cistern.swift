@@ -28,4 +28,6 @@ enum Version {
 extension ExitCode {
     /// EX_CONFIG of sysexits.h.
     static let configuration = ExitCode(78)
+    /// It will be done: EX_TEMPFAIL of sysexits(3).
+    static let later = ExitCode(75)
 }

@@ -96,13 +96,25 @@ struct Check: ParsableCommand {
         for warning in warnings + StartCheck.warnings(reader.settings, settings) { print("warning: \(warning)") }
         if let warning = DescriptorLimit.warning(settings) { print("warning: \(warning)") }
         for warning in CertificatesCheck.warnings(reader.settings) { print("warning: \(warning)") }
+        let isShared = checkSharing(reader.settings, settings)
         if !reader.profiled.isEmpty {
             print("The profile \(reader.settings.cache.profile) sets:")
             for setting in SettingsTable.all where reader.profiled.contains(setting.path) {
                 print("  \(setting.path): \(setting.text(in: reader.settings))")
             }
         }
+        guard isShared else { throw ExitCode.configuration }
         print("The settings are good.")
+    }
+
+    /// What nodes share, where they do.
+    /// - Returns: whether they can.
+    private func checkSharing(_ settings: CisternSettings, _ proxy: ProxySettings) -> Bool {
+        guard let findings = SharingStartCheck.findings(proxy.fleet) else { return true }
+        for warning in SharingCheck.warnings(settings.share) + findings.warnings { print("warning: \(warning)") }
+        for note in findings.notes { print(note) }
+        for mistake in findings.mistakes { StandardError.write("cistern: \(mistake)\n") }
+        return findings.mistakes.isEmpty
     }
 }
 

@@ -2,6 +2,7 @@
 
 import Descriptors
 import Engine
+import Glibc
 import ResponseCache
 import Settings
 import Sharing
@@ -34,11 +35,30 @@ enum SharingCheck {
         } else {
             reader.add(about: "share.secret_file", "share.secret_file: \(share.secretFile) cannot be read")
         }
+        if !share.user.isEmpty, share.passwordFile.isEmpty {
+            reader.add(
+                about: "share.user",
+                "share.user needs share.password_file: without it the engine is told no user, and takes the one named default")
+        }
+        if !share.passwordFile.isEmpty, FileContent.read(share.passwordFile).map(FleetSettings.firstLine)?.isEmpty == true {
+            reader.add(about: "share.password_file", "share.password_file: \(share.passwordFile) has nothing in its first line")
+        }
         for (name, file) in [
             ("password_file", share.passwordFile), ("tls.ca_file", share.caFile), ("tls.certificate", share.certificate),
             ("tls.key", share.key),
         ] where !file.isEmpty && FileContent.read(file) == nil {
             reader.add(about: "share.\(name)", "share.\(name): \(file) cannot be read")
+        }
+    }
+
+    /// Files with secrets that everybody on this machine can read.
+    static func warnings(_ share: CisternSettings.Share) -> [String] {
+        [("secret_file", share.secretFile), ("password_file", share.passwordFile), ("tls.key", share.key)].compactMap { name, file in
+            var status = stat()
+            guard !file.isEmpty, stat(file, &status) == 0, status.st_mode & 0o007 != 0, status.st_mode & S_IFMT == S_IFREG else {
+                return nil
+            }
+            return "share.\(name): every user of this machine may read \(file): chmod 600, owned by who runs Cistern"
         }
     }
 
@@ -76,5 +96,5 @@ extension FleetSettings {
         contentLimitBytes = settings.contentLimit
     }
 
-    private static func firstLine(_ text: [UInt8]) -> [UInt8] { Array(text.prefix { $0 != 0x0a && $0 != 0x0d }) }
+    fileprivate static func firstLine(_ text: [UInt8]) -> [UInt8] { Array(text.prefix { $0 != 0x0a && $0 != 0x0d }) }
 }

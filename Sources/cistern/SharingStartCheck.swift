@@ -1,4 +1,4 @@
-// What of the engine between nodes a fleet depends on: `check` asks it, and says what to set.
+// What of the engine between nodes a fleet depends on: `check` asks each of its servers. What is said of it is `EngineFindings`.
 
 import Dispatch
 import Engine
@@ -7,21 +7,18 @@ import Reactor
 import Sharing
 
 enum SharingStartCheck {
-    /// Of one command at a time.
-    private static let patience: Int64 = 2_000
-
-    static func warnings(_ fleet: FleetSettings?) -> [String] {
-        guard let fleet else { return [] }
+    /// nil where nothing is shared.
+    static func findings(_ fleet: FleetSettings?) -> EngineFindings? {
+        guard let fleet else { return nil }
         let loop = EventLoop(label: "cistern.check.share")
         // Written by the loop.
-        let found = Mutex<[String]>([])
+        let found = Mutex<EngineFindings?>(nil)
         let done = DispatchSemaphore(value: 0)
         loop.execute {
-            let client = EngineClient(loop: loop, fleet.engine)
-            client.start()
-            ask(client, fleet) { warnings in
-                found.withLock { $0 = warnings }
-                client.close()
+            let asking = EngineQuestions(fleet, loop)
+            asking.ask { findings in
+                found.withLock { $0 = findings }
+                asking.close()
                 loop.stop { done.signal() }
             }
         }
@@ -29,74 +26,115 @@ enum SharingStartCheck {
         done.wait()
         return found.withLock { $0 }
     }
+}
 
-    private static func ask(_ client: EngineClient, _ fleet: FleetSettings, then: @escaping ([String]) -> Void) {
-        let log = fleet.logKey
-        let questions = ["server", "memory", "persistence", "replication"].map {
-            EngineCommand(["INFO", $0].map { Array($0.utf8) }, key: log)
+/// Touched on its loop only.
+private final class EngineQuestions {
+    private let fleet: FleetSettings
+    private let client: EngineClient
+    /// Says no password.
+    private let stranger: EngineClient
+    private var facts: [EngineFacts] = []
+    /// Answers that are still to come.
+    private var missing = 0
+    private var then: ((EngineFindings) -> Void)?
+
+    /// Of what is asked of one server at a time, milliseconds.
+    private static let patience: Int64 = 2_000
+
+    init(_ fleet: FleetSettings, _ loop: EventLoop) {
+        self.fleet = fleet
+        client = EngineClient(loop: loop, fleet.engine)
+        var open = fleet.engine
+        (open.username, open.password) = (nil, nil)
+        stranger = EngineClient(loop: loop, open)
+    }
+
+    func close() {
+        client.close()
+        stranger.close()
+    }
+
+    /// The first question finds out who is there.
+    func ask(then: @escaping (EngineFindings) -> Void) {
+        self.then = then
+        client.sendAll([EngineCommand(["INFO", "server"].map { Array($0.utf8) }, key: fleet.logKey)], patienceMilliseconds: Self.patience) {
+            [self] _ in
+            // One for who goes on here.
+            missing = 1
+            for one in client.servers { ask(one.server, one.role) }
+            end()
         }
-        client.sendAll(questions, patienceMilliseconds: patience) { replies in
-            if let failure = replies.lazy.compactMap(\.failure).first {
-                return then(["share.servers: \(sentence(failure)). Until it can be asked nothing is shared, and nothing else is lost"])
+    }
+
+    private func ask(_ server: EngineServer, _ role: EngineServerState.Role) {
+        guard !facts.contains(where: { $0.server == server }) else { return }
+        let place = facts.count
+        facts.append(EngineFacts(server, role))
+        let topics = ["server", "memory", "persistence", "replication", "cluster"]
+        ask(server, topics.map { EngineCommand("INFO", $0) }) { [self] replies in
+            if let failure = failure(replies, of: server) {
+                facts[place].failure = failure
+                return
             }
-            var info: [String: String] = [:]
-            for reply in replies { info.merge(InfoText(reply.text ?? []).values) { $1 } }
-            let warnings = warnings(info)
-            askRights(client, fleet.checkedCommands[...]) { then(warnings + $0) }
+            if replies.contains(where: { $0.failure == .commandForbidden }) { facts[place].forbidden.append("INFO") }
+            for reply in replies { facts[place].info.merge(InfoText(reply.text ?? []).values) { $1 } }
+            // Of a Cluster the map tells.
+            if role == .alone { for replica in facts[place].replicas { ask(replica, .replica) } }
+            askRights(place)
+            askWhoElse(place)
         }
     }
 
-    private static func sentence(_ failure: EngineFailure) -> String {
-        switch failure {
-        case .denied: "the engine does not know the user or the password, or does not let it use INFO"
-        case .untrusted: "the engine's certificate is not trusted (share.tls.ca_file), or it does not trust ours"
-        case .clusterDown: "the Cluster says that it is down: some of its slots are nobody's"
-        case .loading: "the engine is reading its data in"
-        default: "the engine cannot be asked (\(failure.rawValue))"
-        }
-    }
-
-    /// - Parameter info: as INFO tells it.
-    static func warnings(_ info: [String: String]) -> [String] {
-        var warnings: [String] = []
-        let version = info["valkey_version"] ?? info["redis_version"] ?? "unknown"
-        if info["valkey_version"] == nil, (Int(version.prefix { $0 != "." }) ?? 0) < 7 {
-            warnings.append("the engine is Redis \(version): 7.0 at least is needed, or Valkey")
-        }
-        let policy = info["maxmemory_policy"] ?? "noeviction"
-        let isBounded = (info["maxmemory"] ?? "0") != "0"
-        if policy.hasPrefix("allkeys") {
-            warnings.append("maxmemory-policy is \(policy): it may drop the log, and with it purges. Set volatile-lfu")
-        } else if policy == "noeviction", isBounded {
-            warnings.append(
-                "maxmemory-policy is noeviction: once memory is full nothing is shared any more, purges neither. Set volatile-lfu")
-        }
-        if !isBounded {
-            warnings.append(
-                "maxmemory is not set: what is shared grows until share.keep ends it. Set maxmemory, and maxmemory-policy volatile-lfu")
-        }
-        let hasReplica = (Int(info["connected_slaves"] ?? "0") ?? 0) > 0
-        if !hasReplica {
-            warnings.append(
-                "the engine has no replica: purges are answered with 202, and those of its last second are lost if it is lost with its disk"
-            )
-        }
-        if info["aof_enabled"] != "1", !hasReplica {
-            warnings.append(
-                "the engine keeps nothing on its disk (appendonly no): after its restart all copies of all nodes count as stale")
-        }
-        return warnings.map { "share.servers: \($0)" }
-    }
-
-    /// Each command that is used, on keys of the fleet that nobody else has.
-    private static func askRights(_ client: EngineClient, _ commands: ArraySlice<CheckedCommand>, then: @escaping ([String]) -> Void) {
-        guard let first = commands.first else { return then([]) }
-        client.send(first.command, patienceMilliseconds: patience) { reply in
-            askRights(client, commands.dropFirst()) { rest in
-                guard reply.failure == .denied else { return then(rest) }
-                let line = "the ACL line in Configuration/Sharing.md"
-                then(["share.user: the engine does not let this user use \(first.name) (see \(line))"] + rest)
+    private func askRights(_ place: Int) {
+        let (server, role) = (facts[place].server, facts[place].role)
+        let isCluster = client.isCluster || facts[place].isClusterServer
+        let commands = fleet.checkedCommands(isCluster: isCluster) { key in role == .replica || client.server(forKey: key) == server }
+        ask(server, commands.map(\.command)) { [self] replies in
+            for (command, reply) in zip(commands, replies) {
+                switch reply.failure {
+                case .commandForbidden: facts[place].forbidden.append(command.name)
+                case .keyForbidden: facts[place].isKeyForbidden = true
+                default: break
+                }
             }
         }
+        guard isCluster else { return }
+        ask(server, [EngineCommand("CONFIG", "GET", "cluster-require-full-coverage")]) { [self] replies in
+            facts[place].needsFullCoverage = replies[0].list?.last?.text.map { $0 == Array("yes".utf8) }
+        }
+    }
+
+    private func askWhoElse(_ place: Int) {
+        // Who has a certificate is somebody.
+        guard fleet.engine.tls?.certificate == nil else { return }
+        missing += 1
+        stranger.askServer(facts[place].server, [EngineCommand("PING")], patienceMilliseconds: Self.patience) { [self] replies in
+            if case .status = replies[0] { facts[place].isOpenToAll = true }
+            end()
+        }
+    }
+
+    private func ask(_ server: EngineServer, _ commands: [EngineCommand], then: @escaping ([EngineReply]) -> Void) {
+        missing += 1
+        client.askServer(server, commands, patienceMilliseconds: Self.patience) { [self] replies in
+            then(replies)
+            end()
+        }
+    }
+
+    /// Why it cannot be asked at all.
+    private func failure(_ replies: [EngineReply], of server: EngineServer) -> EngineFailure? {
+        guard let failure = replies.first?.failure, failure != .commandForbidden else { return nil }
+        return failure == .breakerOpen ? client.openFailure(of: server) ?? failure : failure
+    }
+
+    private func end() {
+        missing -= 1
+        guard missing == 0 else { return }
+        let log = client.server(forKey: fleet.logKey).map { ($0, client.isCluster ? KeySlot.of(fleet.logKey) : nil) }
+        let hasUser = fleet.engine.password != nil
+        then?(EngineFindings(facts, fleet: fleet.name, hasUser: hasUser, log: log))
+        then = nil
     }
 }

@@ -24,7 +24,6 @@ enum StartCheck {
     static func warnings(_ settings: CisternSettings, _ proxy: ProxySettings) -> [String] {
         directoryWarnings(settings)
             + addressWarnings(proxy, holder: DirectoryState.holder(of: ProxySettings.storeDirectory(settings))) + logWarnings(settings.log)
-            + SharingStartCheck.warnings(proxy.fleet)
             + (proxy.apis.isEmpty ? [proxy] : proxy.apis).flatMap { $0.upstream.atEachAddress }.flatMap(nameWarnings)
     }
 

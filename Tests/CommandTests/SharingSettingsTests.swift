@@ -92,6 +92,8 @@ struct SharingSettingsTests {
             ("share: {servers: [redis://a], secret_file: /dev/null}", "share.secret_file: /dev/null holds no secret"),
             ("share: {servers: [redis://a], fleet: \"a b\"}", "share.fleet must be letters"),
             ("share: {servers: [redis://a], password_file: /nowhere}", "share.password_file: /nowhere cannot be read"),
+            ("share: {servers: [redis://a], password_file: /dev/null}", "share.password_file: /dev/null has nothing in its first line"),
+            ("share: {servers: [redis://a], user: node}", "share.user needs share.password_file"),
         ])
     func mistakes(_ text: String, _ sentence: String) {
         var reader = SettingsReader()
@@ -100,26 +102,13 @@ struct SharingSettingsTests {
         #expect(reader.mistakes.contains { "\($0)".contains(sentence) })
     }
 
-    // MARK: What the engine says of itself
-
-    @Test(
-        "what should be set at the engine is told",
-        arguments: [
-            (["redis_version": "6.2.1"], "7.0 at least is needed"),
-            (["maxmemory": "1", "maxmemory_policy": "allkeys-lru"], "it may drop the log"),
-            (["maxmemory": "1", "maxmemory_policy": "noeviction"], "Set volatile-lfu"), (["maxmemory": "0"], "maxmemory is not set"),
-            (["connected_slaves": "0"], "the engine has no replica"), (["aof_enabled": "0"], "appendonly no"),
-        ])
-    func engine(_ info: [String: String], _ sentence: String) {
-        #expect(SharingStartCheck.warnings(info).contains { $0.contains(sentence) })
-    }
-
-    @Test("nothing is told where all is well")
-    func well() {
-        let info = [
-            "redis_version": "7.0.15", "maxmemory": "1000", "maxmemory_policy": "volatile-lfu", "connected_slaves": "1", "aof_enabled": "1",
-        ]
-        #expect(SharingStartCheck.warnings(info).isEmpty)
-        #expect(SharingStartCheck.warnings(info.merging(["redis_version": "", "valkey_version": "8.1.0"]) { $1 }).isEmpty)
+    @Test("a secret that everybody on the machine can read is told of")
+    func readable() throws {
+        var share = CisternSettings().share
+        (share.secretFile, share.passwordFile, share.key) = (try file("one", "a"), try file("other", "b"), "/nowhere")
+        #expect(SharingCheck.warnings(share).isEmpty)
+        chmod(share.secretFile, 0o644)
+        chmod(share.passwordFile, 0o604)
+        #expect(SharingCheck.warnings(share).map { $0.prefix { $0 != ":" } } == ["share.secret_file", "share.password_file"])
     }
 }

@@ -131,7 +131,8 @@ struct EngineClusterTests {
         "what does not pass within patience is told at once",
         arguments: [
             ("LOADING Redis is loading the dataset in memory", EngineFailure.loading), ("CLUSTERDOWN The cluster is down", .clusterDown),
-            ("READONLY You can't write against a read only replica.", .readOnly), ("NOPERM this user has no permissions", .denied),
+            ("READONLY You can't write against a read only replica.", .readOnly),
+            ("NOPERM this user has no permissions", .commandForbidden),
             ("OOM command not allowed when used memory > 'maxmemory'.", .full), ("NOAUTH Authentication required.", .denied),
         ])
     func passing(text: String, failure: EngineFailure) {

@@ -139,8 +139,8 @@ struct RedisTests {
         let play = play([redis.server])
         #expect(ask(play, ["PING"], until: isPong) != nil)
         #expect(play.ask("GET", "cistern:a", keyAt: 1) == .nothing)
-        #expect(play.ask("GET", "other", keyAt: 1) == .failed(.denied))
-        #expect(play.ask("SET", "cistern:a", "1", keyAt: 1) == .failed(.denied))
+        #expect(play.ask("GET", "other", keyAt: 1) == .failed(.keyForbidden))
+        #expect(play.ask("SET", "cistern:a", "1", keyAt: 1) == .failed(.commandForbidden))
         #expect(play.isOpen)
     }
 

@@ -45,7 +45,11 @@ struct TextTests {
             ("ASK 1", .failure(.protocolError)), ("ASK 1 h\u{7}:1", .failure(.protocolError)), ("TRYAGAIN Multiple keys", .tryAgain),
             ("LOADING Redis is loading", .failure(.loading)), ("CLUSTERDOWN Hash slot not served", .failure(.clusterDown)),
             ("READONLY You can't write", .failure(.readOnly)), ("NOAUTH Authentication required.", .failure(.denied)),
-            ("WRONGPASS invalid", .failure(.denied)), ("NOPERM this user", .failure(.denied)), ("OOM command not allowed", .failure(.full)),
+            ("WRONGPASS invalid", .failure(.denied)),
+            ("NOPERM this user has no permissions to run the 'get' command", .failure(.commandForbidden)),
+            ("NOPERM User key has no permissions to run the 'get' command", .failure(.commandForbidden)),
+            ("NOPERM this user has no permissions to access one of the keys used as arguments", .failure(.keyForbidden)),
+            ("NOPERM No permissions to access a key", .failure(.keyForbidden)), ("OOM command not allowed", .failure(.full)),
             ("WRONGTYPE Operation", .other), ("ERR unknown", .other), ("", .other),
         ])
     func errors(text: String, meaning: ErrorMeaning) {

@@ -204,6 +204,21 @@ struct WriterTests {
         #expect(play.when(.tick) == [Play.send((a, 1), (b, 2))])
     }
 
+    @Test("a purge that comes while the engine refuses others is answered as refused at once, and sent with them")
+    func refusedBehind() {
+        var play = Play.connected()
+        _ = play.when(.append(a, .purge, token: 1))
+        _ = play.when(.answered([.refused]))
+        play.now += 10
+        #expect(play.when(.append(b, .purge, token: 2)) == [.hold(b), .keepPending(2, b), .tell(2, .pending(.refused))])
+        play.now += 990
+        #expect(play.when(.tick) == [Play.send((a, 1), (b, 2))])
+        #expect(play.when(.answered([.refused, .refused])) == [])
+        // The connection goes meanwhile: whoever comes now has not been refused.
+        _ = play.when(.lost)
+        #expect(play.when(.append(LogMessage(.all), .purge, token: 3)).last == .tell(3, .pending(.notReached)))
+    }
+
     @Test("more was said in the last minute than is remembered: everything is stale")
     func forgotten() {
         var limits = LogWriter.Limits()

@@ -15,7 +15,8 @@ struct FleetFilesTests {
     private var files: FleetFiles { FleetFiles(beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20)) }
     private static let kept = KeptPosition(position: LogPosition(12, 3), epoch: 7, primary: Array("run".utf8), added: 5)
 
-    private static let purges = LogMessage.Kind.allCases.map { LogMessage($0, argument: Array("of \($0)".utf8), isSoft: $0 == .all) }
+    private static let purges = LogMessage.Kind.allCases.map { [LogMessage($0, argument: Array("of \($0)".utf8), isSoft: $0 == .all)] }
+    private static let all = [LogMessage(.all)]
 
     /// One byte of a file is another.
     private func damage(_ name: String, at place: Int) {
@@ -59,24 +60,35 @@ struct FleetFilesTests {
         #expect(files.pendingPurges().isEmpty)
         #expect(files.keep(pending: Self.purges))
         #expect(files.pendingPurges() == Self.purges)
-        #expect(files.keep(pending: [LogMessage(.all)]))
-        #expect(files.pendingPurges() == [LogMessage(.all)])
+        #expect(files.keep(pending: [Self.all]))
+        #expect(files.pendingPurges() == [Self.all])
         #expect(files.keep(pending: []) && files.keep(pending: []))
         #expect(access(temporary.path + "/fleet-pending", F_OK) != 0 && files.pendingPurges().isEmpty)
+    }
+
+    @Test("what one purge says in several messages stays together, and who does not know that reads the same messages")
+    func several() throws {
+        let (one, other) = (LogMessage(.target, argument: [1]), LogMessage(.target, argument: [2]))
+        #expect(files.keep(pending: [Self.all, [one, other], [one]]))
+        #expect(files.pendingPurges() == [Self.all, [one, other], [one]])
+        // Behind the checksum: the kind, then bits of which the first says soft, and says nothing of a target.
+        let bytes = try TestTools.readBytes(temporary.path + "/fleet-pending").dropFirst(8)
+        let third = bytes.index(bytes.startIndex, offsetBy: 10 + 11 + 1)
+        #expect(bytes[third] == 2)
     }
 
     @Test("what a process leaves to the one that has taken over is apart, and comes again until it is dropped")
     func left() {
         #expect(files.takeLeftPurges().isEmpty)
-        #expect(files.keep(pending: [LogMessage(.all)]) && files.keep(pending: Self.purges, isLeft: true))
-        #expect(files.pendingPurges() == [LogMessage(.all)])
+        #expect(files.keep(pending: [Self.all]) && files.keep(pending: Self.purges, isLeft: true))
+        #expect(files.pendingPurges() == [Self.all])
         #expect(files.takeLeftPurges() == Self.purges && files.takeLeftPurges() == Self.purges)
         // It has gone on.
-        #expect(files.keep(pending: [LogMessage(.all)], isLeft: true))
-        #expect(files.takeLeftPurges() == Self.purges + [LogMessage(.all)])
+        #expect(files.keep(pending: [Self.all], isLeft: true))
+        #expect(files.takeLeftPurges() == Self.purges + [Self.all])
         files.dropLeftPurges()
         #expect(files.takeLeftPurges().isEmpty && files.keep(pending: [], isLeft: true))
-        #expect(files.pendingPurges() == [LogMessage(.all)])
+        #expect(files.pendingPurges() == [Self.all])
     }
 
     @Test("damaged pending purges are none; where nothing can be written that is said")

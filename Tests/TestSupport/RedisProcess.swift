@@ -18,14 +18,18 @@ package final class RedisProcess {
 
     /// - Parameters:
     ///   - isTLS: its port speaks TLS and asks for a certificate.
+    ///   - configuration: what its file has; nil: it has none.
     ///   - more: further words.
-    package init(isCluster: Bool = false, isTLS: Bool = false, _ more: [String] = []) throws {
+    package init(isCluster: Bool = false, isTLS: Bool = false, configuration: String? = nil, _ more: [String] = []) throws {
         directory = TestTools.temporaryDirectory()
         port = TestTools.freePort()
         busPort = TestTools.freePort()
-        var words = [
-            "redis-server", "--bind", "127.0.0.1", "--save", "", "--dir", directory.path, "--unixsocket", directory.path + "/redis.sock",
-        ]
+        var words = ["redis-server"]
+        if let configuration {
+            words.append(directory.path + "/redis.conf")
+            try TestTools.write(configuration, to: directory.path + "/redis.conf")
+        }
+        words += ["--bind", "127.0.0.1", "--save", "", "--dir", directory.path, "--unixsocket", directory.path + "/redis.sock"]
         words += isTLS ? ["--port", "0", "--tls-port", "\(port)"] : ["--port", "\(port)"]
         if isCluster {
             words += ["--cluster-enabled", "yes", "--cluster-port", "\(busPort)", "--cluster-node-timeout", "1000"]

@@ -176,6 +176,10 @@ struct Purge: AdminCommand {
             A purge is done once the command ends: also over a restart or a crash. With --soft the upstream is asked the next time, and the copy \
             still goes out should it fail.
 
+            Where nodes share, it says whether the others know. Exits with 0 where they do: the fleet's log has it. With 75 where they do not yet, as \
+            the engine between them does not take it: it is kept, and sent as soon as that does. With 1 where they have to be told by another purge. \
+            The administrator's interface responds with 202 to the last two, and to the first until a replica of the engine has it.
+
             Examples:
               cistern purge '/users?page=2'
               cistern purge --prefix /users --soft
@@ -219,7 +223,13 @@ struct Purge: AdminCommand {
         let count = response["purged"]?.integer ?? 0
         let hint = count > 0 || all ? "" : ": nothing that is stored was meant (see cistern ls)"
         print("\(count) \(count == 1 ? "response" : "responses") \(soft ? "marked as stale" : "purged")\(hint)")
-        if let nodes = response["nodes"]?.string { print(Self.sentence(nodes, response["reason"]?.string)) }
+        guard let nodes = response["nodes"]?.string else { return }
+        print(Self.sentence(nodes, response["reason"]?.string))
+        switch (nodes, response["reason"]?.string) {
+        case ("durable", _), (_, "no_replica"), (_, "not_replicated"): break
+        case ("pending", _): throw ExitCode.later
+        default: throw ExitCode.failure
+        }
     }
 
     /// What other nodes know of it.
@@ -228,8 +238,11 @@ struct Purge: AdminCommand {
         case ("durable", _): "other nodes: told, and a replica of the engine has it"
         case (_, "no_replica"):
             "other nodes: told; the engine has no replica, so if it is lost with its data they may be told again only by this node"
-        case (_, "not_replicated"): "other nodes: told; no replica of the engine has it yet, and it is sent again until one has"
-        case ("pending", let reason): "other nodes: not told yet (\(reason ?? "unknown")); it is kept here, and sent until they are"
+        case (_, "not_replicated"): "other nodes: told; no replica of the engine has it yet, and is asked again until one has"
+        case ("pending", "not_reached"):
+            "other nodes: NOT told yet, as the engine cannot be asked (cistern share status): it is kept here, and sent when it can"
+        case ("pending", let reason):
+            "other nodes: NOT told yet, as the engine does not take it (\(reason ?? "unknown")): it is kept here, and sent until it does"
         default: "other nodes: NOT told: too many purges wait to be told. Purge again once cistern share status shows fewer"
         }
     }

@@ -1,7 +1,9 @@
 // `cistern share status`: what this node knows of the others, and of the engine between them.
 
 import ArgumentParser
+import Engine
 import JSON
+import Sharing
 
 struct ShareCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -28,25 +30,49 @@ struct ShareStatus: AdminCommand {
         if state["seeing"] != true { throw ExitCode(1) }
     }
 
-    private static func text(_ state: JSONValue) -> String {
+    static func text(_ state: JSONValue) -> String {
         func number(_ name: String) -> Int { state[name]?.integer ?? 0 }
         func word(_ name: String) -> String { Printable.text(state[name]?.string ?? "-") }
-        var lines = ["fleet     \(word("fleet")), this node is \(word("node"))"]
+        let fleet = word("fleet")
+        var lines = ["fleet     \(fleet), this node is \(word("node"))"]
         if state["seeing"] == true {
-            lines.append("log       SEEING, at \(word("position")), \(number("lag_ms")) ms behind when it was read")
+            let lag = number("lag_ms") > 0 ? ", \(number("lag_ms")) ms behind when it was read" : ""
+            lines.append("log       SEEING, \(word("position") == "0-0" ? "and it is empty" : "at \(word("position"))\(lag)")")
         } else {
-            lines.append("log       BLIND since \(Printable.text(state["blind_since"]?.string ?? "the start")): \(word("trouble"))")
+            let trouble = state["trouble_sentence"]?.string ?? "what was said meanwhile is being read"
+            lines.append("log       BLIND since \(Printable.text(state["blind_since"]?.string ?? "the start")): \(Printable.text(trouble))")
         }
-        lines.append("nodes     \(number("nodes")) heard of in the last minute")
-        for server in state["servers"]?.array ?? [] {
-            let failure = server["failure"]?.string.map { "not asked: \(Printable.text($0))" } ?? "asked"
-            lines.append("engine    \(Printable.text(server["address"]?.string ?? "-"))  \(failure)")
+        if let server = state["log_server"]?.string {
+            let slot = state["log_slot"]?.integer.map { ", slot \($0)" } ?? ""
+            let replicas = state["seeing"] == true ? " (replicas: \(number("replicas")))" : ""
+            lines.append("          at \(Printable.text(server))\(slot)\(replicas)")
         }
-        lines.append("replicas  \(number("replicas")) of the server that has the log")
-        lines.append("purges    \(number("pending_purges")) wait to be told, or for a replica to have them")
+        lines.append("nodes     \(number("nodes")) others have written to the log within the last hour; who changes nothing does not show")
+        lines += (state["servers"]?.array ?? []).map { server(of: fleet, $0) }
+        lines.append("purges    \(number("pending_purges")) that were answered as pending wait to be told, or for a replica to have them")
+        if number("unopened") > 0 {
+            lines.append(
+                "secret    \(number("unopened")) entries of the log did not open, the last at \(word("unopened_at")): has a node of \(fleet) another share.secret_file?"
+            )
+        }
         let gaps = state["gaps"]?.members ?? []
         let told = gaps.filter { ($0.value.integer ?? 0) > 0 }.map { "\($0.name) \($0.value.integer ?? 0)" }
         lines.append("gaps      \(told.isEmpty ? "none since the start" : told.joined(separator: ", "))")
         return lines.joined(separator: "\n") + "\n"
+    }
+
+    private static func server(of fleet: String, _ server: JSONValue) -> String {
+        let role =
+            switch server["role"]?.string {
+            case "primary": "primary of \(server["slots"]?.integer ?? 0) slots"
+            case "alone": "alone"
+            case "replica": "replica, asked where it takes over"
+            default: "named in share.servers, and not asked: another is, or the Cluster did not tell of it when it was last asked"
+            }
+        let failure = server["failure"]?.string.map {
+            ", not asked: it \(EngineFailure(rawValue: $0)?.sentence(fleet: fleet) ?? Printable.text($0))"
+        }
+        return
+            "engine    \(Printable.text(server["address"]?.string ?? "-"))  \(role)\(failure ?? "")\(server["has_log"] == true ? ", has the log" : "")"
     }
 }

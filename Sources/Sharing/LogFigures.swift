@@ -1,0 +1,66 @@
+// What this node knows and counts of the log.
+
+import Engine
+import Fleet
+
+/// What is counted of the log.
+public struct LogFigures: Sendable {
+    /// Entries of others that were obeyed; entries of this node that are in the log.
+    public var applied: UInt64 = 0
+    public var appended: UInt64 = 0
+    public var gaps: [LogGap: UInt64] = [:]
+    public var blindings: UInt64 = 0
+    /// Of no secret that this node has, and when the last one came (milliseconds of the clock of day).
+    public var unopened: UInt64 = 0
+    public var lastUnopened: Int64?
+    /// Milliseconds of the clock of day; nil: the log is seen.
+    public var blindSince: Int64?
+    public var pendingPurges = 0
+    /// The last entry that was read, and its age when it was (milliseconds); 0 where all was read at once, after a while away.
+    public var position = LogPosition.beginning
+    public var lagMilliseconds: Int64 = 0
+    /// Nodes that have written lately, and when each was heard of last (milliseconds of the log).
+    public var nodes: [UInt64: UInt64] = [:]
+    public var replicas = 0
+    /// Why the log cannot be seen; nil where it can.
+    public var trouble: LogTrouble?
+    /// Who has the log, and its slot where that is a Cluster's; nil: it is not known.
+    public var server: EngineServer?
+    public var slot: Int?
+
+    public init() {}
+
+    /// Other processes that have written since a time of the log.
+    func nodes(since time: Int64, besides own: UInt64) -> Int {
+        nodes.count { $0.key != own && Int64(clamping: $0.value) >= time }
+    }
+}
+
+/// Why the log cannot be seen.
+public enum LogTrouble: Sendable, Equatable {
+    /// - Parameter server: who has failed, where that is known.
+    case failed(EngineFailure, EngineServer?)
+    /// What the engine says of the log cannot be made sense of.
+    case notUnderstood
+
+    public var label: String {
+        switch self {
+        case .failed(let failure, _): failure.rawValue
+        case .notUnderstood: "not_understood"
+        }
+    }
+
+    public func sentence(fleet: String) -> String {
+        switch self {
+        case .failed(let failure, let server): "\(server?.description ?? "the engine") \(failure.sentence(fleet: fleet))"
+        case .notUnderstood: "what the engine says of the log cannot be understood"
+        }
+    }
+
+    var isMisconfiguration: Bool {
+        switch self {
+        case .failed(let failure, _): failure.isMisconfiguration
+        case .notUnderstood: false
+        }
+    }
+}

@@ -1,0 +1,182 @@
+// What is said of the engine between nodes once all its servers were asked: what keeps a node from sharing, and what to set. Pure.
+
+import Engine
+import Sharing
+
+/// What one server says of itself.
+struct EngineFacts {
+    let server: EngineServer
+    let role: EngineServerState.Role
+    /// Why it could not be asked.
+    var failure: EngineFailure?
+    /// As INFO tells it; empty where it was not told.
+    var info: [String: String] = [:]
+    /// Commands that the user may not use.
+    var forbidden: [String] = []
+    /// It may use them, and not with the fleet's keys.
+    var isKeyForbidden = false
+    /// Who says no password may use it as well.
+    var isOpenToAll = false
+    /// cluster-require-full-coverage; nil where that is not told.
+    var needsFullCoverage: Bool?
+
+    init(_ server: EngineServer, _ role: EngineServerState.Role) { (self.server, self.role) = (server, role) }
+
+    var isClusterServer: Bool { info["cluster_enabled"] == "1" }
+    var isPrimary: Bool { info["role"] == "master" }
+    var hasReplica: Bool { (Int(info["connected_slaves"] ?? "0") ?? 0) > 0 }
+    var hasPolicy: String { info["maxmemory_policy"] ?? "noeviction" }
+    var isBounded: Bool { (info["maxmemory"] ?? "0") != "0" }
+
+    /// Where its replicas are, as a primary tells it: slave0:ip=127.0.0.1,port=6380,state=online,…
+    var replicas: [EngineServer] {
+        info.filter { $0.key.hasPrefix("slave") && $0.key.dropFirst(5).allSatisfy(\.isNumber) }.sorted { $0.key < $1.key }.compactMap {
+            line in
+            let parts = line.value.split(separator: ",").map { $0.split(separator: "=", maxSplits: 1) }
+            func value(_ name: String) -> String? { parts.first { $0.count == 2 && $0[0] == name }.map { String($0[1]) } }
+            guard let host = value("ip"), let port = value("port").flatMap({ UInt16($0) }), port > 0 else { return nil }
+            return .host(host, port: port)
+        }
+    }
+}
+
+struct EngineFindings {
+    /// What a node cannot share with; what may be otherwise at another time, or costs something; what is good to know.
+    private(set) var mistakes: [String] = []
+    private(set) var warnings: [String] = []
+    private(set) var notes: [String] = []
+
+    private let facts: [EngineFacts]
+    private let fleet: String
+
+    /// - Parameters:
+    ///   - fleet: `share.fleet`.
+    ///   - hasUser: a user or a password is said to the engine.
+    ///   - log: who has the log, and its slot in a Cluster.
+    init(_ facts: [EngineFacts], fleet: String, hasUser: Bool, log: (server: EngineServer, slot: Int?)?) {
+        (self.facts, self.fleet) = (facts, fleet)
+        noteFailures()
+        noteRights()
+        noteMemory()
+        noteLosses(log?.server)
+        noteCluster()
+        let open = facts.filter { $0.isOpenToAll && (hasUser || !$0.server.isHere) }
+        let remedy = hasUser ? "user default off" : "a user of its own (share.user, share.password_file)"
+        warn(
+            open, "no password is asked for (the user default is on)",
+            "whoever reaches it may delete what is shared, and all else there. Set requirepass, or \(remedy)")
+        // Where the user may not ask for the slots, one of a Cluster is taken for one that is alone.
+        if let log, log.slot != nil || !facts.contains(where: \.isClusterServer) { noteLog(log.server, log.slot) }
+    }
+
+    private func names(_ some: [EngineFacts]) -> String { some.map(\.server.description).sorted().joined(separator: ", ") }
+
+    private mutating func warn(_ some: [EngineFacts], _ finding: String, _ effect: String) {
+        if !some.isEmpty { warnings.append("share.servers: \(finding) at \(names(some)): \(effect)") }
+    }
+
+    // MARK: Who may what
+
+    private mutating func noteFailures() {
+        let isAll = facts.allSatisfy { $0.failure != nil }
+        for one in facts.sorted(by: { $0.server.description < $1.server.description }) {
+            guard let failure = one.failure else { continue }
+            let line = "\(one.server) \(failure.sentence(fleet: fleet))"
+            switch failure {
+            case .denied: mistakes.append("share.user: \(line)")
+            case .untrusted: mistakes.append("share.tls: \(line)")
+            default: warnings.append("share.servers: \(line)")
+            }
+        }
+        if isAll, mistakes.isEmpty {
+            warnings.append("share.servers: until the engine can be asked nothing is shared, and nothing else is lost")
+        }
+    }
+
+    private mutating func noteRights() {
+        let keyless = facts.filter(\.isKeyForbidden)
+        if !keyless.isEmpty {
+            mistakes.append(
+                "share.fleet: at \(names(keyless)) the user may not use the keys of this fleet: its ACL needs ~cistern:\(fleet):*")
+        }
+        // Servers with the same rights in one line.
+        for lacking in Set(facts.map(\.forbidden)).sorted(by: { $0.count > $1.count }) where !lacking.isEmpty {
+            let some = facts.filter { $0.forbidden == lacking }
+            mistakes.append(
+                "share.user: at \(names(some)) the user may not use \(lacking.joined(separator: ", ")) (the ACL line in Configuration/Sharing.md has all)"
+            )
+        }
+    }
+
+    // MARK: What is lost when
+
+    private mutating func noteMemory() {
+        let told = facts.filter { !$0.info.isEmpty }
+        for one in told where one.info["valkey_version"] == nil {
+            let version = one.info["redis_version"] ?? "unknown"
+            guard (Int(version.prefix { $0 != "." }) ?? 0) < 7 else { continue }
+            warnings.append("share.servers: \(one.server) is Redis \(version): 7.0 at least is needed, or Valkey")
+        }
+        for policy in Set(told.map(\.hasPolicy)).sorted() where policy.hasPrefix("allkeys") {
+            warn(
+                told.filter { $0.hasPolicy == policy }, "maxmemory-policy is \(policy)",
+                "it may drop the log, and with it purges. Set volatile-lfu")
+        }
+        warn(
+            told.filter { $0.isBounded && $0.hasPolicy == "noeviction" },
+            "maxmemory-policy is noeviction", "once memory is full nothing is shared any more, purges neither. Set volatile-lfu"
+        )
+        warn(
+            told.filter { !$0.isBounded },
+            "maxmemory is not set", "what is shared grows until share.keep ends it. Set maxmemory, and maxmemory-policy volatile-lfu"
+        )
+    }
+
+    private mutating func noteLosses(_ log: EngineServer?) {
+        let told = facts.filter { !$0.info.isEmpty }
+        let alone = told.filter { $0.isPrimary && !$0.hasReplica }
+        warn(
+            alone.filter { $0.role == .alone || $0.server == log }, "there is no replica of the log",
+            "purges are answered with 202, and those of its last second are lost if it is lost with its disk")
+        warn(
+            alone.filter { $0.role != .alone && $0.role != .unlisted && $0.server != log }, "there is no replica",
+            "what is shared there is lost with it")
+        warn(
+            told.filter { $0.info["aof_enabled"] != "1" }, "nothing is kept on the disk (appendonly no)",
+            "back before a replica has taken its place, it is empty, and its replicas with it; of the log's server all copies of all nodes count as stale then"
+        )
+        warn(
+            told.filter { $0.info["role"] == "slave" && $0.info["master_link_status"] == "down" }, "a replica does not reach its primary",
+            "where that asks for a password it needs masterauth, and masteruser")
+    }
+
+    private mutating func noteCluster() {
+        warn(
+            facts.filter { $0.needsFullCoverage == true }, "cluster-require-full-coverage is yes",
+            "with one part lost nothing is shared at all. Set no")
+        let isCluster = facts.contains { if case .primary = $0.role { true } else { false } }
+        let outside = facts.filter { $0.role == .unlisted && $0.failure == nil && !$0.info.isEmpty }
+        if isCluster {
+            warn(outside, "there is none of the Cluster's servers", "it is not asked")
+        } else if !facts.contains(where: \.isClusterServer) {
+            warn(outside.filter(\.isPrimary), "there is another primary", "it is not asked: the nodes of a fleet have to ask the same one")
+        }
+    }
+
+    private mutating func noteLog(_ server: EngineServer, _ slot: Int?) {
+        let replicas = facts.first { $0.server == server }?.replicas.map(\.description) ?? []
+        let place = slot.map { "is in slot \($0), at" } ?? "lies at"
+        notes.append(
+            "The log of fleet \(fleet) \(place) \(server) (replicas: \(replicas.isEmpty ? "none" : replicas.joined(separator: ", "))).")
+    }
+}
+
+extension EngineServer {
+    /// Only who is on this machine reaches it.
+    fileprivate var isHere: Bool {
+        switch self {
+        case .unix: true
+        case .host(let name, _): name == "localhost" || name == "::1" || name.hasPrefix("127.")
+        }
+    }
+}

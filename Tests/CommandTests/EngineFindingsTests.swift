@@ -1,0 +1,120 @@
+// What is said of the engine between nodes, by what its servers say of themselves.
+
+import Engine
+import Testing
+
+@testable import cistern
+
+@Suite("What the engine between nodes is told of")
+struct EngineFindingsTests {
+    private static let sound = [
+        "redis_version": "7.0.15", "maxmemory": "1000", "maxmemory_policy": "volatile-lfu", "role": "master", "connected_slaves": "1",
+        "slave0": "ip=10.0.0.9,port=6380,state=online,offset=1,lag=0", "aof_enabled": "1",
+    ]
+
+    private static func server(_ number: UInt16) -> EngineServer { .host("10.0.0.1", port: number) }
+
+    private static func facts(
+        _ number: UInt16 = 1, _ role: EngineServerState.Role = .alone, _ info: [String: String] = [:],
+        _ change: (inout EngineFacts) -> Void = { _ in }
+    ) -> EngineFacts {
+        var facts = EngineFacts(server(number), role)
+        facts.info = sound.merging(info) { $1 }
+        change(&facts)
+        return facts
+    }
+
+    private static func findings(_ facts: [EngineFacts], slot: Int? = nil) -> EngineFindings {
+        EngineFindings(facts, fleet: "shop", hasUser: true, log: (server(1), slot))
+    }
+
+    @Test("nothing but where the log is, where all is well")
+    func well() {
+        let one = Self.findings([Self.facts()])
+        #expect(one.mistakes.isEmpty && one.warnings.isEmpty)
+        #expect(one.notes == ["The log of fleet shop lies at 10.0.0.1:1 (replicas: 10.0.0.9:6380)."])
+        let several = Self.findings(
+            [Self.facts(1, .primary(slots: 8192)), Self.facts(2, .primary(slots: 8192)), Self.facts(3, .replica, ["role": "slave"])],
+            slot: 12)
+        #expect(several.mistakes.isEmpty && several.warnings.isEmpty)
+        #expect(several.notes == ["The log of fleet shop is in slot 12, at 10.0.0.1:1 (replicas: 10.0.0.9:6380)."])
+        #expect(Self.findings([Self.facts(1, .alone, ["redis_version": "6.2.1", "valkey_version": "8.1.0"])]).warnings.isEmpty)
+    }
+
+    struct Row: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        let info: [String: String]
+        let sentence: String
+
+        init(_ testDescription: String, _ info: [String: String], _ sentence: String) {
+            (self.testDescription, self.info, self.sentence) = (testDescription, info, sentence)
+        }
+    }
+
+    @Test(
+        "what should be set is told for the one server that lacks it",
+        arguments: [
+            Row("an old engine", ["redis_version": "6.2.1"], "10.0.0.1:2 is Redis 6.2.1: 7.0 at least"),
+            Row(
+                "the log may go", ["maxmemory_policy": "allkeys-lru"], "maxmemory-policy is allkeys-lru at 10.0.0.1:2: it may drop the log"),
+            Row("nothing may go", ["maxmemory_policy": "noeviction"], "maxmemory-policy is noeviction at 10.0.0.1:2: "),
+            Row("no bound", ["maxmemory": "0"], "maxmemory is not set at 10.0.0.1:2: "),
+            Row("no replica", ["connected_slaves": "0"], "there is no replica at 10.0.0.1:2: what is shared there is lost with it"),
+            Row("nothing on the disk", ["aof_enabled": "0"], "(appendonly no) at 10.0.0.1:2: "),
+            Row("a replica without its primary", ["role": "slave", "master_link_status": "down"], "masterauth, and masteruser"),
+        ])
+    func warned(_ row: Row) {
+        let findings = Self.findings(
+            [Self.facts(1, .primary(slots: 1)), Self.facts(2, .primary(slots: 1), row.info), Self.facts(3, .replica)], slot: 1)
+        #expect(findings.mistakes.isEmpty)
+        #expect(findings.warnings.count == 1 && findings.warnings[0].contains(row.sentence), "\(findings.warnings)")
+    }
+
+    @Test("the log's server without a replica is what purges are answered with 202 for")
+    func noReplica() {
+        for role in [EngineServerState.Role.alone, .primary(slots: 16_384)] {
+            let warnings = Self.findings([Self.facts(1, role, ["connected_slaves": "0"])]).warnings
+            #expect(warnings.count == 1 && warnings[0].contains("answered with 202"))
+        }
+    }
+
+    @Test("who is denied or may not do all cannot share; who cannot be reached may be there later")
+    func mistakes() {
+        let denied = Self.findings([Self.facts(), Self.facts(2, .replica) { $0.failure = .denied }])
+        #expect(denied.mistakes.count == 1 && denied.warnings.isEmpty)
+        #expect(denied.mistakes[0].hasPrefix("share.user: 10.0.0.1:2 does not know the user or the password"))
+        #expect(Self.findings([Self.facts(1) { $0.failure = .untrusted }]).mistakes[0].hasPrefix("share.tls: 10.0.0.1:1 has a certificate"))
+        let lacking = ["WAIT", "CLUSTER SLOTS"]
+        let narrow = Self.findings([Self.facts { $0.forbidden = lacking }, Self.facts(2, .replica) { $0.forbidden = lacking }])
+        #expect(narrow.mistakes.count == 1)
+        #expect(narrow.mistakes[0].contains("at 10.0.0.1:1, 10.0.0.1:2 the user may not use WAIT, CLUSTER SLOTS"))
+        let keyless = Self.findings([Self.facts { $0.isKeyForbidden = true }])
+        #expect(keyless.mistakes.count == 1 && keyless.mistakes[0].contains("its ACL needs ~cistern:shop:*"))
+        let gone = Self.findings([Self.facts { $0.failure = .unreachable }, Self.facts(2, .replica)])
+        #expect(gone.mistakes.isEmpty && gone.warnings == ["share.servers: 10.0.0.1:1 cannot be reached"])
+        #expect(Self.findings([Self.facts { $0.failure = .timedOut }]).warnings.last?.contains("nothing else is lost") == true)
+    }
+
+    @Test("an engine that asks nobody for a password is told of, but where only this machine reaches it and no user was wanted")
+    func open() {
+        func warnings(_ server: EngineServer, hasUser: Bool) -> [String] {
+            var facts = EngineFacts(server, .alone)
+            (facts.info, facts.isOpenToAll) = (Self.sound, true)
+            return EngineFindings([facts], fleet: "shop", hasUser: hasUser, log: nil).warnings
+        }
+        #expect(warnings(Self.server(1), hasUser: true)[0].contains("user default off"))
+        #expect(warnings(Self.server(1), hasUser: false)[0].contains("share.password_file"))
+        #expect(warnings(.host("127.0.0.1", port: 1), hasUser: true).count == 1)
+        #expect(warnings(.host("127.0.0.1", port: 1), hasUser: false).isEmpty && warnings(.unix("/s"), hasUser: false).isEmpty)
+    }
+
+    @Test("a Cluster that stops whole, and servers that belong to nothing")
+    func cluster() {
+        let full = Self.findings([Self.facts(1, .primary(slots: 16_384)) { $0.needsFullCoverage = true }])
+        #expect(full.warnings.count == 1 && full.warnings[0].contains("cluster-require-full-coverage is yes at 10.0.0.1:1"))
+        let stray = Self.findings([Self.facts(1, .primary(slots: 16_384)), Self.facts(2, .unlisted)])
+        #expect(stray.warnings.count == 1 && stray.warnings[0].contains("none of the Cluster's servers"))
+        let two = Self.findings([Self.facts(), Self.facts(2, .unlisted), Self.facts(3, .unlisted, ["role": "slave"])])
+        #expect(two.warnings.count == 1 && two.warnings[0].contains("another primary at 10.0.0.1:2"))
+    }
+}

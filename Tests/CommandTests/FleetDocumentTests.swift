@@ -1,0 +1,254 @@
+// Configuration/Sharing.md as a stranger follows it, with real servers of Redis and the real binary: what stands there starts, and where something is
+// wrong it is told, by `check`, in the log, and by `share status`.
+
+import CacheStore
+import Descriptors
+import Glibc
+import TestSupport
+import Testing
+
+/// The blocks of the document, as they stand.
+private struct SharingPage {
+    /// Between fences, in their order; those without a language are of redis.conf.
+    private let blocks: [Substring]
+
+    init() throws {
+        let root = #filePath.dropLast("Tests/CommandTests/FleetDocumentTests.swift".count)
+        let page = String(decoding: try #require(FileContent.read(root + "Configuration/Sharing.md")), as: UTF8.self)
+        let parts = page.split(separator: "```", omittingEmptySubsequences: false)
+        blocks = stride(from: 1, to: parts.count, by: 2).map { parts[$0] }
+    }
+
+    /// Of each server, and of those of a Cluster besides.
+    func engine() throws -> (each: String, cluster: String) {
+        let found = blocks.filter { $0.first == "\n" }.map { String($0.dropFirst()) }
+        try #require(found.count == 2)
+        return (found[0], found[1])
+    }
+
+    func settings() throws -> String { String(try #require(blocks.first { $0.hasPrefix("yaml\n") }).dropFirst("yaml\n".count)) }
+}
+
+@Suite(
+    "Sharing, by its document", .play,
+    .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+struct FleetDocumentTests {
+    private let temporary = TestTools.temporaryDirectory()
+
+    private func file(_ name: String, _ text: String) throws -> String {
+        let path = "\(temporary.path)/\(name)"
+        try TestTools.write(text, to: path)
+        chmod(path, 0o600)
+        return path
+    }
+
+    /// The settings of the document for what is here; each node has a name.
+    private func settings(
+        _ name: String, _ servers: [RedisProcess], fleet: String = "shop", secret: String = "fleet", password: String = "PASSWORD"
+    ) throws -> String {
+        let named = servers.map { "redis://127.0.0.1:\($0.port)" }.joined(separator: ", ")
+        var share = try SharingPage().settings()
+        let start = try #require(share.firstRange(of: "["))
+        let end = try #require(share.firstRange(of: "]"))
+        share.replaceSubrange(start.upperBound..<end.lowerBound, with: named)
+        share = share.replacing("/etc/cistern/fleet-password", with: try file("password-\(name)", password + "\n"))
+        share = share.replacing("/etc/cistern/fleet", with: try file("secret-\(name)", String(repeating: secret, count: 8) + "\n"))
+        return share.replacing("fleet: shop", with: "fleet: \(fleet)")
+    }
+
+    private func check(_ share: String) throws -> CommandLineTool.Outcome {
+        let path = try file("check.yaml", share + "store: {directory: \(temporary.path)/cache-check}\nlisten: \"127.0.0.1:0\"\n")
+        return try CommandLineTool.run("check --config \(path) --upstream http://127.0.0.1:1")
+    }
+
+    private func serve(_ name: String, _ share: String, to origin: ScriptedOrigin) throws -> RunningCommand {
+        let path = try file("\(name).yaml", share + "store: {directory: \(temporary.path)/cache-\(name)}\n")
+        mkdir("\(temporary.path)/\(name)", 0o700)
+        return try RunningCommand(
+            "serve --config \(path) --upstream http://127.0.0.1:\(origin.port) --set share.timeout=10s --shards 2",
+            in: "\(temporary.path)/\(name)")
+    }
+
+    private func command(_ arguments: String, _ name: String) throws -> CommandLineTool.Outcome {
+        try CommandLineTool.run("\(arguments) --admin unix:\(temporary.path)/cache-\(name)/admin.sock")
+    }
+
+    /// Whether it comes to that within half a minute.
+    private func eventually(_ condition: () throws -> Bool) throws -> Bool {
+        for _ in 0..<3_000 {
+            if try condition() { return true }
+            _ = poll(nil, 0, 10)
+        }
+        return false
+    }
+
+    /// A server with what the document has for each, and asked as its administrator.
+    private func redis(_ more: String = "") throws -> RedisProcess {
+        let redis = try RedisProcess(configuration: try SharingPage().engine().each + more)
+        #expect(redis.direct.ask("AUTH ADMIN-PASSWORD\r\nPING", until: "PONG").contains("PONG"))
+        return redis
+    }
+
+    private func administer(_ redis: RedisProcess, _ command: String) {
+        let said = redis.direct.ask("AUTH ADMIN-PASSWORD\r\n\(command)")
+        #expect(said.hasPrefix("+OK\r\n") && !said.dropFirst(5).hasPrefix("-"), "\(command): \(said)")
+    }
+
+    // MARK: The engine
+
+    @Test("the blocks of redis.conf start a server, alone and of a Cluster, and cistern check finds its replica wanting, and nothing else")
+    func blocks() throws {
+        let redis = try redis()
+        let outcome = try check(try settings("a", [redis]))
+        #expect(outcome.status == 0)
+        let told = outcome.lines.filter { $0.contains("share") }
+        #expect(told.count == 1 && told[0].contains("there is no replica of the log at 127.0.0.1:\(redis.port)"), "\(outcome.text)")
+        #expect(outcome.text.contains("The log of fleet shop lies at 127.0.0.1:\(redis.port) (replicas: none)."))
+        let (each, cluster) = try SharingPage().engine()
+        let one = try RedisProcess(configuration: each + cluster, ["--cluster-port", "\(TestTools.freePort())"])
+        #expect(one.direct.ask("AUTH ADMIN-PASSWORD\r\nCLUSTER INFO", until: "cluster_state").contains("cluster_state:fail"))
+        let settled = "AUTH ADMIN-PASSWORD\r\nCONFIG GET cluster-require-full-coverage"
+        #expect(one.direct.ask(settled).contains("\r\nno\r\n"))
+    }
+
+    @Test("a replica that has what the document says follows its primary, and lets the same user in")
+    func replica() throws {
+        let redis = try redis()
+        let replica = try self.redis("replicaof 127.0.0.1 \(redis.port)\nrepl-diskless-sync-delay 0\n")
+        #expect(
+            replica.direct.ask("AUTH ADMIN-PASSWORD\r\nINFO replication", until: "master_link_status:up").contains("master_link_status:up"))
+        #expect(redis.direct.ask("AUTH ADMIN-PASSWORD\r\nINFO replication", until: "state=online").contains("state=online"))
+        let good = try check(try settings("a", [redis]))
+        #expect(good.status == 0 && !good.text.contains("warning: share"), "\(good.text)")
+        #expect(good.text.contains("lies at 127.0.0.1:\(redis.port) (replicas: 127.0.0.1:\(replica.port))."))
+        // Where it does not, that is found before it takes over.
+        administer(replica, "ACL SETUSER cistern off")
+        administer(replica, "CONFIG SET appendonly no")
+        administer(replica, "CONFIG SET maxmemory-policy allkeys-lru")
+        let bad = try check(try settings("a", [redis]))
+        #expect(bad.status == 78 && !bad.text.contains("The settings are good"))
+        #expect(bad.text.contains("cistern: share.user: 127.0.0.1:\(replica.port) does not know the user or the password"), "\(bad.text)")
+        administer(replica, "ACL SETUSER cistern on")
+        let poor = try check(try settings("a", [redis]))
+        #expect(poor.status == 0)
+        #expect(poor.text.contains("(appendonly no) at 127.0.0.1:\(replica.port):"), "\(poor.text)")
+        #expect(poor.text.contains("maxmemory-policy is allkeys-lru at 127.0.0.1:\(replica.port):"))
+    }
+
+    @Test("each command of the ACL line that is not there is named, in a Cluster and without", arguments: [false, true])
+    func rights(isCluster: Bool) throws {
+        let redis = isCluster ? try cluster() : try redis()
+        let line = try SharingPage().engine().each.split(separator: "\n").first { $0.hasPrefix("user ") }
+        let all = try #require(line).split(separator: " ").filter { $0.hasPrefix("+") }.map { $0.dropFirst() }
+        #expect(all.count == 14)
+        for right in all where isCluster || right != "asking" && right != "cluster|slots" {
+            administer(redis, "ACL SETUSER cistern -\(right)")
+            let outcome = try check(try settings("a", [redis]))
+            #expect(outcome.status == 78)
+            let name = right.uppercased().replacing("|", with: " ")
+            #expect(outcome.text.contains("the user may not use \(name) ("), "\(right): \(outcome.text)")
+            administer(redis, "ACL SETUSER cistern +\(right)")
+        }
+        #expect(try check(try settings("a", [redis])).status == 0)
+    }
+
+    /// One server that has all slots.
+    private func cluster() throws -> RedisProcess {
+        let (each, cluster) = try SharingPage().engine()
+        let redis = try RedisProcess(configuration: each + cluster, ["--cluster-port", "\(TestTools.freePort())"])
+        redis.direct.ask("AUTH ADMIN-PASSWORD\r\nCLUSTER ADDSLOTSRANGE 0 16383", until: "+OK\r\n+OK")
+        redis.direct.ask("AUTH ADMIN-PASSWORD\r\nCLUSTER INFO", until: "cluster_state:ok")
+        return redis
+    }
+
+    // MARK: What is wrong
+
+    @Test(
+        "a wrong password, another fleet's name and an engine that is open to all are told by check; one that is not there may be there later"
+    )
+    func mistakes() throws {
+        let redis = try redis()
+        let denied = try check(try settings("a", [redis], password: "WRONG"))
+        #expect(denied.status == 78 && denied.text.contains("share.user: 127.0.0.1:\(redis.port) does not know the user"), "\(denied.text)")
+        let other = try check(try settings("a", [redis], fleet: "else"))
+        #expect(other.status == 78)
+        #expect(
+            other.lines.filter { $0.contains("cistern: share") }.count == 1 && other.text.contains("its ACL needs ~cistern:else:*"),
+            "\(other.text)")
+        administer(redis, "CONFIG SET requirepass \"\"")
+        let open = try check(try settings("a", [redis]))
+        #expect(
+            open.status == 0 && open.text.contains("no password is asked for (the user default is on) at 127.0.0.1:\(redis.port)"),
+            "\(open.text)")
+        redis.die()
+        let gone = try check(try settings("a", [redis]))
+        #expect(gone.status == 0 && gone.text.contains("127.0.0.1:\(redis.port) cannot be reached"), "\(gone.text)")
+    }
+
+    @Test("a node that is denied from the start says so in its log, once, and when it is over; purges end with 75 meanwhile")
+    func denied() throws {
+        let redis = try redis()
+        administer(redis, "ACL SETUSER cistern off")
+        let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
+        let node = try serve("a", try settings("a", [redis]), to: origin)
+        let cause = "127.0.0.1:\(redis.port) does not know the user or the password"
+        #expect(try eventually { node.text.contains("the fleet's log cannot be seen: \(cause)") })
+        let status = try command("share status", "a")
+        #expect(status.status == 1 && status.text.contains("BLIND since the start: \(cause)"), "\(status.text)")
+        #expect(try node.get("/a").status == 200)
+        let why = try command("why", "a").text
+        #expect(why.contains("What other nodes had stored was not looked for: the engine fails"), "\(why)")
+        let purge = try command("purge /a", "a")
+        #expect(purge.status == 75 && purge.text.contains("NOT told yet"), "\(purge.text)")
+        #expect(try command("share status", "a").text.contains("purges    1 that were answered as pending"))
+        administer(redis, "ACL SETUSER cistern on")
+        #expect(try eventually { node.text.contains("the fleet's log is followed") })
+        #expect(node.text.split(separator: "\n").count { $0.contains("cannot be seen") } == 1, "\(node.text)")
+        let seeing = try command("share status", "a")
+        #expect(seeing.status == 0 && seeing.text.contains("engine    127.0.0.1:\(redis.port)  alone, has the log"), "\(seeing.text)")
+        #expect(try eventually { try command("purge /a", "a").status == 0 })
+        #expect(node.stop().status == 0)
+    }
+
+    @Test("an engine that lets a node follow and not write is told of, once, and when it is over")
+    func refused() throws {
+        let redis = try redis()
+        let node = try serve("a", try settings("a", [redis]), to: ScriptedOrigin { _ in [.json("{}")] })
+        #expect(try eventually { node.text.contains("the fleet's log is followed") })
+        administer(redis, "ACL SETUSER cistern -xadd")
+        for _ in 0..<2 {
+            let purge = try command("purge /a", "a")
+            #expect(purge.status == 75 && purge.text.contains("the engine does not take it (refused)"), "\(purge.text)")
+        }
+        let warning = "other nodes are not told what this one has purged or changed: the engine does not let the user use a command"
+        #expect(node.text.split(separator: "\n").count { $0.contains(warning) } == 1, "\(node.text)")
+        // A target is a message for each scheme, and one purge.
+        #expect(try command("share status", "a").text.contains("purges    2 that were answered as pending"))
+        administer(redis, "ACL SETUSER cistern +xadd")
+        #expect(try eventually { node.text.contains("the engine takes again what this node has purged") })
+        #expect(node.stop().status == 0)
+    }
+
+    @Test("a node with another secret and the fleet's name is told of on both sides, and what it says keeps no copy fresh")
+    func otherSecret() throws {
+        let redis = try redis()
+        let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
+        let one = try serve("one", try settings("one", [redis]), to: origin)
+        let other = try serve("other", try settings("other", [redis], secret: "elsewhere"), to: origin)
+        for node in [one, other] { #expect(try eventually { node.text.contains("the fleet's log is followed") }) }
+        #expect(try one.get("/a").status == 200 && one.get("/a")["Cache-Status"]?.contains("; hit") == true)
+        #expect(try command("purge /none", "other").status == 0)
+        let warning = "an entry of the fleet's log does not open: a node of fleet shop has another share.secret_file"
+        #expect(try eventually { one.text.contains(warning) })
+        #expect(try command("share status", "one").text.contains("did not open, the last at 2"))
+        #expect(try eventually { try one.get("/a")["Cache-Status"]?.contains("; fwd=stale") == true || origin.requests.count > 1 })
+        #expect(try command("why", "one").text.contains("since a node with another secret has purged or changed something"))
+        #expect(try command("purge /none", "one").status == 0)
+        #expect(try eventually { other.text.contains(warning) })
+        // Once a minute.
+        for _ in 0..<3 { #expect(try command("purge /none", "other").status == 0) }
+        #expect(try eventually { try command("share status", "one").text.contains("secret    ") })
+        #expect(one.text.split(separator: "\n").count { $0.contains("does not open") } == 1)
+        #expect(one.stop().status == 0 && other.stop().status == 0)
+    }
+}
