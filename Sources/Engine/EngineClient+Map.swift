@@ -54,6 +54,12 @@ extension EngineClient {
         askServer(server, [EngineCommand("CLUSTER", "SLOTS")], patienceMilliseconds: patience) { [self] in takeMap($0[0], from: server) }
     }
 
+    /// Where there is a Cluster, asks it anew who has what.
+    public func refreshMap() {
+        loop.assertOnLoop()
+        if lookUp.isCluster { lookUpMap() }
+    }
+
     /// Asks this one server, whatever is whose, and tells what it says: also that another has the key.
     /// - Parameter then: once, on the loop, and not from within this call.
     public func askServer(

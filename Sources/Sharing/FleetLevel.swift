@@ -20,6 +20,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     /// What is asked of the upstream for all nodes, by the key under which it will be stored here.
     var leases: [ByteKey: HeldLease] = [:]
     var renewal: LoopTimer?
+    private var around: LoopTimer?
     /// What could not be shared lately, and until when (milliseconds of the loop): it is not looked for.
     private var unshareable: [ByteKey: Int64] = [:]
 
@@ -46,12 +47,27 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     }
 
     /// On its loop.
-    public func start() { client.start() }
+    public func start() {
+        client.start()
+        lookAround()
+    }
+
+    /// A Cluster's servers come and go, and nothing that is asked of the others tells of it.
+    private func lookAround() {
+        around = loop.schedule(after: .seconds(Self.aroundSeconds)) { [weak self] in
+            guard let self else { return }
+            client.refreshMap()
+            lookAround()
+        }
+    }
+
+    private static let aroundSeconds = 30
 
     /// On its loop: whoever waits goes on.
     public func close() {
         client.close()
         renewal?.cancel()
+        around?.cancel()
         for search in Array(underWay.values) { search.giveUp() }
     }
 

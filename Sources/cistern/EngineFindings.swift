@@ -145,9 +145,10 @@ struct EngineFindings {
             told.filter { $0.info["aof_enabled"] != "1" }, "nothing is kept on the disk (appendonly no)",
             "back before a replica has taken its place, it is empty, and its replicas with it; of the log's server all copies of all nodes count as stale then"
         )
+        let cutOff = told.filter { $0.info["role"] == "slave" && $0.info["master_link_status"] == "down" }
         warn(
-            told.filter { $0.info["role"] == "slave" && $0.info["master_link_status"] == "down" }, "a replica does not reach its primary",
-            "where that asks for a password it needs masterauth, and masteruser")
+            cutOff, "a replica is not connected with its primary",
+            "one that is new is so for some seconds; else it may lack masterauth, and masteruser, which it says to its primary")
     }
 
     private mutating func noteCluster() {

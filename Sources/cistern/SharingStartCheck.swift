@@ -79,8 +79,8 @@ private final class EngineQuestions {
             }
             if replies.contains(where: { $0.failure == .commandForbidden }) { facts[place].forbidden.append("INFO") }
             for reply in replies { facts[place].info.merge(InfoText(reply.text ?? []).values) { $1 } }
-            // Of a Cluster the map tells.
-            if role == .alone { for replica in facts[place].replicas { ask(replica, .replica) } }
+            // A Cluster's map has none that has not got any data yet.
+            for replica in facts[place].replicas where role != .replica { ask(replica, .replica) }
             askRights(place)
             askWhoElse(place)
         }

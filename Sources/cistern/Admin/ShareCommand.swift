@@ -47,8 +47,11 @@ struct ShareStatus: AdminCommand {
             let replicas = state["seeing"] == true ? " (replicas: \(number("replicas")))" : ""
             lines.append("          at \(Printable.text(server))\(slot)\(replicas)")
         }
-        lines.append("nodes     \(number("nodes")) others have written to the log within the last hour; who changes nothing does not show")
-        lines += (state["servers"]?.array ?? []).map { server(of: fleet, $0) }
+        let others = number("nodes") == 1 ? "1 other has" : "\(number("nodes")) others have"
+        lines.append("nodes     \(others) written to the log within the last hour; who changes nothing does not show")
+        let servers = state["servers"]?.array ?? []
+        let isCluster = servers.contains { $0["role"] == "primary" }
+        lines += servers.map { server($0, isCluster: isCluster, fleet) }
         lines.append("purges    \(number("pending_purges")) that were answered as pending wait to be told, or for a replica to have them")
         if number("unopened") > 0 {
             lines.append(
@@ -61,13 +64,13 @@ struct ShareStatus: AdminCommand {
         return lines.joined(separator: "\n") + "\n"
     }
 
-    private static func server(of fleet: String, _ server: JSONValue) -> String {
+    private static func server(_ server: JSONValue, isCluster: Bool, _ fleet: String) -> String {
         let role =
             switch server["role"]?.string {
             case "primary": "primary of \(server["slots"]?.integer ?? 0) slots"
             case "alone": "alone"
             case "replica": "replica, asked where it takes over"
-            default: "named in share.servers, and not asked: another is, or the Cluster did not tell of it when it was last asked"
+            default: "named in share.servers, and not asked: \(isCluster ? "the Cluster does not have it now" : "another is the primary")"
             }
         let failure = server["failure"]?.string.map {
             ", not asked: it \(EngineFailure(rawValue: $0)?.sentence(fleet: fleet) ?? Printable.text($0))"
