@@ -4,7 +4,7 @@ import Reactor
 
 /// Belongs to one loop. Its commands are sent in attempts, one at a time: first all of them, then those that another server has, or that have to wait.
 final class EngineCall: ReplyReceiver {
-    private(set) var commands: [EngineCommand]
+    private(set) var commands: EngineCommands
     /// nil: any server will do.
     let slot: Int?
     /// Where only this one will do: what the client asks for itself.
@@ -13,7 +13,7 @@ final class EngineCall: ReplyReceiver {
     /// Those of commands that are `open` count for nothing.
     private(set) var replies: [EngineReply]
     /// The places of commands that have no reply that counts, in the order in which they are sent.
-    private(set) var open: [Int]
+    private(set) var open: ArraySlice<Int>
     var redirections = 0
     /// Patience is over; replies that come yet are for `late`.
     private(set) var isExpired = false
@@ -32,7 +32,7 @@ final class EngineCall: ReplyReceiver {
     private var late: (([EngineReply]) -> Void)?
 
     init(
-        _ commands: [EngineCommand], deadline: Int64, pinned: EngineServer? = nil, late: (([EngineReply]) -> Void)? = nil,
+        _ commands: EngineCommands, deadline: Int64, pinned: EngineServer? = nil, late: (([EngineReply]) -> Void)? = nil,
         then: @escaping ([EngineReply]) -> Void
     ) {
         self.commands = commands
@@ -40,10 +40,15 @@ final class EngineCall: ReplyReceiver {
         self.pinned = pinned
         self.late = late
         self.then = then
-        slot = commands.first { $0.slot != nil }?.slot
-        replies = [EngineReply](repeating: .failed(.timedOut), count: commands.count)
-        open = Array(0..<commands.count)
+        slot = commands.places.first { $0.slot != nil }?.slot
+        replies = []
+        replies.reserveCapacity(commands.count)
+        for _ in 0..<commands.count { replies.append(.failed(.timedOut)) }
+        open = commands.count <= Self.fewPlaces.count ? Self.fewPlaces[..<commands.count] : Array(0..<commands.count)[...]
     }
+
+    /// Nearly all calls have so few commands that these are all of their places: nothing is made for them.
+    private static let fewPlaces = Array(0..<8)
 
     // MARK: An attempt
 
@@ -53,7 +58,7 @@ final class EngineCall: ReplyReceiver {
     }
 
     /// How many bytes it takes at most.
-    var writtenBytes: Int { open.reduce(0) { $0 + commands[$1].bytes.count + (isAsking ? 32 : 0) } }
+    var writtenBytes: Int { commands.bytes.count + (isAsking ? 32 * open.count : 0) }
 
     /// It is on its way.
     func noteSent(by node: EngineNode, at now: Int64) {
@@ -76,7 +81,7 @@ final class EngineCall: ReplyReceiver {
 
     /// The attempt is over.
     /// - Parameter again: what is still open.
-    func settle(leaving again: [Int]) { (open, isUnderWay) = (again, false) }
+    func settle(leaving again: [Int]) { (open, isUnderWay) = (again[...], false) }
 
     // MARK: The end
 
@@ -116,7 +121,7 @@ final class EngineCall: ReplyReceiver {
     /// What it holds may be large, and it is still in lines of those that wait.
     private func letGo() {
         isUnderWay = false
-        (commands, replies, open) = ([], [], [])
+        (commands, replies, open) = (EngineCommands(), [], [])
         (node, then, late) = (nil, nil, nil)
     }
 }

@@ -65,7 +65,8 @@ extension EngineClient {
     public func askServer(
         _ server: EngineServer, _ commands: [EngineCommand], patienceMilliseconds patience: Int64, then: @escaping ([EngineReply]) -> Void
     ) {
-        let call = EngineCall(commands, deadline: loop.time.monotonicMilliseconds + patience, pinned: server) { [loop] replies in
+        let deadline = loop.time.monotonicMilliseconds + patience
+        let call = EngineCall(EngineCommands(commands), deadline: deadline, pinned: server) { [loop] replies in
             // Not from within what told of it.
             loop.atEndOfBatch { then(replies) }
         }

@@ -52,7 +52,7 @@ extension EngineClient {
             // Who hears of a connection's end may close the client.
             guard !call.isFinished else { return }
             // What has no key goes where the one before it goes.
-            if call.commands[place].slot == nil, !again.isEmpty {
+            if call.commands.places[place].slot == nil, !again.isEmpty {
                 again.append(place)
                 continue
             }

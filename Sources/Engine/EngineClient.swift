@@ -20,6 +20,8 @@ public final class EngineClient: @unchecked Sendable {
     let space = ReadSpace()
     lazy var worker = LoopWorker(loop: loop)
     private(set) var nodes: [EngineServer: EngineNode] = [:]
+    /// Of these the one that was asked last: often there is no other.
+    private var last: EngineNode?
     private(set) var isClosed = false
     /// nil until it is known whether there is a Cluster.
     var map: SlotMap?
@@ -57,18 +59,18 @@ public final class EngineClient: @unchecked Sendable {
         then: @escaping (EngineReply) -> Void
     ) {
         sendAll(
-            [command], patienceMilliseconds: patienceMilliseconds, late: late.map { late in { replies in late(replies[0]) } },
+            EngineCommands([command]), patienceMilliseconds: patienceMilliseconds, late: late.map { late in { replies in late(replies[0]) } },
             then: { replies in then(replies[0]) })
     }
 
     /// Sends commands of one slot in one piece, on one connection, in their order. Replies have the same order. Where one of them is another server's
     /// those without a key that come behind it go along, so WAIT means what was before it.
     public func sendAll(
-        _ commands: [EngineCommand], patienceMilliseconds: Int64? = nil, late: (([EngineReply]) -> Void)? = nil,
+        _ commands: EngineCommands, patienceMilliseconds: Int64? = nil, late: (([EngineReply]) -> Void)? = nil,
         then: @escaping ([EngineReply]) -> Void
     ) {
         loop.assertOnLoop()
-        guard !commands.isEmpty else { return then([]) }
+        guard commands.count > 0 else { return then([]) }
         counted.figures.commands += UInt64(commands.count)
         guard !isClosed, isOpen else { return refuse(commands.count, isClosed ? .closed : .breakerOpen, then) }
         let patience = max(0, patienceMilliseconds ?? settings.patienceMilliseconds)
@@ -77,6 +79,11 @@ public final class EngineClient: @unchecked Sendable {
         route(call)
         if !call.isFinished { line(patience).add(call) }
     }
+
+    public func sendAll(
+        _ commands: [EngineCommand], patienceMilliseconds: Int64? = nil, late: (([EngineReply]) -> Void)? = nil,
+        then: @escaping ([EngineReply]) -> Void
+    ) { sendAll(EngineCommands(commands), patienceMilliseconds: patienceMilliseconds, late: late, then: then) }
 
     private func refuse(_ count: Int, _ failure: EngineFailure, _ then: ([EngineReply]) -> Void) {
         for _ in 0..<count { counted.noteFailure(failure) }
@@ -114,7 +121,7 @@ public final class EngineClient: @unchecked Sendable {
         held = []
         for call in waiting { finish(call, with: .closed) }
         for node in nodes.values { node.close() }
-        nodes = [:]
+        (nodes, last) = ([:], nil)
         // What waits to be sent again.
         for line in lines.values { line.close { finish($0, with: .closed) } }
         lines = [:]
@@ -168,7 +175,11 @@ public final class EngineClient: @unchecked Sendable {
 
     /// nil: there are too many.
     func node(_ server: EngineServer) -> EngineNode? {
-        if let node = nodes[server] { return node }
+        if let last, last.server == server { return last }
+        if let node = nodes[server] {
+            last = node
+            return node
+        }
         guard nodes.count < limits.servers, !isClosed else { return nil }
         let node = EngineNode(server, self)
         nodes[server] = node
@@ -179,6 +190,7 @@ public final class EngineClient: @unchecked Sendable {
     func keepOnly(_ servers: Set<EngineServer>) {
         for (server, node) in nodes where !servers.contains(server) && node.isUnused {
             nodes[server] = nil
+            last = nil
             node.close()
         }
     }

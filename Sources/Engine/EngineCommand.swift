@@ -1,4 +1,4 @@
-// One command, as it is sent (RESP 2).
+// Commands, as they are sent (RESP 2).
 
 public struct EngineCommand: Sendable, Equatable {
     /// As it goes out.
@@ -13,7 +13,12 @@ public struct EngineCommand: Sendable, Equatable {
     ///   - arguments: the command's name first.
     ///   - key: whose slot says which server is asked; nil: any.
     public init(_ arguments: [[UInt8]], key: [UInt8]? = nil, holdMilliseconds: Int64 = 0) {
-        bytes = Self.written(arguments)
+        // A letter, a number of up to 20 digits, and two line ends with each.
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(arguments.reduce(24) { $0 + $1.count + 26 })
+        bytes.appendLine("*", arguments.count)
+        for argument in arguments { bytes.append(word: argument[...]) }
+        self.bytes = bytes
         slot = key.map { KeySlot.of($0) }
         self.holdMilliseconds = holdMilliseconds
     }
@@ -23,34 +28,113 @@ public struct EngineCommand: Sendable, Equatable {
         let arguments = words.map { Array($0.utf8) }
         self.init(arguments, key: keyAt.map { arguments[$0] }, holdMilliseconds: holdMilliseconds)
     }
+}
 
-    private static func written(_ arguments: [[UInt8]]) -> [UInt8] {
-        // A letter, a number of up to 20 digits, and two line ends with each.
-        let room = arguments.reduce(24) { $0 + $1.count + 26 }
-        return [UInt8](unsafeUninitializedCapacity: room) { buffer, count in
-            func put(_ byte: UInt8) {
-                buffer[count] = byte
-                count += 1
-            }
-            func putLine(_ letter: Unicode.Scalar, _ number: Int) {
-                put(UInt8(ascii: letter))
-                var divisor = 1
-                while number / divisor >= 10 { divisor *= 10 }
-                while divisor > 0 {
-                    put(UInt8(ascii: "0") + UInt8(number / divisor % 10))
-                    divisor /= 10
-                }
-                put(0x0d)
-                put(0x0a)
-            }
-            putLine("*", arguments.count)
-            for argument in arguments {
-                putLine("$", argument.count)
-                _ = UnsafeMutableBufferPointer(rebasing: buffer[count...]).update(fromContentsOf: argument)
-                count += argument.count
-                put(0x0d)
-                put(0x0a)
-            }
+/// A key, and which slot it is in: looked up once, however often the key is sent.
+public struct EngineKey: Sendable, Equatable {
+    public let bytes: ArraySlice<UInt8>
+    let slot: Int
+
+    public init(_ bytes: [UInt8]) { (self.bytes, slot) = (bytes[...], KeySlot.of(bytes)) }
+
+    /// - Parameter other: a key with the same text in braces, which says the slot.
+    public init(_ bytes: ArraySlice<UInt8>, beside other: EngineKey) { (self.bytes, slot) = (bytes, other.slot) }
+}
+
+/// Words of commands, as they go out: written once, sent often.
+public struct EngineWords: Sendable {
+    let bytes: [UInt8]
+    let count: Int
+
+    public init(_ words: [[UInt8]]) {
+        bytes = words.reduce(into: []) { $0.append(word: $1[...]) }
+        count = words.count
+    }
+
+    public init(_ words: String...) { self.init(words.map { Array($0.utf8) }) }
+
+    public static let none = EngineWords([])
+}
+
+/// What is sent in one go: commands of one slot, one behind the other as they go out.
+public struct EngineCommands: Sendable {
+    struct Place: Sendable {
+        let end: Int
+        /// As those of `EngineCommand`.
+        let slot: Int?
+        let holdMilliseconds: Int64
+    }
+
+    private(set) var bytes: [UInt8] = []
+    private(set) var places: [Place] = []
+
+    /// - Parameter room: for how many bytes memory is taken at once.
+    public init(room: Int = 0) { bytes.reserveCapacity(room) }
+
+    public init(_ commands: [EngineCommand]) {
+        bytes.reserveCapacity(commands.reduce(0) { $0 + $1.bytes.count })
+        for command in commands {
+            bytes += command.bytes
+            places.append(Place(end: bytes.count, slot: command.slot, holdMilliseconds: command.holdMilliseconds))
         }
+    }
+
+    public var count: Int { places.count }
+
+    func bytes(of place: Int) -> ArraySlice<UInt8> { bytes[(place == 0 ? 0 : places[place - 1].end)..<places[place].end] }
+
+    /// Adds a command.
+    /// - Parameters:
+    ///   - words: its name, and what else stands before the key.
+    ///   - rest: what stands behind it.
+    public mutating func add(_ words: EngineWords, _ key: EngineKey, _ rest: EngineWords = .none) {
+        bytes.appendLine("*", words.count + 1 + rest.count)
+        bytes += words.bytes
+        bytes.append(word: key.bytes)
+        bytes += rest.bytes
+        places.append(Place(end: bytes.count, slot: key.slot, holdMilliseconds: 0))
+    }
+
+    /// Adds a command with a value behind the key, which is made where it is to lie.
+    /// - Parameters:
+    ///   - valueBytes: how long it is.
+    ///   - append: appends so many bytes.
+    public mutating func add(
+        _ words: EngineWords, _ key: EngineKey, valueBytes: Int, _ append: (inout [UInt8]) -> Void, _ rest: EngineWords
+    ) {
+        bytes.appendLine("*", words.count + 2 + rest.count)
+        bytes += words.bytes
+        bytes.append(word: key.bytes)
+        bytes.appendLine("$", valueBytes)
+        let start = bytes.count
+        append(&bytes)
+        precondition(bytes.count == start + valueBytes, "a value is not as long as was said")
+        bytes.appendLineEnd()
+        bytes += rest.bytes
+        places.append(Place(end: bytes.count, slot: key.slot, holdMilliseconds: 0))
+    }
+}
+
+extension [UInt8] {
+    fileprivate mutating func appendLine(_ letter: Unicode.Scalar, _ number: Int) {
+        append(UInt8(ascii: letter))
+        var divisor = 1
+        while number / divisor >= 10 { divisor *= 10 }
+        while divisor > 0 {
+            append(UInt8(ascii: "0") + UInt8(number / divisor % 10))
+            divisor /= 10
+        }
+        appendLineEnd()
+    }
+
+    fileprivate mutating func appendLineEnd() {
+        append(0x0d)
+        append(0x0a)
+    }
+
+    fileprivate mutating func append(word: ArraySlice<UInt8>) {
+        appendLine("$", word.count)
+        append(contentsOf: word)
+        appendLineEnd()
     }
 }

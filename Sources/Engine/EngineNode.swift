@@ -101,8 +101,9 @@ final class EngineNode: NodeConnectionOwner {
         let times = NodeConnection.Times(milliseconds: now, microseconds: SystemTime.monotonicMicroseconds)
         call.noteSent(by: self, at: times.milliseconds)
         for place in call.open {
-            if call.isAsking, call.commands[place].slot != nil { connection.send(Self.asking, for: ReplyClosure.none, at: times) }
-            connection.send(call.commands[place], for: call, place, at: times)
+            let command = call.commands.places[place]
+            if call.isAsking, command.slot != nil { connection.send(Self.asking.bytes[...], for: ReplyClosure.none, at: times) }
+            connection.send(call.commands.bytes(of: place), command.holdMilliseconds, for: call, place, at: times)
         }
         listenForSilence()
     }
@@ -230,7 +231,7 @@ final class EngineNode: NodeConnectionOwner {
     /// What is our own matter.
     private func ask(_ connection: NodeConnection, _ command: EngineCommand, _ then: @escaping (EngineReply) -> Void) {
         let times = NodeConnection.Times(milliseconds: now, microseconds: SystemTime.monotonicMicroseconds)
-        connection.send(command, for: ReplyClosure(then), at: times)
+        connection.send(command.bytes[...], for: ReplyClosure(then), at: times)
     }
 
     // MARK: Failing

@@ -152,9 +152,12 @@ final class NodeConnection: EventHandler {
     }
 
     /// Where there is room.
-    func send(_ command: EngineCommand, for receiver: any ReplyReceiver, _ place: Int = 0, at times: Times) {
-        output.append(contentsOf: command.bytes)
-        flights.append(Flight(sent: times, holdMilliseconds: command.holdMilliseconds, receiver: receiver, place: place))
+    /// - Parameter command: as it goes out.
+    func send(
+        _ command: ArraySlice<UInt8>, _ holdMilliseconds: Int64 = 0, for receiver: any ReplyReceiver, _ place: Int = 0, at times: Times
+    ) {
+        output.append(contentsOf: command)
+        flights.append(Flight(sent: times, holdMilliseconds: holdMilliseconds, receiver: receiver, place: place))
         guard !isFlushQueued else { return }
         isFlushQueued = true
         loop.atEndOfBatch { [self] in

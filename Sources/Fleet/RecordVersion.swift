@@ -9,6 +9,8 @@ public struct RecordVersion: Hashable, Sendable {
 
     public init(epoch: UInt64, position: LogPosition) { (self.epoch, self.position) = (epoch, position) }
 
+    public static let byteCount = 24
+
     /// Twenty-four bytes.
     public var bytes: [UInt8] {
         var bytes: [UInt8] = []
@@ -25,7 +27,7 @@ public struct RecordVersion: Hashable, Sendable {
     /// - Returns: nil unless these are exactly twenty-four bytes.
     public init?(bytes: some Collection<UInt8>) {
         let bytes = Array(bytes)
-        guard bytes.count == 24, let epoch = number(of: bytes[..<8]), let milliseconds = number(of: bytes[8..<16]),
+        guard bytes.count == Self.byteCount, let epoch = number(of: bytes[..<8]), let milliseconds = number(of: bytes[8..<16]),
             let sequence = number(of: bytes[16...])
         else { return nil }
         self.init(epoch: epoch, position: LogPosition(milliseconds, sequence))

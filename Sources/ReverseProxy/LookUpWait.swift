@@ -22,7 +22,7 @@ extension ProxyShard {
 extension SharedCacheState: ContentMemory {}
 
 /// `@unchecked Sendable` because it is touched on its shard's loop only; the readers do no more than carry it back there.
-final class LookUpWait: ClientExchange, @unchecked Sendable {
+final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     typealias LookUp = (_ reads: Int, _ shared: SharedReply?) throws(NotAtHand) -> (any ClientExchange)?
 
     private let shard: ProxyShard
@@ -34,6 +34,9 @@ final class LookUpWait: ClientExchange, @unchecked Sendable {
     private var shared: SharedReply?
     /// What the shared level was asked for.
     private var asked: SharedLookUp?
+    /// When, in microseconds; and whether that call has not returned yet.
+    private var askedAt: Int64 = 0
+    private var isAsking = false
     /// The request's content, where it has come whole already: it is short, since the key is made of it.
     private var content: [UInt8] = []
     private var isRequestWhole = false
@@ -65,20 +68,20 @@ final class LookUpWait: ClientExchange, @unchecked Sendable {
     private func ask(_ lookUp: SharedLookUp) {
         guard let level = shard.level, let cache = shard.cache else { return goOn(with: SharedReply(outcome: .missing, microseconds: 0)) }
         asked = lookUp
-        let began = SystemTime.monotonicMicroseconds
-        var isWithinCall = true
-        let came: (SharedOutcome, SharedRefusal?) -> Bool = { outcome, refusal in
-            guard !self.isOver else { return false }
-            let reply = SharedReply(outcome: outcome, refusal: refusal, microseconds: SystemTime.monotonicMicroseconds - began)
-            if isWithinCall {
-                self.shard.loop.inNextRound { self.goOn(with: reply) }
-            } else {
-                self.goOn(with: reply)
-            }
-            return true
+        (askedAt, isAsking) = (SystemTime.monotonicMicroseconds, true)
+        level.look(lookUp, in: cache, wait: Int64(shard.settings.collapsing.wait), for: self)
+        isAsking = false
+    }
+
+    func sharedEnded(_ outcome: SharedOutcome, _ refusal: SharedRefusal?) -> Bool {
+        guard !isOver else { return false }
+        let reply = SharedReply(outcome: outcome, refusal: refusal, microseconds: SystemTime.monotonicMicroseconds - askedAt)
+        if isAsking {
+            shard.loop.inNextRound { self.goOn(with: reply) }
+        } else {
+            goOn(with: reply)
         }
-        level.look(lookUp, in: cache, wait: Int64(shard.settings.collapsing.wait), late: { self.cameLate() }, then: came)
-        isWithinCall = false
+        return true
     }
 
     private func goOn(with reply: SharedReply) {
@@ -87,7 +90,7 @@ final class LookUpWait: ClientExchange, @unchecked Sendable {
     }
 
     /// The upstream has been asked meanwhile.
-    private func cameLate() {
+    func sharedCameLate() {
         guard isOver, let exchange = exchange as? Exchange else { return }
         exchange.handle(.copyTaken)
     }

@@ -7,8 +7,8 @@ import Reactor
 
 /// That this node asks the upstream for all. Times are the loop's, in milliseconds.
 struct HeldLease {
-    /// The engine's key of the record.
-    let record: [UInt8]
+    /// Where the record lies in the engine.
+    let place: RecordPlace
     /// When it ends by itself.
     var end: Int64
     /// Until when it is renewed.
@@ -24,7 +24,7 @@ extension FleetLevel {
     /// To be called where a lease was taken.
     func keepLeases() {
         guard renewal == nil else { return }
-        renewal = loop.schedule(after: .milliseconds(Int(Self.renewalMilliseconds))) { [weak self] in self?.renewLeases() }
+        renewal = loop.schedule(after: .milliseconds(Int(Self.renewalMilliseconds))) { [self] in renewLeases() }
     }
 
     private func renewLeases() {
@@ -38,10 +38,10 @@ extension FleetLevel {
         for (key, lease) in held {
             // One that was just taken lasts until the next time.
             guard now < lease.last, lease.end - now < SharedSearch.leaseMilliseconds - Self.renewalMilliseconds / 2 else { continue }
-            let place = node.keys.lease(lease.record)
-            let words = [Self.set, place, node.name, Array("XX".utf8), Self.milliseconds, SharedSearch.leaseTime]
-            client.send(EngineCommand(words, key: place), patienceMilliseconds: Self.offerPatience) { [weak self] reply in
-                self?.renewed(key, lease, reply, end: now + SharedSearch.leaseMilliseconds)
+            var commands = EngineCommands()
+            commands.add(Words.set, lease.place.lease, renewalWords)
+            client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { [self] replies in
+                renewed(key, lease, replies[0], end: now + SharedSearch.leaseMilliseconds)
             }
         }
     }

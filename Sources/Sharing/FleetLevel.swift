@@ -42,7 +42,9 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         // A value is taken from its connection in one piece, which holds the loop.
         engine.limits.replyBytes = node.settings.contentLimitBytes + Self.overheadBytes
         client = EngineClient(loop: loop, engine)
-        keep = Array(String(node.settings.keep).utf8)
+        keep = EngineWords("PX", String(node.settings.keep))
+        leaseWords = EngineWords(String(decoding: node.name, as: UTF8.self), "NX", "GET", "PX", String(SharedSearch.leaseMilliseconds))
+        renewalWords = EngineWords(String(decoding: node.name, as: UTF8.self), "XX", "PX", String(SharedSearch.leaseMilliseconds))
         client.onChange = { [unowned client, node] in node.note($0, isCluster: client.isCluster, $1) }
     }
 
@@ -69,6 +71,9 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         renewal?.cancel()
         around?.cancel()
         for search in Array(underWay.values) { search.giveUp() }
+        let left = waiters
+        waiters = []
+        for waiter in left { waiter.goOn() }
     }
 
     private var isBlind: Bool { node.sight.isBlind(at: Timestamp(milliseconds: loop.batchWallMilliseconds)) }
@@ -101,16 +106,19 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         if !leases.isEmpty {
             if isResponse { lease = leases.removeValue(forKey: ByteKey(item.key)) } else { leases[ByteKey(item.key)]?.isGiven = true }
         }
-        let place = lease?.record ?? node.keys.record(secret.name(of: key))
+        let place = lease?.place ?? node.keys.place(of: secret.name(of: key))
         let record = SharedRecord(key: key, metadata: item.metadata, head: item.head, body: item.body)
-        let value = GivenRecord(record, placed.version, fleetTime: placed.fleetTime).sealed(by: secret, at: place)
-        guard value.count < client.settings.limits.replyBytes else {
+        let given = GivenRecord(record, placed.version, fleetTime: placed.fleetTime)
+        let valueBytes = given.sealedBytes
+        guard valueBytes < client.settings.limits.replyBytes else {
             if let lease { leaveAlone(item.key, lease) }
             return count(.tooLong)
         }
-        var commands = [EngineCommand([Self.set, place, value, Self.milliseconds, keep], key: place)]
+        var commands = EngineCommands(room: valueBytes + Self.commandBytes)
+        commands.add(
+            Words.set, place.record, valueBytes: valueBytes, { given.appendSealed(to: &$0, by: secret, at: place.record.bytes) }, keep)
         // Others find the response, or may ask: they are told both in one piece.
-        if let lease, isOurs(lease) { commands.append(Self.unlink(node.keys.lease(place))) }
+        if let lease, isOurs(lease) { commands.add(Words.unlink, place.lease) }
         client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { replies in
             if case .status = replies[0] { count(.sent) } else { count(.failed) }
         }
@@ -134,8 +142,8 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         guard isAwaited else { return then() }
         let waiter = ToldWaiter(untold, then)
         waiters.append(waiter)
-        waiter.timer = loop.schedule(after: .milliseconds(Int(node.settings.timeout))) { [weak self] in
-            self?.waiters.removeAll { $0 === waiter }
+        waiter.timer = loop.schedule(after: .milliseconds(Int(node.settings.timeout))) { [self] in
+            waiters.removeAll { $0 === waiter }
             waiter.goOn()
         }
     }
@@ -152,10 +160,22 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     /// Nobody waits for it.
     static let offerPatience: Int64 = 1_000
-    static let set = Array("SET".utf8)
-    static let milliseconds = Array("PX".utf8)
-    private static let unlink = Array("UNLINK".utf8)
-    private let keep: [UInt8]
+
+    enum Words {
+        static let get = EngineWords("GET")
+        static let set = EngineWords("SET")
+        static let unlink = EngineWords("UNLINK")
+        /// What lies in the place of a lease, and for how long.
+        static let alone = EngineWords([FleetLevel.alone] + ["PX", String(FleetLevel.unshareableMilliseconds)].map { Array($0.utf8) })
+    }
+
+    /// How long records are kept.
+    private let keep: EngineWords
+    /// Who has a lease is told in the same breath.
+    let leaseWords: EngineWords
+    let renewalWords: EngineWords
+    /// What two commands take beside their values, about: two keys with the fleet's name.
+    static let commandBytes = 256
 
     private func count(_ outcome: OfferOutcome) { figures.offers[outcome, default: 0] += 1 }
 
@@ -169,26 +189,20 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         return end <= loop.batchMilliseconds ? nil : .unshareable
     }
 
-    /// Looks for a response, stores here what may be taken, and calls `then` on the loop: at the latest after `share.timeout`, or, where another node
-    /// asks the upstream, after `wait`.
-    /// - Parameters:
-    ///   - wait: milliseconds.
-    ///   - late: where something was stored after `then` was called.
-    ///   - then: says whether somebody still waits, and goes on; is told why what was found last may not be taken.
-    public func look(
-        _ lookUp: SharedLookUp, in cache: ResponseCache, wait: Int64, late: @escaping () -> Void,
-        then: @escaping (SharedOutcome, SharedRefusal?) -> Bool
-    ) {
+    /// Looks for a response, stores here what may be taken, and tells whoever waits, on the loop: at the latest after `share.timeout`, or, where another
+    /// node asks the upstream, after `wait`.
+    /// - Parameter wait: milliseconds.
+    public func look(_ lookUp: SharedLookUp, in cache: ResponseCache, wait: Int64, for waiter: any SharedWaiter) {
         loop.assertOnLoop()
         guard let first = lookUp.places.first else {
-            _ = then(.missing, nil)
+            _ = waiter.sharedEnded(.missing, nil)
             return
         }
         let key = ByteKey(first.key)
-        if let search = underWay[key] { return search.join(late: late, then: then) }
+        if let search = underWay[key] { return search.join(waiter) }
         let search = SharedSearch(self, lookUp, cache, wait: wait)
         underWay[key] = search
-        search.join(late: late, then: then)
+        search.join(waiter)
         search.start()
     }
 
@@ -200,22 +214,22 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     /// This node is to ask the upstream for all.
     /// - Parameters:
-    ///   - record: the engine's key of it.
+    ///   - place: where it lies in the engine.
     ///   - key: under which it will be stored here.
-    func hold(_ record: [UInt8], for key: [UInt8]) {
+    func hold(_ place: RecordPlace, for key: [UInt8]) {
         let now = loop.batchMilliseconds
         if leases.count >= Self.leaseLimit { leases = leases.filter { $0.value.end > now } }
-        guard leases.count < Self.leaseLimit else { return giveBack(record) }
-        leases[ByteKey(key)] = HeldLease(record: record, end: now + SharedSearch.leaseMilliseconds, last: now + Self.renewingMilliseconds)
+        guard leases.count < Self.leaseLimit else { return giveBack(place) }
+        leases[ByteKey(key)] = HeldLease(place: place, end: now + SharedSearch.leaseMilliseconds, last: now + Self.renewingMilliseconds)
         keepLeases()
     }
 
     /// Nobody needs to wait for this node.
-    func giveBack(_ record: [UInt8]) { send(Self.unlink(node.keys.lease(record))) }
-
-    private static func unlink(_ lease: [UInt8]) -> EngineCommand { EngineCommand([unlink, lease], key: lease) }
-
-    private func send(_ command: EngineCommand) { client.send(command, patienceMilliseconds: Self.offerPatience) { _ in } }
+    func giveBack(_ place: RecordPlace) {
+        var commands = EngineCommands()
+        commands.add(Words.unlink, place.lease)
+        client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { _ in }
+    }
 
     /// What this node has asked the upstream for is over.
     /// - Parameters:
@@ -225,15 +239,16 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         loop.assertOnLoop()
         guard !leases.isEmpty, let lease = leases.removeValue(forKey: ByteKey(key)) else { return }
         if isUnshareable || (isStored && !lease.isGiven) { return leaveAlone(key, lease) }
-        if isOurs(lease) { giveBack(lease.record) }
+        if isOurs(lease) { giveBack(lease.place) }
     }
 
     /// Everybody asks for himself for a while: else each would wait for the one before.
     private func leaveAlone(_ key: [UInt8], _ lease: HeldLease) {
         noteUnshareable(key)
         guard isOurs(lease) else { return }
-        let (place, time) = (node.keys.lease(lease.record), Array(String(Self.unshareableMilliseconds).utf8))
-        send(EngineCommand([Self.set, place, Self.alone, Self.milliseconds, time], key: place))
+        var commands = EngineCommands()
+        commands.add(Words.set, lease.place.lease, Words.alone)
+        client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { _ in }
     }
 
     /// Of one that has ended by itself another node may be the holder.
@@ -246,6 +261,17 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         if unshareable.count >= Self.unshareableLimit { unshareable = [:] }
         unshareable[ByteKey(key)] = loop.batchMilliseconds + Self.unshareableMilliseconds
     }
+}
+
+/// Who waits for what the shared level has, on its loop.
+public protocol SharedWaiter: AnyObject {
+    /// Goes on.
+    /// - Parameter refusal: why what was found last may not be taken.
+    /// - Returns: whether somebody still waits for the response.
+    func sharedEnded(_ outcome: SharedOutcome, _ refusal: SharedRefusal?) -> Bool
+
+    /// Something was stored after that.
+    func sharedCameLate()
 }
 
 /// A response that waits for the log.

@@ -209,7 +209,7 @@ extension FleetLog {
         var entry = LogEntry(fields: fields)
         let place = keys.log + LogEntry.associatedData(of: fields)
         for secret in settings.secrets.all {
-            guard let argument = secret.open(entry.message.argument, at: place) else { continue }
+            guard let argument = secret.open(entry.message.argument, at: place[...]) else { continue }
             entry.message.argument = argument
             return entry
         }

@@ -18,8 +18,8 @@ struct FleetSecret: Sendable {
 
     /// Keyed BLAKE2b.
     private static func hash(_ message: [UInt8], key: [UInt8], bytes: Int) -> [UInt8] {
-        var out = [UInt8](repeating: 0, count: bytes)
-        crypto_generichash(&out, bytes, message, UInt64(message.count), key.isEmpty ? nil : key, key.count)
+        var out: [UInt8] = []
+        out.append(bytes) { crypto_generichash($0, bytes, message, UInt64(message.count), key.isEmpty ? nil : key, key.count) }
         return out
     }
 
@@ -31,45 +31,73 @@ struct FleetSecret: Sendable {
 
     // MARK: Sealing (XChaCha20-Poly1305)
 
-    private static let nonceBytes = Int(crypto_aead_xchacha20poly1305_ietf_NPUBBYTES)
+    static let nonceBytes = Int(crypto_aead_xchacha20poly1305_ietf_NPUBBYTES)
     private static let tagBytes = Int(crypto_aead_xchacha20poly1305_ietf_ABYTES)
 
     /// What a seal adds.
     static let sealBytes = nonceBytes + tagBytes
 
+    /// Appends something sealed, which is made where it is to lie.
     /// - Parameters:
-    ///   - place: where it is to lie: anywhere else it does not open.
-    ///   - prefix: stands before it, in clear.
-    func seal(_ plain: [UInt8], at place: [UInt8], behind prefix: [UInt8] = []) -> [UInt8] {
-        let total = prefix.count + Self.sealBytes + plain.count
-        return [UInt8](unsafeUninitializedCapacity: total) { buffer, count in
-            guard let start = buffer.baseAddress else { return }
-            _ = buffer.update(fromContentsOf: prefix)
-            let out = start + prefix.count
-            randombytes_buf(out, Self.nonceBytes)
-            _ = crypto_aead_xchacha20poly1305_ietf_encrypt(
-                out + Self.nonceBytes, nil, plain, UInt64(plain.count), place, UInt64(place.count), nil, out, sealKey)
-            count = total
+    ///   - place: where it is to lie in the engine: anywhere else it does not open.
+    ///   - append: appends it in clear.
+    func appendSealed(to bytes: inout [UInt8], at place: ArraySlice<UInt8>, _ append: (inout [UInt8]) -> Void) {
+        let start = bytes.count
+        bytes.append(Self.nonceBytes) { randombytes_buf($0, Self.nonceBytes) }
+        append(&bytes)
+        let plainCount = bytes.count - start - Self.nonceBytes
+        // Behind it comes what proves that it is whole.
+        for _ in 0..<Self.tagBytes { bytes.append(0) }
+        bytes.withUnsafeMutableBufferPointer { bytes in
+            guard let nonce = bytes.baseAddress.map({ $0 + start }) else { return }
+            let text = nonce + Self.nonceBytes
+            place.withUnsafeBufferPointer { place in
+                _ = crypto_aead_xchacha20poly1305_ietf_encrypt(
+                    text, nil, text, UInt64(plainCount), place.baseAddress, UInt64(place.count), nil, nonce, sealKey)
+            }
         }
     }
 
+    /// - Parameter place: where it is to lie: anywhere else it does not open.
+    func seal(_ plain: [UInt8], at place: [UInt8]) -> [UInt8] {
+        var sealed: [UInt8] = []
+        sealed.reserveCapacity(Self.sealBytes + plain.count)
+        appendSealed(to: &sealed, at: place[...]) { $0 += plain }
+        return sealed
+    }
+
     /// - Returns: nil where something else stands before it, or where it was made by another secret, for another place, or changed.
-    func open(_ sealed: [UInt8], at place: [UInt8], behind prefix: [UInt8] = []) -> [UInt8]? {
+    func open(_ sealed: [UInt8], at place: ArraySlice<UInt8>, behind prefix: [UInt8] = []) -> [UInt8]? {
         let plainCount = sealed.count - Self.sealBytes - prefix.count
         guard plainCount >= 0, sealed.starts(with: prefix) else { return nil }
         var isTrue = false
         let plain = [UInt8](unsafeUninitializedCapacity: plainCount) { buffer, count in
-            sealed.withUnsafeBufferPointer { bytes in
-                guard let start = bytes.baseAddress else { return }
-                let from = start + prefix.count
-                isTrue =
-                    crypto_aead_xchacha20poly1305_ietf_decrypt(
-                        buffer.baseAddress, nil, nil, from + Self.nonceBytes, UInt64(plainCount + Self.tagBytes), place,
-                        UInt64(place.count), from, sealKey) == 0
+            place.withUnsafeBufferPointer { place in
+                sealed.withUnsafeBufferPointer { bytes in
+                    guard let start = bytes.baseAddress else { return }
+                    let from = start + prefix.count
+                    isTrue =
+                        crypto_aead_xchacha20poly1305_ietf_decrypt(
+                            buffer.baseAddress, nil, nil, from + Self.nonceBytes, UInt64(plainCount + Self.tagBytes), place.baseAddress,
+                            UInt64(place.count), from, sealKey) == 0
+                }
             }
             count = isTrue ? plainCount : 0
         }
         return isTrue ? plain : nil
+    }
+}
+
+extension [UInt8] {
+    /// - Parameter write: writes so many bytes, all of them.
+    fileprivate mutating func append(_ count: Int, write: (UnsafeMutablePointer<UInt8>) -> Void) {
+        append(addingCapacity: count) { output in
+            output.withUnsafeMutableBufferPointer { buffer, written in
+                guard let start = buffer.baseAddress else { return }
+                write(start)
+                written = count
+            }
+        }
     }
 }
 

@@ -36,7 +36,7 @@ extension FleetSettings {
     ///   - isTheirs: whether the server that will be asked has a key.
     public func checkedCommands(isCluster: Bool, where isTheirs: (_ key: [UInt8]) -> Bool) -> [CheckedCommand] {
         let keys = EngineKeys(fleet: name)
-        func key(_ number: Int) -> [UInt8] { keys.record(secrets.first.name(of: Array("check \(number)".utf8))) }
+        func key(_ number: Int) -> [UInt8] { Array(keys.place(of: secrets.first.name(of: Array("check \(number)".utf8))).record.bytes) }
         // Of 16,384 slots each server has some hundred.
         let key = key((0..<4_096).first { isTheirs(key($0)) } ?? 0)
         func command(_ words: [String], _ rest: [[UInt8]] = [], named name: String? = nil) -> CheckedCommand {
@@ -60,6 +60,12 @@ public struct CheckedCommand: Sendable {
     public let command: EngineCommand
 }
 
+/// The engine's keys of a record and of the lease for it. They are in one slot.
+struct RecordPlace: Equatable {
+    let record: EngineKey
+    let lease: EngineKey
+}
+
 /// The keys of a fleet in the engine.
 struct EngineKeys: Sendable {
     private let prefix: [UInt8]
@@ -67,9 +73,9 @@ struct EngineKeys: Sendable {
     init(fleet: String) { prefix = Array("cistern:\(fleet):{".utf8) }
 
     /// - Parameter name: by `FleetSecret.name(of:)`, in hexadecimal digits. In braces, so that what stands beside a record lies where that does.
-    func record(_ name: [UInt8]) -> [UInt8] {
+    func place(of name: [UInt8]) -> RecordPlace {
         var key: [UInt8] = []
-        key.reserveCapacity(prefix.count + 2 * name.count + 1)
+        key.reserveCapacity(prefix.count + 2 * name.count + 1 + Self.leaseEnd.count)
         key += prefix
         name.withUnsafeBytes { name in
             for start in stride(from: 0, to: name.count, by: 4) {
@@ -78,10 +84,12 @@ struct EngineKeys: Sendable {
             }
         }
         key.append(UInt8(ascii: "}"))
-        return key
+        key += Self.leaseEnd
+        let lease = EngineKey(key)
+        return RecordPlace(record: EngineKey(key.dropLast(Self.leaseEnd.count), beside: lease), lease: lease)
     }
 
-    func lease(_ record: [UInt8]) -> [UInt8] { record + Array(":l".utf8) }
+    private static let leaseEnd = Array(":l".utf8)
 
     var log: [UInt8] { prefix + Array("log}".utf8) }
     var epoch: [UInt8] { log + Array(":epoch".utf8) }

@@ -18,22 +18,29 @@ struct GivenRecord {
     /// Of the layout. Another number is another layout: such a record is as good as absent.
     private static let layout: [UInt8] = [1]
 
-    func sealed(by secret: FleetSecret, at place: [UInt8]) -> [UInt8] {
-        var plain: [UInt8] = []
-        let content = record.body.count
-        plain.reserveCapacity(64 + record.key.count + record.metadata.count + record.head.count + content)
+    /// How long it is, sealed.
+    var sealedBytes: Int {
+        let parts = record.key.count + record.metadata.count + record.head.count + record.body.count
+        return Self.layout.count + FleetSecret.sealBytes + RecordVersion.byteCount + 8 + 1 + 8 + 4 * 8 + parts
+    }
+
+    /// - Parameter place: the engine's key of it.
+    func appendSealed(to bytes: inout [UInt8], by secret: FleetSecret, at place: ArraySlice<UInt8>) {
+        bytes += Self.layout
+        secret.appendSealed(to: &bytes, at: place) { append(to: &$0) }
+    }
+
+    private func append(to plain: inout [UInt8]) {
         version.append(to: &plain)
         plain.append(number: UInt64(bitPattern: fleetTime))
         let form = record.body.form
         plain.append(form.coding)
         plain.append(number: UInt64(form.plainBytes))
-        for part in [record.key, record.metadata, record.head] {
-            plain.append(number: UInt64(part.count))
-            plain += part
-        }
-        plain.append(number: UInt64(content))
+        plain.append(part: record.key)
+        plain.append(part: record.metadata)
+        plain.append(part: record.head)
+        plain.append(number: UInt64(record.body.count))
         record.body.withBytes { plain.append(contentsOf: $0) }
-        return secret.seal(plain, at: place, behind: Self.layout)
     }
 
     init(_ record: SharedRecord, _ version: RecordVersion, fleetTime: Int64) {
@@ -41,7 +48,7 @@ struct GivenRecord {
     }
 
     /// - Returns: nil where it is of another layout, was not sealed by this secret for this place, or is cut.
-    init?(_ value: [UInt8], sealedBy secret: FleetSecret, at place: [UInt8]) {
+    init?(_ value: [UInt8], sealedBy secret: FleetSecret, at place: ArraySlice<UInt8>) {
         guard let plain = secret.open(value, at: place, behind: Self.layout) else { return nil }
         var rest = plain[...]
         guard let version = rest.take(24).flatMap({ RecordVersion(bytes: $0) }), let time = rest.takeNumber(), let coding = rest.popFirst(),
@@ -55,6 +62,11 @@ struct GivenRecord {
 
 extension [UInt8] {
     fileprivate mutating func append(number: UInt64) { Swift.withUnsafeBytes(of: number.littleEndian) { append(contentsOf: $0) } }
+
+    fileprivate mutating func append(part: [UInt8]) {
+        append(number: UInt64(part.count))
+        self += part
+    }
 }
 
 extension ArraySlice<UInt8> {

@@ -9,18 +9,18 @@ import ResponseCache
 
 /// Touched on its level's loop only.
 final class SharedSearch {
-    private unowned let level: FleetLevel
+    private let level: FleetLevel
     let lookUp: SharedLookUp
     private let cache: ResponseCache
     private let wait: Int64
     private let began: Int64
-    private var waiting: [(late: () -> Void, then: (SharedOutcome, SharedRefusal?) -> Bool)] = []
+    private var waiting: [any SharedWaiter] = []
     /// Those who went on without it.
-    private var gone: [() -> Void] = []
+    private var gone: [any SharedWaiter] = []
     /// Replies that are still to come, in this round.
     private var missing = 0
-    /// Where they were asked for: a few.
-    private var asked: [[UInt8]] = []
+    /// What was asked for: the places of the look-up, then those to which markers led.
+    private var asked: [Asked] = []
     private var hasTaken = false
     /// Why what was found last may not be taken.
     private var refusal: SharedRefusal?
@@ -34,10 +34,16 @@ final class SharedSearch {
     private var timer: LoopTimer?
     private var rest: Int64 = firstRest
 
-    private enum Lease: Equatable {
+    private struct Asked {
+        let place: SharedPlace
+        /// Where it lies in the engine.
+        let lies: RecordPlace
+    }
+
+    /// Of the first place.
+    private enum Lease {
         case unknown
-        /// - Parameter record: the engine's key of what it is for.
-        case ours(_ record: [UInt8])
+        case ours
         /// Another shard of this node has it, or nobody: the flight of this node is joined.
         case notNeeded
         case another
@@ -56,39 +62,46 @@ final class SharedSearch {
 
     private var node: FleetNode { level.node }
 
-    func join(late: @escaping () -> Void, then: @escaping (SharedOutcome, SharedRefusal?) -> Bool) {
+    func join(_ waiter: any SharedWaiter) {
         guard !isLate else {
             level.figures.lookUps[.late, default: 0] += 1
-            gone.append(late)
-            _ = then(.late, nil)
+            gone.append(waiter)
+            _ = waiter.sharedEnded(.late, nil)
             return
         }
-        waiting.append((late, then))
+        waiting.append(waiter)
     }
 
-    func start() { askInTime() }
+    func start() {
+        asked.reserveCapacity(lookUp.places.count)
+        for place in lookUp.places { asked.append(Asked(place: place, lies: lies(of: place))) }
+        askInTime()
+    }
 
     /// The engine has so long each time.
     private func askInTime() {
         timer = level.loop.schedule(after: .milliseconds(Int(node.settings.timeout))) { [self] in giveUp() }
-        ask(lookUp.places, withLease: node.settings.collapses)
+        ask(0..<lookUp.places.count, withLease: node.settings.collapses)
     }
 
     // MARK: Asking
 
-    private func ask(_ places: [SharedPlace], withLease: Bool) {
+    /// Where it lies in the engine.
+    private func lies(of place: SharedPlace) -> RecordPlace { node.keys.place(of: node.settings.secrets.all[place.secret].name(of: place.key)) }
+
+    /// - Parameter places: of those that are asked for.
+    private func ask(_ places: Range<Int>, withLease: Bool) {
         missing += 1
-        for (number, place) in places.enumerated() {
-            let secret = node.settings.secrets.all[place.secret]
-            let key = node.keys.record(secret.name(of: place.key))
-            asked.append(key)
-            var commands = [EngineCommand([Self.get, key], key: key)]
-            if withLease, number == 0 { commands.append(leaseCommand(key)) }
+        for number in places {
+            let lies = asked[number].lies
+            var commands = EngineCommands(room: FleetLevel.commandBytes)
+            commands.add(FleetLevel.Words.get, lies.record)
+            if withLease, number == 0 { commands.add(FleetLevel.Words.set, lies.lease, level.leaseWords) }
             missing += 1
             level.client.sendAll(
-                commands, patienceMilliseconds: Self.patience, late: { [self] in use($0, key, place) },
+                commands, patienceMilliseconds: Self.patience, late: { [self] in use($0, number) },
                 then: { [self] replies in
-                    use(replies, key, place)
+                    use(replies, number)
                     noteReply()
                 })
         }
@@ -97,27 +110,17 @@ final class SharedSearch {
 
     /// The engine's own limit is the breaker's; who waits goes on earlier.
     private static let patience: Int64 = 250
-    private static let get = Array("GET".utf8)
 
-    /// Who had it is told in the same breath.
-    private func leaseCommand(_ key: [UInt8]) -> EngineCommand {
-        let words = [FleetLevel.set, node.keys.lease(key), node.name, Self.ifAbsent, Self.get, FleetLevel.milliseconds, Self.leaseTime]
-        return EngineCommand(words, key: key)
+    private func use(_ replies: [EngineReply], _ number: Int) {
+        if let record = replies.first { take(record, number) }
+        if replies.count > 1 { noteLease(replies[1]) }
     }
 
-    private static let ifAbsent = Array("NX".utf8)
-    static let leaseTime = Array(String(leaseMilliseconds).utf8)
-
-    private func use(_ replies: [EngineReply], _ key: [UInt8], _ place: SharedPlace) {
-        if let record = replies.first { take(record, key, place) }
-        if replies.count > 1 { noteLease(replies[1], key) }
-    }
-
-    private func noteLease(_ reply: EngineReply, _ key: [UInt8]) {
+    private func noteLease(_ reply: EngineReply) {
         switch reply {
         // Who has gone on without it may have the response by now, and others need not wait.
-        case .nothing where isLate || isOver: level.giveBack(key)
-        case .nothing: lease = .ours(key)
+        case .nothing where isLate || isOver: level.giveBack(asked[0].lies)
+        case .nothing: lease = .ours
         case .bytes(let holder) where holder == node.name: lease = .notNeeded
         case .bytes(FleetLevel.alone):
             lease = .notNeeded
@@ -131,10 +134,11 @@ final class SharedSearch {
 
     // MARK: Taking
 
-    private func take(_ reply: EngineReply, _ key: [UInt8], _ place: SharedPlace) {
+    private func take(_ reply: EngineReply, _ number: Int) {
         switch reply {
         case .bytes(let value):
-            guard let given = GivenRecord(value, sealedBy: node.settings.secrets.all[place.secret], at: key) else {
+            let (place, lies) = (asked[number].place, asked[number].lies)
+            guard let given = GivenRecord(value, sealedBy: node.settings.secrets.all[place.secret], at: lies.record.bytes) else {
                 return refuse(.unreadable)
             }
             take(given, place)
@@ -155,8 +159,10 @@ final class SharedSearch {
         switch cache.take(given.record, of: Timestamp(milliseconds: responseTime), at: place, for: lookUp) {
         case .taken: hasTaken = true
         case .leads(let variant):
-            let key = node.keys.record(node.settings.secrets.all[variant.secret].name(of: variant.key))
-            if !asked.contains(key) { ask([variant], withLease: false) }
+            let lies = lies(of: variant)
+            guard !asked.contains(where: { $0.lies == lies }) else { return }
+            asked.append(Asked(place: variant, lies: lies))
+            ask(asked.count - 1..<asked.count, withLease: false)
         case .notTaken: refuse(.notNewer)
         }
     }
@@ -203,20 +209,20 @@ final class SharedSearch {
         let (going, late) = (waiting, gone)
         (waiting, gone) = ([], [])
         goOn(going, outcome)
-        if outcome == .found { for one in late { one() } }
+        if outcome == .found { for one in late { one.sharedCameLate() } }
     }
 
     /// Where nobody will ask the upstream, because it was found or all have left, the lease is of no use.
-    private func goOn(_ going: [(late: () -> Void, then: (SharedOutcome, SharedRefusal?) -> Bool)], _ outcome: SharedOutcome) {
-        guard case .ours(let record) = lease else {
-            for one in going { _ = one.then(outcome, refusal) }
+    private func goOn(_ going: [any SharedWaiter], _ outcome: SharedOutcome) {
+        guard lease == .ours else {
+            for one in going { _ = one.sharedEnded(outcome, refusal) }
             return
         }
         let own = lookUp.keys.own
-        level.hold(record, for: own)
+        level.hold(asked[0].lies, for: own)
         if outcome == .found { level.ended(own, isUnshareable: false) } else { level.figures.leases[.won, default: 0] += 1 }
         var goesOn = false
-        for one in going where one.then(outcome, refusal) { goesOn = true }
+        for one in going where one.sharedEnded(outcome, refusal) { goesOn = true }
         if !goesOn { level.ended(own, isUnshareable: false) }
         // What comes late has nothing to do with it.
         lease = .notNeeded
@@ -229,7 +235,7 @@ final class SharedSearch {
         level.figures.lookUps[.late, default: 0] += UInt64(waiting.count)
         let going = waiting
         waiting = []
-        gone += going.map(\.late)
-        for one in going { _ = one.then(.late, nil) }
+        gone += going
+        for one in going { _ = one.sharedEnded(.late, nil) }
     }
 }

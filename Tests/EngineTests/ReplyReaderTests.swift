@@ -95,4 +95,24 @@ struct ReplyReaderTests {
             command.bytes == Self.text("*4\r\n$3\r\nSET\r\n$3\r\na\r\n\r\n$100\r\n" + String(repeating: "x", count: 100) + "\r\n$0\r\n\r\n")
         )
     }
+
+    @Test("what is put together of words that were written before is what the same words are")
+    func putTogether() {
+        let (key, lease) = (EngineKey(Self.text("a{b}")), EngineKey(Self.text("a{b}:l")[...], beside: EngineKey(Self.text("a{b}"))))
+        #expect(lease == EngineKey(Self.text("a{b}:l")))
+        let value = String(repeating: "v", count: 1234)
+        var commands = EngineCommands()
+        commands.add(EngineWords("GET"), key)
+        commands.add(EngineWords("SET"), lease, EngineWords("me", "NX", "PX", "1500"))
+        commands.add(EngineWords("SET"), key, valueBytes: 1234, { $0 += Self.text(value) }, EngineWords("PX", "10"))
+        let same = EngineCommands([
+            EngineCommand("GET", "a{b}", keyAt: 1), EngineCommand("SET", "a{b}:l", "me", "NX", "PX", "1500", keyAt: 1),
+            EngineCommand("SET", "a{b}", value, "PX", "10", keyAt: 1),
+        ])
+        #expect(commands.bytes == same.bytes && commands.count == 3)
+        for place in 0..<3 {
+            #expect(commands.bytes(of: place) == same.bytes(of: place))
+            #expect(commands.places[place].slot == same.places[place].slot && commands.places[place].slot != nil)
+        }
+    }
 }

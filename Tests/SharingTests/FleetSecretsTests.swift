@@ -1,6 +1,7 @@
 // What the fleet's secret is good for: names, partitions and seals that nobody else can make or read.
 
 import CacheStore
+import Engine
 import Fleet
 import ResponseCache
 import Testing
@@ -100,7 +101,7 @@ struct FleetSecretsTests {
     @Test("what stands before a seal is in clear, and has to be known")
     func prefix() {
         let secret = Self.secret("mine")
-        let sealed = secret.seal([7], at: [1], behind: [4, 5])
+        let sealed = [4, 5] + secret.seal([7], at: [1])
         #expect(sealed.starts(with: [4, 5]) && sealed.count == 3 + FleetSecret.sealBytes)
         #expect(secret.open(sealed, at: [1], behind: [4, 5]) == [7])
         #expect(secret.open(sealed, at: [1], behind: [4, 6]) == nil && secret.open(sealed, at: [1]) == nil)
@@ -111,7 +112,7 @@ struct FleetSecretsTests {
 @Suite("Records of the shared level")
 struct GivenRecordTests {
     private static let secret = FleetSecretsTests.secret("mine")
-    private static let place = Array("cistern:f:{0}".utf8)
+    private static let place = Array("cistern:f:{0}".utf8)[...]
 
     private static func record(_ body: ItemBody) -> GivenRecord {
         GivenRecord(
@@ -119,9 +120,16 @@ struct GivenRecordTests {
             RecordVersion(epoch: 5, position: LogPosition(1_700_000_000_000, 3)), fleetTime: 1_700_000_000_001)
     }
 
-    private static let sealed = record(.bytes(Array("{\"a\":1}".utf8))).sealed(by: secret, at: place)
+    private static func sealed(_ given: GivenRecord) -> [UInt8] {
+        var bytes: [UInt8] = [9]
+        given.appendSealed(to: &bytes, by: secret, at: place)
+        #expect(bytes.count == 1 + given.sealedBytes && bytes[0] == 9)
+        return Array(bytes[1...])
+    }
 
-    private func open(_ value: [UInt8], at place: [UInt8] = place) -> GivenRecord? {
+    private static let sealed = sealed(record(.bytes(Array("{\"a\":1}".utf8))))
+
+    private func open(_ value: [UInt8], at place: ArraySlice<UInt8> = place) -> GivenRecord? {
         GivenRecord(value, sealedBy: Self.secret, at: place)
     }
 
@@ -129,7 +137,7 @@ struct GivenRecordTests {
     func roundTrip() throws {
         for body in [ItemBody.bytes([]), .bytes([1, 2, 3]), .coded([9, 8], ContentForm(coding: 2, plainBytes: 100))] {
             let given = Self.record(body)
-            let taken = try #require(open(given.sealed(by: Self.secret, at: Self.place)))
+            let taken = try #require(open(Self.sealed(given)))
             #expect(taken.version == given.version && taken.fleetTime == given.fleetTime)
             #expect(taken.record.key == [1, 2] && taken.record.metadata == [3] && taken.record.head == Array("HTTP".utf8))
             #expect(taken.record.body.form == body.form)
@@ -137,7 +145,7 @@ struct GivenRecordTests {
         }
         var old = Self.record(.bytes([1]))
         old.fleetTime = -1
-        #expect(open(old.sealed(by: Self.secret, at: Self.place))?.fleetTime == -1)
+        #expect(open(Self.sealed(old))?.fleetTime == -1)
     }
 
     @Test("cut at any byte, longer, elsewhere, of another secret or of another layout it is as good as absent")
@@ -146,7 +154,7 @@ struct GivenRecordTests {
         #expect(open(sealed) != nil)
         for count in sealed.indices { #expect(open(Array(sealed[..<count])) == nil) }
         #expect(open(sealed + [0]) == nil)
-        #expect(open(sealed, at: Self.place + Array(":l".utf8)) == nil)
+        #expect(open(sealed, at: (Self.place + Array(":l".utf8))[...]) == nil)
         #expect(GivenRecord(sealed, sealedBy: FleetSecretsTests.secret("other"), at: Self.place) == nil)
         for layout in UInt8.min...UInt8.max where layout != sealed[0] { #expect(open([layout] + sealed[1...]) == nil) }
     }
@@ -154,7 +162,7 @@ struct GivenRecordTests {
     @Test("what is sealed well and makes no sense inside is absent too: parts cut, too long, or with something behind them")
     func nonsense() throws {
         let plain = try #require(Self.secret.open(Array(Self.sealed[1...]), at: Self.place))
-        func reopened(_ plain: [UInt8]) -> GivenRecord? { open([1] + Self.secret.seal(plain, at: Self.place)) }
+        func reopened(_ plain: [UInt8]) -> GivenRecord? { open([1] + Self.secret.seal(plain, at: Array(Self.place))) }
         #expect(reopened(plain) != nil)
         for count in plain.indices { #expect(reopened(Array(plain[..<count])) == nil) }
         #expect(reopened(plain + [0]) == nil)
@@ -172,9 +180,10 @@ struct GivenRecordTests {
     @Test("keys in the engine: the fleet's name, then what lies in one slot with its lease")
     func keys() {
         let keys = EngineKeys(fleet: "blue")
-        let record = keys.record([0, 0x9a, 0xbf] + [UInt8](repeating: 0xff, count: 13))
+        let place = keys.place(of: [0, 0x9a, 0xbf] + [UInt8](repeating: 0xff, count: 13))
+        let record = Array(place.record.bytes)
         #expect(String(decoding: record, as: UTF8.self) == "cistern:blue:{009abf" + String(repeating: "ff", count: 13) + "}")
-        #expect(keys.lease(record) == record + Array(":l".utf8))
+        #expect(place.lease == EngineKey(record + Array(":l".utf8)) && place.record == EngineKey(record))
         #expect(String(decoding: keys.log, as: UTF8.self) == "cistern:blue:{log}")
         #expect(String(decoding: keys.epoch, as: UTF8.self) == "cistern:blue:{log}:epoch")
         #expect(EngineKeys(fleet: "green").log != keys.log)
