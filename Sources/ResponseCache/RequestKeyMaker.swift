@@ -86,6 +86,9 @@ public struct RequestKeyMaker {
         return (keys, partition.identity)
     }
 
+    /// Whether a key is made of the target alone: then it is the same on all nodes.
+    func isPlain(_ key: [UInt8]) -> Bool { key.starts(with: plainPrefix) }
+
     /// The same target's key in the partition of those without credentials.
     func appendShared(
         to key: inout [UInt8], head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]? = nil

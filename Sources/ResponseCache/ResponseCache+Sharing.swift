@@ -25,6 +25,9 @@ extension ResponseCache {
 
     /// For each of the fleet's secrets: in the request's own partition, and in the common one.
     private func sharedPlaces(for head: RequestHead, at keys: TargetKeys) -> [SharedPlace] {
+        if keyMaker.isPlain(keys.own) {
+            return fleetKeyMakers.indices.map { SharedPlace(secret: $0, key: keys.own, localKey: keys.own, isCommon: false) }
+        }
         let target = head.pathAndQuery
         let rules = settings.arguments.specialRules(for: target)
         return fleetKeyMakers.enumerated().flatMap { number, maker in
@@ -86,6 +89,7 @@ extension ResponseCache {
         guard let level, let request = place.request, !recency.isImported, contentBytes <= level.contentLimitBytes,
             let maker = fleetKeyMakers.first, level.mayOffer()
         else { return nil }
+        if keyMaker.isPlain(place.key) { return place.key }
         // What lies under what was said of arguments is found by those only to whom it was said; what is kept by a request's content is not shared.
         guard place.key == localKey(of: request, place) else { return nil }
         let target = request.pathAndQuery
