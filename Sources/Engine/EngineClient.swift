@@ -59,8 +59,8 @@ public final class EngineClient: @unchecked Sendable {
         then: @escaping (EngineReply) -> Void
     ) {
         sendAll(
-            EngineCommands([command]), patienceMilliseconds: patienceMilliseconds, late: late.map { late in { replies in late(replies[0]) } },
-            then: { replies in then(replies[0]) })
+            EngineCommands([command]), patienceMilliseconds: patienceMilliseconds,
+            late: late.map { late in { replies in late(replies[0]) } }, then: { replies in then(replies[0]) })
     }
 
     /// Sends commands of one slot in one piece, on one connection, in their order. Replies have the same order. Where one of them is another server's

@@ -87,7 +87,9 @@ final class SharedSearch {
     // MARK: Asking
 
     /// Where it lies in the engine.
-    private func lies(of place: SharedPlace) -> RecordPlace { node.keys.place(of: node.settings.secrets.all[place.secret].name(of: place.key)) }
+    private func lies(of place: SharedPlace) -> RecordPlace {
+        node.keys.place(of: node.settings.secrets.all[place.secret].name(of: place.key))
+    }
 
     /// - Parameter places: of those that are asked for.
     private func ask(_ places: Range<Int>, withLease: Bool) {
