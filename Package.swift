@@ -1,12 +1,24 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// Exclusive access is checked while debugging and testing. In a release the checks cost a twentieth of a hit and nothing depends on them.
-let strict: [SwiftSetting] = [
-    .unsafeFlags(["-enforce-exclusivity=unchecked"], .when(configuration: .release)),
-    .treatAllWarnings(as: .error),
-    .enableUpcomingFeature("ExistentialAny"),
-    .enableUpcomingFeature("MemberImportVisibility"),
+/// What every request goes through is compiled for speed, across rooms; the rest for size: that is a twentieth of the binary. Exclusive access is
+/// checked while debugging and testing. In a release the checks cost a twentieth of a hit and nothing depends on them.
+func settings(isHot: Bool) -> [SwiftSetting] {
+    let optimization = isHot ? "-cross-module-optimization" : "-Osize"
+    return [
+        .unsafeFlags(["-enforce-exclusivity=unchecked", optimization], .when(configuration: .release)),
+        .treatAllWarnings(as: .error),
+        .enableUpcomingFeature("ExistentialAny"),
+        .enableUpcomingFeature("MemberImportVisibility"),
+    ]
+}
+
+let strict = settings(isHot: true)
+
+/// Rooms that no request goes through, or few.
+let cold: Set = [
+    "Administration", "Archives", "Engine", "FaultInjection", "Fleet", "Identity", "Server", "Settings", "Sharing", "StatusPage",
+    "TakeOver", "Tracing",
 ]
 
 /// Rooms that tell of their decisions.
@@ -19,7 +31,7 @@ let withReadMe: Set = [
 func room(_ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource] = []) -> Target {
     .target(
         name: name, dependencies: dependencies, exclude: withReadMe.contains(name) ? ["README.md"] : [], resources: resources,
-        swiftSettings: strict)
+        swiftSettings: settings(isHot: !cold.contains(name)))
 }
 
 func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
@@ -146,7 +158,7 @@ let package = Package(
                 "Downstream",
                 "Telemetry", "Tracing", "Sharing", "Engine", "ResponseCache", "CSystem", "Descriptors", "Locking", logging, arguments,
             ],
-            swiftSettings: strict,
+            swiftSettings: settings(isHot: false),
             // Nobody looks symbols up in it: a twentieth of the stripped binary.
             linkerSettings: [.unsafeFlags(linking, .when(configuration: .release))]),
         // `swift run -c release measure-content`: what going through content costs.

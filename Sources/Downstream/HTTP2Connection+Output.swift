@@ -99,9 +99,9 @@ extension HTTP2Connection {
     /// The budget, which all shards share, is asked with what is written; where nothing can be, once there is so much that it does not know of.
     private static let unbudgetedBytes = 64 << 10
 
-    func noteMemory(of stream: HTTP2Stream) {
+    /// A stream holds so much now.
+    func noteMemory(_ bytes: Int, of stream: HTTP2Stream) {
         guard !isClosed else { return }
-        let bytes = stream.memoryBytes
         heldBytes += bytes - stream.heldBytes
         stream.heldBytes = bytes
         if abs(heldBytes + rest.count - budgetedBytes) >= Self.unbudgetedBytes { holdBudget() }

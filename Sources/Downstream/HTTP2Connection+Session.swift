@@ -12,7 +12,6 @@ extension HTTP2Connection: HTTP2SessionDelegate {
         table.counters.http2.streams += 1
         let stream = HTTP2Stream(number, of: self)
         streams[number] = stream
-        latest = stream
         idleDeadline = 0
         stream.begin(section, endsStream: endsStream)
         let limit = table.settings.requestsPerConnection
@@ -20,35 +19,27 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     }
 
     func receivedContent(_ bytes: UnsafeRawBufferPointer, on number: Int32) {
-        guard let stream = stream(number) else { return session.consume(bytes.count, on: number) }
+        guard let stream = streams[number] else { return session.consume(bytes.count, on: number) }
         stream.receivedContent(bytes)
     }
 
-    private func stream(_ number: Int32) -> HTTP2Stream? {
-        if let latest, latest.number == number { return latest }
-        guard let stream = streams[number] else { return nil }
-        latest = stream
-        return stream
-    }
-
-    func receivedEnd(of number: Int32) { stream(number)?.receivedEnd() }
+    func receivedEnd(of number: Int32) { streams[number]?.receivedEnd() }
 
     func receivedPingAcknowledgement() {
         if case .announcing = phase { takeNoMore() }
     }
 
-    func offerContent(of number: Int32, limit: Int) -> HTTP2ContentOffer { stream(number)?.offerContent(limit: limit) ?? .broken }
+    func offerContent(of number: Int32, limit: Int) -> HTTP2ContentOffer { streams[number]?.offerContent(limit: limit) ?? .broken }
 
     func takeContent(of number: Int32, into place: UnsafeMutableRawBufferPointer) {
         conduct.sentContent()
-        stream(number)?.takeContent(into: place)
+        streams[number]?.takeContent(into: place)
     }
 
-    func sentEnd(of number: Int32) { stream(number)?.sentEnd() }
+    func sentEnd(of number: Int32) { streams[number]?.sentEnd() }
 
     func streamClosed(_ number: Int32, _ code: HTTP2ErrorCode) {
         guard let stream = streams.remove(number) else { return }
-        if latest === stream { latest = nil }
         if code == .noError { resets.endedWell() }
         if !stream.isReset { pastStreams.end(number) }
         stream.close()

@@ -23,8 +23,6 @@ final class HTTP2Connection: AcceptedConnection {
     let session: HTTP2Session
 
     var streams = HTTP2StreamTable<HTTP2Stream>()
-    /// The one that the session has told of last: mostly it goes on with that.
-    var latest: HTTP2Stream?
     var requests = 0
     var phase = Phase.open
     private var walk = HTTP2FrameWalk()
@@ -248,7 +246,7 @@ final class HTTP2Connection: AcceptedConnection {
     /// Told from a fresh call, since one of them may be the one that writes.
     private func closeStreams() {
         let left = Array(streams.values)
-        (streams, latest) = (HTTP2StreamTable(), nil)
+        streams = HTTP2StreamTable()
         guard !left.isEmpty else { return }
         table.loop.atEndOfBatch { for stream in left { stream.close() } }
     }
@@ -257,7 +255,7 @@ final class HTTP2Connection: AcceptedConnection {
         guard !isClosed else { return }
         phase = .closed
         session.abandon()
-        (streams, latest) = (HTTP2StreamTable(), nil)
+        streams = HTTP2StreamTable()
         (pushing, drained, rest, input) = ([], [], [], [])
         heldBytes = 0
         holdBudget()

@@ -77,7 +77,7 @@ extension HTTP2Stream {
     func write(_ bytes: Span<UInt8>) -> Bool {
         guard let progress = state.current, !progress.isHead, bytes.count > 0 else { return true }
         bytes.withUnsafeBufferPointer { output.append(UnsafeRawBufferPointer($0)) }
-        connection.noteMemory(of: self)
+        noteMemory()
         pushLater()
         return state.write(
             bytes.count, isOverfull: output.count > table.settings.outputHighWaterBytes,
@@ -92,7 +92,7 @@ extension HTTP2Stream {
         guard pendingHead != nil, state.takeBackResponse() else { return false }
         pendingHead = nil
         output = OutputQueue()
-        connection.noteMemory(of: self)
+        noteMemory()
         return true
     }
 
@@ -104,7 +104,7 @@ extension HTTP2Stream {
     /// The response is whole; it goes out by itself from here.
     private func responded() {
         exchange = nil
-        connection.noteMemory(of: self)
+        noteMemory()
         pushLater()
     }
 
@@ -157,7 +157,7 @@ extension HTTP2Stream {
     func takeContent(into place: UnsafeMutableRawBufferPointer) {
         output.take(into: place)
         if output.isEmpty { writeDeadline = 0 } else { startWriteClock() }
-        connection.noteMemory(of: self)
+        noteMemory()
         if output.count <= table.settings.outputHighWaterBytes / 4, state.resumeResponse() { connection.drained(self) }
     }
 
@@ -174,7 +174,7 @@ extension HTTP2Stream: AwaitingOutput {
     var isClosed: Bool { state.isClosed }
 
     func outputCame() {
-        connection.noteMemory(of: self)
+        noteMemory()
         pushLater()
     }
 

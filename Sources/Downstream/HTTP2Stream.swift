@@ -85,7 +85,7 @@ final class HTTP2Stream {
         guard let progress = state.current, !progress.content.isWhole else { return giveBack() }
         guard held.isEmpty, progress.takesContent, !isTelling else {
             held += bytes
-            return connection.noteMemory(of: self)
+            return noteMemory()
         }
         tell(bytes)
     }
@@ -137,6 +137,12 @@ final class HTTP2Stream {
     /// What it takes of memory: content in both directions.
     var memoryBytes: Int { held.count + output.heldBytes }
 
+    /// It takes more of it now, or less.
+    func noteMemory() {
+        let bytes = memoryBytes
+        if bytes != heldBytes { connection.noteMemory(bytes, of: self) }
+    }
+
     // MARK: What the state decides
 
     func perform(_ action: ConnectionState.Action) {
@@ -187,9 +193,11 @@ final class HTTP2Stream {
         state.close()
         let exchange = self.exchange
         self.exchange = nil
-        output = OutputQueue()
-        (held, pendingHead) = ([], nil)
-        connection.noteMemory(of: self)
+        // Of most nothing is left.
+        if !output.isEmpty { output = OutputQueue() }
+        if !held.isEmpty { held = [] }
+        pendingHead = nil
+        noteMemory()
         exchange?.clientLeft()
     }
 }
@@ -222,7 +230,7 @@ extension HTTP2Stream: ClientStream {
         let bytes = held
         held = []
         if bytes.isEmpty { giveBack() } else { bytes.withUnsafeBytes { tell($0) } }
-        connection.noteMemory(of: self)
+        noteMemory()
         if hasInputEnded, held.isEmpty { endContent() }
         connection.pushLater()
     }

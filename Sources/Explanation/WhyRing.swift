@@ -50,12 +50,13 @@ public final class WhyRing {
         return lastNumber
     }
 
-    public func append(_ trace: borrowing ExchangeTrace, target: ArraySlice<UInt8>) {
+    /// - Parameter trace: is told how long the target is; inout so that its bytes are copied as they lie, and not member by member.
+    public func append(_ trace: inout ExchangeTrace, target: ArraySlice<UInt8>) {
         guard capacity > 0 else { return }
         let slot = written % capacity
         written += 1
-        (traces + slot).initialize(to: copy trace)
-        traces[slot].targetCount = UInt16(clamping: target.count)
+        trace.targetCount = UInt16(clamping: target.count)
+        withUnsafePointer(to: &trace) { (traces + slot).initialize(from: $0, count: 1) }
         target.withUnsafeBytes { bytes in
             let count = min(bytes.count, Self.targetBytes)
             UnsafeMutableRawPointer(targets + slot * Self.targetBytes).copyMemory(from: bytes.baseAddress!, byteCount: count)

@@ -67,12 +67,14 @@ public struct HTTP2FieldSection: ~Copyable {
         if filled + count > space.count { Self.grow(&space, filled, to: filled + count) }
         if lineCount == lines.count { Self.grow(&lines, lineCount, to: lineCount + 1) }
         let (nameLength, valueLength) = (UInt32(name.count), UInt32(value.count))
-        let line = UnsafeMutableRawBufferPointer(UnsafeMutableBufferPointer(rebasing: space[filled..<filled + count]))
-        line.storeBytes(of: nameLength, as: UInt32.self)
-        line.storeBytes(of: valueLength, toByteOffset: 4, as: UInt32.self)
-        UnsafeMutableRawBufferPointer(rebasing: line[Self.lengthBytes...]).copyMemory(from: UnsafeRawBufferPointer(name))
-        UnsafeMutableRawBufferPointer(rebasing: line[(Self.lengthBytes + name.count)...])
-            .copyMemory(from: UnsafeRawBufferPointer(value))
+        // There is room for all of it: without asking that of each part it takes half as long.
+        if var place = space.baseAddress.map({ UnsafeMutableRawPointer($0 + filled) }) {
+            place.storeBytes(of: nameLength, as: UInt32.self)
+            place.storeBytes(of: valueLength, toByteOffset: 4, as: UInt32.self)
+            place += Self.lengthBytes
+            if let name = name.baseAddress { place.copyMemory(from: name, byteCount: Int(nameLength)) }
+            if let value = value.baseAddress { (place + Int(nameLength)).copyMemory(from: value, byteCount: Int(valueLength)) }
+        }
         lines.initializeElement(
             at: lineCount,
             to: Entry(nameStart: UInt32(filled + Self.lengthBytes), nameLength: nameLength, valueLength: valueLength))

@@ -46,7 +46,7 @@ final class BackgroundRecord: FetchReceiver {
         trace.upstream.times = fetch?.times ?? TransferTimes()
         trace.upstream.spoken = fetch?.spoken
         trace.upstream.isFaulted = fetch?.isFaulted ?? false
-        shard.records.why.append(trace, target: head.pathAndQuery)
+        shard.records.why.append(&trace, target: head.pathAndQuery)
         ended()
     }
 

@@ -11,11 +11,12 @@ import Telemetry
 extension ProxyShard {
     public func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
         loop.assertOnLoop()
-        guard let entry = memo?.find(bytes, isSecure: countsAsSecure(stream), now: loop.batchWallMilliseconds), let head = entry.head,
-            mayRepeat(head, on: stream), hasNoCertificateMark(stream)
+        let peer = stream.client
+        guard let entry = memo?.find(bytes, isSecure: marksScheme && peer.isSecure, now: loop.batchWallMilliseconds),
+            let head = entry.head, mayRepeat(head, on: stream), hasNoCertificateMark(stream)
         else { return false }
-        // Whose request it is, is known only now.
-        let client = stream.client
+        // Whose request it is, is known only now, where others are believed.
+        let client = admission.isIdle ? peer : stream.client
         guard (marksScheme && client.isSecure) == entry.isSecure else { return false }
         if records.marksRequests {
             sendAgainMarked(entry, head, on: stream)
@@ -49,10 +50,8 @@ extension ProxyShard {
     func finishRepeated(_ hit: KeptHit, _ head: RequestHead, _ client: RequestClient) {
         countRepeated()
         if hit.trace.reasons.isClientIgnored { countIgnoredDirectives() }
-        var record = hit.record
-        var trace = hit.trace
-        trace.number = records.why.nextNumber()
-        finish(&record, &trace, head, client, loop.batchMicroseconds)
+        hit.trace.number = records.why.nextNumber()
+        finish(&hit.record, &hit.trace, head, client, loop.batchMicroseconds)
     }
 
     /// Keeps what a plain hit has just sent, if such requests come often.

@@ -256,7 +256,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
             if trace.api != ExchangeTrace.noAPI { trace.api = shared.place }
             if trace.api != ExchangeTrace.noAPI { countOfAPI(record) }
         }
-        records.why.append(trace, target: head.pathAndQuery)
+        records.why.append(&trace, target: head.pathAndQuery)
         if record.isServerError || record.result.isTallied { tally(record, trace.api, head.pathAndQuery) }
         if head.span.isRecorded { noteSpan(record, trace, head, client, began) }
         if let log = records.accessLog { log.append(accessLine(record, trace, head, client, log)) }

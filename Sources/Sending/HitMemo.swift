@@ -15,8 +15,9 @@ import Telemetry
 /// What went out, and what is recorded each time it does.
 public final class KeptHit {
     public let response: CompleteResponse
-    public let record: ExchangeRecord
-    public let trace: ExchangeTrace
+    /// As they were recorded last: what differs from time to time is written over, since copying them took longer than all the rest of recording.
+    public var record: ExchangeRecord
+    public var trace: ExchangeTrace
     fileprivate let basis: FindingBasis
     fileprivate let times: Range<Int64>
 

@@ -99,7 +99,7 @@ struct WhyFilterTests {
                 var trace = ExchangeTrace()
                 trace.number = ring.nextNumber()
                 trace.status = trace.number % 2 == 0 ? 200 : 503
-                ring.append(trace, target: Array("/\(trace.number)".utf8)[...])
+                ring.append(&trace, target: Array("/\(trace.number)".utf8)[...])
             }
         }
         func look(_ after: Int, limit: Int = 100, statuses: ClosedRange<UInt16>? = nil) -> (numbers: [UInt64], next: Int, missed: Int) {
@@ -130,7 +130,7 @@ struct WhyFilterTests {
             var trace = ExchangeTrace()
             trace.number = ring.nextNumber()
             trace.status = number <= 2_000 ? 200 : 503
-            ring.append(trace, target: Array("/\(number)".utf8)[...])
+            ring.append(&trace, target: Array("/\(number)".utf8)[...])
         }
         func turns(_ limit: Int, _ change: (inout WhyFilter) -> Void = { _ in }) -> (turns: Int, found: [Int]) {
             var filter = WhyFilter()

@@ -267,13 +267,14 @@ struct WhyTests {
         for target in [Array("/a".utf8), long, Array("/b".utf8)] {
             var trace = ExchangeTrace()
             trace.number = ring.nextNumber()
-            ring.append(trace, target: target[...])
+            ring.append(&trace, target: target[...])
         }
         let records = ring.records(last: 10)
         #expect(records.map(\.id) == ["3-3", "3-2"])
         #expect(records.map(\.isCut) == [false, true])
         #expect(records[1].target.count == WhyRing.targetBytes)
-        WhyRing(shard: 0, capacity: 0).append(ExchangeTrace(), target: long[...])
+        var unkept = ExchangeTrace()
+        WhyRing(shard: 0, capacity: 0).append(&unkept, target: long[...])
     }
 
     @Test("the field is there where it is asked for and allowed, and the upstream never sees the question")

@@ -1,0 +1,51 @@
+import HTTP2
+import Testing
+
+@Suite("Streams by their numbers")
+struct StreamTableTests {
+    @Test("what is put in is found until it is removed, whichever numbers meet in a place", arguments: [Int32(2), 32, 64, 2_048])
+    func numbers(step: Int32) {
+        var table = HTTP2StreamTable<Int32>()
+        let numbers = (0..<100).map { 1 + $0 * step }
+        for number in numbers { table[number] = -number }
+        #expect(table.count == 100)
+        #expect(Set(table.values) == Set(numbers.map { -$0 }))
+        // Every third goes, from the middle outwards, so that others move up.
+        let gone = numbers.enumerated().filter { $0.offset % 3 == 0 }.map(\.element).sorted { abs($0 - 50 * step) < abs($1 - 50 * step) }
+        for number in gone {
+            #expect(table.remove(number) == -number)
+            #expect(table.remove(number) == nil)
+        }
+        for number in numbers { #expect(table[number] == (gone.contains(number) ? nil : -number)) }
+        #expect(table.count == 100 - gone.count)
+        for number in numbers { table[number] = nil }
+        #expect(table.isEmpty && table.values.isEmpty)
+    }
+
+    @Test("a number has one value")
+    func again() {
+        var table = HTTP2StreamTable<String>()
+        table[7] = "a"
+        table[7] = "b"
+        #expect(table[7] == "b" && table.count == 1)
+        #expect(table[9] == nil)
+        #expect(HTTP2StreamTable<String>()[1] == nil)
+    }
+
+    @Test("beside a dictionary, at random")
+    func random() {
+        var generator = SystemRandomNumberGenerator()
+        var (table, truth): (HTTP2StreamTable<Int>, [Int32: Int]) = (HTTP2StreamTable(), [:])
+        for step in 0..<20_000 {
+            let number = Int32.random(in: 0..<200, using: &generator) * 16 + 1
+            if Bool.random(using: &generator) {
+                (table[number], truth[number]) = (step, step)
+            } else {
+                #expect(table.remove(number) == truth.removeValue(forKey: number))
+            }
+            #expect(table.count == truth.count)
+            let looked = Int32.random(in: 0..<200, using: &generator) * 16 + 1
+            #expect(table[looked] == truth[looked])
+        }
+    }
+}
