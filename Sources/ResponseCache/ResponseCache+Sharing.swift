@@ -11,9 +11,9 @@ extension ResponseCache {
     // MARK: Where it lies
 
     /// What would have to be looked at in the shared level; nil where it has nothing to do with the request. What is kept by a request's
-    /// content is not shared.
+    /// content is not shared, nor what is looked up by what was said of arguments: others have it under the exact target.
     public func sharedLookUp(for head: RequestHead, at keys: TargetKeys) -> SharedLookUp? {
-        guard level != nil, head.method == .get || head.method == .head else { return nil }
+        guard level != nil, head.method == .get || head.method == .head, isExact(keys, for: head) else { return nil }
         var places = sharedPlaces(for: head, at: keys)
         // Where a marker is at hand already, the variant is asked for in the same breath.
         for place in places {
@@ -21,6 +21,11 @@ extension ResponseCache {
             places.append(variant)
         }
         return SharedLookUp(head: head, keys: keys, places: places)
+    }
+
+    private func isExact(_ keys: TargetKeys, for head: RequestHead) -> Bool {
+        // Nearly always it is known without making a key.
+        keyMaker.isPlain(keys.own) || variances?.isEmpty ?? true || keys.own == keysOfGet(for: head).own
     }
 
     /// For each of the fleet's secrets: in the request's own partition, and in the common one.

@@ -209,6 +209,47 @@ struct SharingTests {
         #expect(alone.cache.sharedLookUp(for: head, at: try alone.cache.find(head).keys) == nil)
     }
 
+    @Test(
+        "where the upstream has said of arguments that they make no difference nothing is looked for, or it would be found for other targets"
+    )
+    func varied() throws {
+        let said = ("No-Vary-Search", "params=(\"x\")")
+        let (one, other) = (try FleetCache(), try FleetCache())
+        try other.test.fetch("/a?x=9", [], [Self.fresh, said], "\"9\"")
+        // What was said is remembered when the copy is gone.
+        other.test.cache.store.remove(try other.test.cache.find(TestCache.request("/a?x=9")).keys.own.span)
+        #expect(try other.test.found("/a?x=9") == nil && other.given.records.isEmpty)
+        // The upstream says it no more.
+        try one.test.fetch("/a?x=1", [], [Self.fresh], "\"1\"")
+        #expect(one.given.records.count == 1)
+        #expect(try other.lookUp("/a?x=1") == nil)
+        #expect(try other.take("/a?x=1", from: one).isEmpty)
+        #expect(try other.test.found("/a?x=2") == nil)
+        // Other paths are as they were, and so is this one for who stores it under its own arguments.
+        try one.test.fetch("/b?x=1", [], [Self.fresh], "\"b\"")
+        #expect(try other.take("/b?x=1", from: one) == [.taken])
+        for cache in [one, other] { cache.test.now += 1_000 }
+        try other.test.fetch("/a?x=1", [], [Self.fresh], "\"2\"")
+        #expect(try other.lookUp("/a?x=1")?.places.map(\.key) == other.given.records.keys.map { $0 })
+        #expect(try one.take("/a?x=1", from: other) == [.taken])
+    }
+
+    @Test(
+        "a key that is made of the target alone is the one that a fleet's secret would make",
+        arguments: ["/a", "/a?b=1&a=2", "/a?x=1&c=%7e"])
+    func plain(target: String) throws {
+        let cache = try FleetCache()
+        let maker = try #require(cache.test.cache.fleetKeyMakers.first)
+        let head = TestCache.request(target)
+        var own: [UInt8] = []
+        let path = head.pathAndQuery
+        let rules = cache.test.cache.settings.arguments.specialRules(for: path)
+        let keys = maker.keys(for: head, target: path.span, rules: rules, content: nil, in: &own).keys
+        #expect(try cache.lookUp(target)?.places.map(\.key) == [keys.own])
+        // With credentials it is not.
+        #expect(try cache.lookUp(target, [("X-User", "alice")])?.places.map(\.key) != [keys.own])
+    }
+
     // MARK: Sight
 
     /// When a copy was confirmed and what the node had seen by then, and what the copy is worth.
