@@ -78,10 +78,10 @@ final class SharedSearch {
         askInTime()
     }
 
-    /// The engine has so long each time.
+    /// The engine has so long each time. What an earlier round has led to is asked for again: it may have come meanwhile.
     private func askInTime() {
         timer = level.loop.schedule(after: .milliseconds(Int(node.settings.timeout))) { [self] in giveUp() }
-        ask(0..<lookUp.places.count, withLease: node.settings.collapses)
+        ask(asked.indices, withLease: node.settings.collapses)
     }
 
     // MARK: Asking

@@ -169,6 +169,32 @@ struct SharedResponseTests {
         }
     }
 
+    @Test("a node that waits takes the variant that another one brings, though it learns only then that there are variants")
+    func waitedForVariant() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { request in
+            let language = request["Accept-Language"] ?? "-"
+            let response = OriginStep.json("\"\(language)\"", ["Cache-Control: max-age=600", "Vary: Accept-Language"])
+            return language == "en" ? [.open(asked), .pass(gate), response] : [response]
+        }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
+            _ = try one.get("/a", [("Accept-Language", "de")])
+            #expect(try one.gave(1))
+            let (leader, waiter) = (try one.play.client(), try other.play.client())
+            leader.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept-Language: en\r\n\r\n")
+            asked.pass()
+            let before = try other.replies
+            waiter.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept-Language: en\r\n\r\n")
+            // The marker and the lease, the variant, and both once more.
+            #expect(try eventually { try other.replies >= before + 5 })
+            gate.open()
+            for client in [leader, waiter] { #expect(client.readResponse()?.text == "\"en\"") }
+            #expect(fleet.asked("/a") == 2)
+            #expect(try other.metric("cistern_shared_leases_total{outcome=\"followed\"}") == 1)
+        }
+    }
+
     @Test("nobody waits for a response that could not be shared")
     func unshareable() throws {
         try FleetPlay.run(FleetPlay.numbered(["Cache-Control: no-store"])) { fleet in
