@@ -134,28 +134,3 @@ public final class FleetNode: Sendable {
 
     static func hash(_ mark: [UInt8]) -> UInt64 { mark.withUnsafeBytes(ContentHash.number) }
 }
-
-/// Of several messages the worst counts. Touched on the log's loop.
-private final class PurgeSum {
-    private var left: Int
-    private var reach = PurgeReach.durable
-    private let then: (PurgeReach) -> Void
-
-    init(_ count: Int, _ then: @escaping (PurgeReach) -> Void) {
-        (left, self.then) = (count, then)
-        if count == 0 { then(.durable) }
-    }
-
-    func add(_ outcome: LogWriter.Outcome) {
-        switch (outcome, reach) {
-        case (.durable, _), (.appended, _), (_, .local): break
-        case (.refused, _): reach = .local
-        // What comes behind it may not have been tried.
-        case (_, .pending): break
-        case (.pending(let cause), .durable): reach = .pending(reason: cause.rawValue)
-        case (.later, .durable): reach = .pending(reason: LogWriter.Pending.notReached.rawValue)
-        }
-        left -= 1
-        if left == 0 { then(reach) }
-    }
-}
