@@ -20,6 +20,16 @@ public struct EngineServerState: Sendable, Equatable {
     public let failure: EngineFailure?
 }
 
+/// What has become of a server.
+public enum EngineServerChange: Sendable, Equatable {
+    /// It is asked no more: its breaker has opened.
+    case fails(EngineFailure)
+    /// It is asked again.
+    case isWell
+    /// It failed, and is of no use any more: the Cluster has given its part to others.
+    case dropped
+}
+
 extension EngineClient {
     /// All servers that the map tells of or the settings name, in no order.
     public var servers: [EngineServerState] {

@@ -9,8 +9,8 @@ import Reactor
 public final class EngineClient: @unchecked Sendable {
     public let loop: EventLoop
     public let settings: EngineSettings
-    /// Told when a server's breaker opens, and why, and when it closes (nil).
-    public var onChange: ((EngineServer, EngineFailure?) -> Void)?
+    /// Told when a server is asked no more, and when that is over: of each beginning the end as well, unless the client is closed.
+    public var onChange: ((EngineServer, EngineServerChange) -> Void)?
 
     /// Whether any server would be asked: false where all breakers that count are open. Then asking is refused at once.
     public private(set) var isOpen = true
@@ -191,7 +191,9 @@ public final class EngineClient: @unchecked Sendable {
         for (server, node) in nodes where !servers.contains(server) && node.isUnused {
             nodes[server] = nil
             last = nil
+            let wasFailing = !node.breaker.isClosed
             node.close()
+            if wasFailing { onChange?(server, .dropped) }
         }
     }
 
@@ -208,7 +210,7 @@ public final class EngineClient: @unchecked Sendable {
 
     func breakerChanged(of node: EngineNode) {
         judge()
-        onChange?(node.server, node.breaker.isClosed ? nil : node.lastFailure)
+        onChange?(node.server, node.breaker.isClosed ? .isWell : .fails(node.lastFailure))
     }
 
     func judge() {

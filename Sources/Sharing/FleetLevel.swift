@@ -45,7 +45,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         keep = EngineWords("PX", String(node.settings.keep))
         leaseWords = EngineWords(String(decoding: node.name, as: UTF8.self), "NX", "GET", "PX", String(SharedSearch.leaseMilliseconds))
         renewalWords = EngineWords(String(decoding: node.name, as: UTF8.self), "XX", "PX", String(SharedSearch.leaseMilliseconds))
-        client.onChange = { [unowned client, node] in node.note($0, isCluster: client.isCluster, $1) }
+        client.onChange = { [unowned client, node] in node.note($0, $1, by: client) }
     }
 
     /// On its loop.
@@ -59,6 +59,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         around = loop.schedule(after: .seconds(Self.aroundSeconds)) { [weak self] in
             guard let self else { return }
             client.refreshMap()
+            node.tellOfServers(of: client)
             lookAround()
         }
     }

@@ -56,13 +56,24 @@ public final class FleetNode: Sendable {
     }
 
     /// A shard asks a server of the engine no more, or does so again. That of the log is told of with the log, and so is one that is alone.
-    func note(_ server: EngineServer, isCluster: Bool, _ failure: EngineFailure?) {
-        guard isCluster, server != log.publishedFigures.server else { return }
-        guard watch.withLock({ $0.note(server, failure, now: log.now) }) else { return }
-        if let failure {
+    func note(_ server: EngineServer, _ change: EngineServerChange, by client: EngineClient) {
+        let mayTell = client.isCluster && server != log.publishedFigures.server
+        watch.withLock { $0.note(server, change, by: ObjectIdentifier(client), mayTell: mayTell, now: log.now) }.map(tell)
+    }
+
+    /// Tells what could not be told when it began. Asked for now and then.
+    func tellOfServers(of client: EngineClient) {
+        guard client.isCluster else { return }
+        let server = log.publishedFigures.server
+        watch.withLock { $0.due(now: log.now) { $0 != server } }.forEach(tell)
+    }
+
+    private func tell(_ news: EngineWatch.News) {
+        switch news {
+        case .fails(let server, let failure):
             logger.warning("what \(server) of the engine has is not shared: it \(failure.sentence(fleet: settings.name))")
-        } else {
-            logger.notice("\(server) of the engine is asked again")
+        case .isWell(let server): logger.notice("\(server) of the engine is asked again")
+        case .dropped(let server): logger.notice("\(server) of the engine is needed no more: the Cluster has given its part to others")
         }
     }
 

@@ -83,14 +83,14 @@ struct EngineClientTests {
         #expect(!play.isOpen && play.onLoop { !$0.isOpen(forKey: [1]) })
         let refused = play.begin("GET", "a")
         #expect(refused.now == [.failed(.breakerOpen)])
-        #expect(play.changes.withLock { $0 } == [.timedOut])
+        #expect(play.changes.withLock { $0 } == [.fails(.timedOut)])
         // Its connection stands, and the probe waits behind the rest.
         play.advance(500)
         #expect(!play.isOpen)
         gate.open()
         #expect(play.wait { $0.isOpen })
         #expect(play.ask("GET", "a") == .nothing)
-        #expect(play.changes.withLock { $0 } == [.timedOut, nil])
+        #expect(play.changes.withLock { $0 } == [.fails(.timedOut), .isWell])
         #expect(engine.connectionCount == 1)
         #expect(engine.allCommands.count { $0[0] == "PING" } == 1)
         #expect(play.figures.failures == [.timedOut: 3, .breakerOpen: 1])
@@ -343,7 +343,7 @@ struct EngineClientTests {
         // Before, and once the breaker is open.
         #expect([.failed(.denied), .failed(.breakerOpen)].contains(play.ask("SET", "a", "1")))
         #expect(!play.isOpen)
-        #expect(play.changes.withLock { $0 } == [.denied])
+        #expect(play.changes.withLock { $0 } == [.fails(.denied)])
         isGood.withLock { $0 = true }
         play.advance(500)
         #expect(play.wait { $0.isOpen })

@@ -172,6 +172,9 @@ struct EngineClusterTests {
         pair.shares.withLock { $0 = (pair.high.port, pair.high.port) }
         #expect(play.advance { $0.isOpen(forKey: Array("bar".utf8)) })
         #expect(play.ask("SET", Self.low, "2", keyAt: 1) == Self.ok)
+        // That it failed is over: when it is back, and fails again, that is told anew.
+        #expect(play.changes.withLock { $0 } == [.fails(.unreachable), .dropped])
+        #expect(play.onLoop { $0.openFailure(of: pair.low.server) } == nil)
     }
 
     @Test("a slot that nobody has is down")

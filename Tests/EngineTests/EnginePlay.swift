@@ -50,7 +50,7 @@ final class EnginePlay: Sendable {
     let loop: EventLoop
     let client: EngineClient
     /// What the client said of its servers' breakers.
-    let changes = Mutex<[EngineFailure?]>([])
+    let changes = Mutex<[EngineServerChange]>([])
 
     init(_ servers: [EngineServer], isRealTime: Bool = false, _ change: (inout EngineSettings) -> Void = { _ in }) {
         var settings = EngineSettings(servers: servers)
@@ -58,7 +58,7 @@ final class EnginePlay: Sendable {
         time = isRealTime ? nil : ManualTime()
         loop = EventLoop(label: "engine", time: time ?? SystemTime.shared)
         client = EngineClient(loop: loop, settings)
-        client.onChange = { [changes] _, failure in changes.withLock { $0.append(failure) } }
+        client.onChange = { [changes] _, change in changes.withLock { $0.append(change) } }
         loop.start()
     }
 
