@@ -185,7 +185,7 @@ let package = Package(
             [
                 "Sharing", "Administration", "CacheStore", "Downstream", "Engine", "Fleet", "Forwarding", "Locking", "Reactor",
                 "ResponseCache",
-                "ReverseProxy", "Server", "TestSupport",
+                "ReverseProxy", "Server", "TestSupport", logging,
             ]),
         tests("ReactorTests", ["Reactor", "CSystem", "Descriptors", "Locking", "TestSupport"]),
         tests("HTTPCoreTests", ["HTTPCore", "TestSupport"]),

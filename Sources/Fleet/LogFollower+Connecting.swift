@@ -1,15 +1,17 @@
 // A connection to the log comes and goes: what the node knows is held against what is there.
 
 extension LogFollower {
-    mutating func leave() -> [Action] {
+    mutating func leave(_ cause: BlindCause) -> [Action] {
         let wasSeeing = state == .seeing
         state = .away
         owesReading = false
-        return wasSeeing ? [.blind(since: lastAnswer)] : []
+        return wasSeeing ? [.blind(since: lastAnswer, cause)] : []
     }
 
     mutating func tick(_ now: Int64) -> [Action] {
-        if state != .away, now - lastAnswer > limits.silence { return leave() + [.reconnect] }
+        let wasStopped = now - lastTick > limits.silence
+        lastTick = now
+        if state != .away, now - lastAnswer > limits.silence { return leave(wasStopped ? .stopped : .silence) + [.reconnect] }
         if case .missing(let until) = state, now >= until { return abandonMissing() + checkpoint() }
         guard state == .seeing, now - lastLook >= limits.looking else { return [] }
         lastLook = now
@@ -20,11 +22,11 @@ extension LogFollower {
     mutating func noteTime(_ time: UInt64) -> [Action] {
         defer { engineTime = time }
         guard let engineTime, time > engineTime + limits.stillness else { return [] }
-        return leave() + [.reconnect]
+        return leave(.stopped) + [.reconnect]
     }
 
     mutating func connect(_ info: LogInfo, fleetMilliseconds: UInt64?) -> [Action] {
-        var actions = leave()
+        var actions = leave(.lost)
         let former = reached
         // A log that was left and is back lacks all that was said since, and more may know its records than who knows what they lack.
         if former?.formerEpochs.contains(info.epoch) == true { return actions + [.renewEpoch, .reconnect] }
@@ -60,9 +62,7 @@ extension LogFollower {
 
     /// What was read was all that there was, unless more than that was removed from the log's beginning meanwhile.
     mutating func verify(_ info: LogInfo, _ now: Int64) -> [Action] {
-        // With less than was read it was removed whole, and is another one under the same name.
-        let isThis = info.epoch == reached?.epoch && info.primary == met?.primary && info.last >= next && info.added >= counted ?? 0
-        guard isThis else { return leave() + [.reconnect] }
+        if let change = change(to: info) { return leave(change) + [.reconnect] }
         lastLook = now
         var actions: [Action] = []
         let isWhole = info.removed == removed || (info.last == next && info.added == counted)
@@ -78,6 +78,14 @@ extension LogFollower {
         reached?.primary = info.primary
         state = .missing(until: now + limits.waitForMissing)
         return actions + lookForMissing(now) + checkpoint()
+    }
+
+    /// Why it is not the log that was met; nil where it is.
+    private func change(to info: LogInfo) -> BlindCause? {
+        guard info.epoch == reached?.epoch else { return .otherLog }
+        guard info.primary == met?.primary else { return .otherPrimary }
+        // With less than was read it was removed whole, and is another one under the same name.
+        return info.last >= next && info.added >= counted ?? 0 ? nil : .removed
     }
 
     /// Whether entries that were never read are gone from the log's beginning, or it was made anew without another epoch.

@@ -88,7 +88,7 @@ extension LogFollower {
         switch (state, seen.isMissingSome) {
         case (.seeing, true):
             state = .missing(until: now + limits.waitForMissing)
-            return [.blind(since: now)]
+            return [.blind(since: now, .missing)]
         case (.missing, false):
             state = .seeing
             return [.seeing]

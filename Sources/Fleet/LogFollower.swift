@@ -88,7 +88,7 @@ public struct LogFollower: Hashable, Sendable {
         case append(Fence)
         case seeing
         /// Since the last answer.
-        case blind(since: Int64)
+        case blind(since: Int64, BlindCause)
         /// Close the connection to the log and make another.
         case reconnect
     }
@@ -128,6 +128,8 @@ public struct LogFollower: Hashable, Sendable {
     /// How many there ever were up to what was reached, if what was read was all; nil: where that began is not known.
     var counted: UInt64?
     var lastAnswer: Int64
+    /// When a tick was said last: one that is late tells that the process was stopped.
+    var lastTick: Int64
     /// The engine's time of the last answer; nil: there was none since the log was met.
     var engineTime: UInt64?
     var lastLook: Int64
@@ -144,7 +146,7 @@ public struct LogFollower: Hashable, Sendable {
     /// - Parameter kept: What an earlier process kept; nil: nothing of this log was ever obeyed.
     public init(node: UInt64, kept: KeptPosition?, now: Int64, limits: Limits = Limits()) {
         (self.node, self.limits, reached, lastAnswer, lastLook) = (node, limits, kept, now, now)
-        self.kept = kept
+        (self.kept, lastTick) = (kept, now)
         highest = kept?.position ?? .beginning
         seen = SeenSequences(nodes: limits.nodes, missing: limits.missing)
     }
@@ -174,19 +176,19 @@ public struct LogFollower: Hashable, Sendable {
             lastAnswer = now
             return connect(info, fleetMilliseconds: fleetMilliseconds)
         case .applied(let report): return keep(report)
-        case .lost: return leave()
+        case .lost: return leave(.lost)
         case .tick: return tick(now)
         case .entries, .nothingNew, .engineTime, .epoch, .looked, .clockJumped:
             guard state != .away else { return [] }
             // What lay there while this process was stopped says nothing of now.
-            guard now - lastAnswer <= limits.silence else { return leave() + [.reconnect] }
+            guard now - lastAnswer <= limits.silence else { return leave(.stopped) + [.reconnect] }
             lastAnswer = now
         }
         switch event {
         case .entries(let entries): return take(entries, now)
         case .nothingNew: return finishBatch(isEnd: true, now, [])
         case .engineTime(let time): return noteTime(time)
-        case .epoch(let epoch): return epoch == reached?.epoch ? [] : leave() + [.reconnect]
+        case .epoch(let epoch): return epoch == reached?.epoch ? [] : leave(.otherLog) + [.reconnect]
         case .looked(let info): return verify(info, now)
         case .clockJumped:
             return [.raiseFloor(max(highest, position)), .append(Fence(at: highest, doubtedAfter: .beginning))]

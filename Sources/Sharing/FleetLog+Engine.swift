@@ -112,8 +112,10 @@ extension FleetLog {
     }
 
     /// - Parameter replies: what was said instead of what was wanted.
-    private func lose(_ replies: [EngineReply] = []) {
-        figures.trouble = trouble(replies)
+    private func lose(_ replies: [EngineReply] = []) { lose(for: trouble(replies)) }
+
+    private func lose(for trouble: LogTrouble) {
+        figures.trouble = trouble
         handle(LogFollower.Event.lost)
         handle(LogWriter.Event.lost)
         warnOfBlindness()
@@ -150,7 +152,7 @@ extension FleetLog {
             commands, patienceMilliseconds: patience,
             then: inSession { log, replies in
                 // What lay here while the machine was stopped says nothing of now: the other clock stands still with it.
-                guard log.loop.time.wallMilliseconds - asked <= patience else { return log.lose([.failed(.timedOut)]) }
+                guard log.loop.time.wallMilliseconds - asked <= patience else { return log.lose(for: .stopped) }
                 log.came(replies)
             })
     }

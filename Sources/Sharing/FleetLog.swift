@@ -209,14 +209,14 @@ public final class FleetLog: @unchecked Sendable {
             batch.sight = sight
             // All was read: what was said meanwhile is told no more.
             figures.lagMilliseconds = 0
-        case .blind(let since):
+        case .blind(let since, let cause):
             sight += 1
             hasSight = false
             let time = loop.time.wallMilliseconds - max(0, now - since)
             node?.sight.lose(at: Timestamp(milliseconds: time))
             figures.blindSince = time
             figures.blindings += 1
-            if figures.trouble == nil { figures.trouble = .failed(.timedOut, figures.server) }
+            figures.trouble = LogTrouble(cause, known: figures.trouble, figures.server)
             warnOfBlindness()
         case .reconnect: meetAgain()
         }

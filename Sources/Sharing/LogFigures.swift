@@ -42,11 +42,36 @@ public enum LogTrouble: Sendable, Equatable {
     case failed(EngineFailure, EngineServer?)
     /// What the engine says of the log cannot be made sense of.
     case notUnderstood
+    case stopped
+    case otherLog
+    case otherPrimary
+    case removed
+    case missing
+
+    /// - Parameters:
+    ///   - known: what was said of it by who asked.
+    ///   - server: who has the log.
+    init(_ cause: BlindCause, known: LogTrouble?, _ server: EngineServer?) {
+        switch cause {
+        case .lost: self = known ?? .failed(.connectionLost, server)
+        case .silence: self = .failed(.timedOut, server)
+        case .stopped: self = .stopped
+        case .otherLog: self = .otherLog
+        case .otherPrimary: self = .otherPrimary
+        case .removed: self = .removed
+        case .missing: self = .missing
+        }
+    }
 
     public var label: String {
         switch self {
         case .failed(let failure, _): failure.rawValue
         case .notUnderstood: "not_understood"
+        case .stopped: "stopped"
+        case .otherLog: "other_log"
+        case .otherPrimary: "other_primary"
+        case .removed: "log_removed"
+        case .missing: "entries_missing"
         }
     }
 
@@ -54,13 +79,18 @@ public enum LogTrouble: Sendable, Equatable {
         switch self {
         case .failed(let failure, let server): "\(server?.description ?? "the engine") \(failure.sentence(fleet: fleet))"
         case .notUnderstood: "what the engine says of the log cannot be understood"
+        case .stopped: "this process, or its machine, did not run for a while, and reads first what was said meanwhile"
+        case .otherLog: "the engine has another log than it had, which is read first"
+        case .otherPrimary: "another server has the log now, which is read first"
+        case .removed: "the log was removed from the engine, and is read anew"
+        case .missing: "entries of another node are missing, and are waited for"
         }
     }
 
     var isMisconfiguration: Bool {
         switch self {
         case .failed(let failure, _): failure.isMisconfiguration
-        case .notUnderstood: false
+        case .notUnderstood, .stopped, .otherLog, .otherPrimary, .removed, .missing: false
         }
     }
 }

@@ -130,7 +130,7 @@ struct FollowerTests {
         var play = Play.seeing()
         let last = play.now
         #expect(play.when(.tick, at: last + 1_500) == [])
-        #expect(play.when(.tick, at: last + 1_501) == [.blind(since: last), .reconnect])
+        #expect(play.when(.tick, at: last + 1_501) == [.blind(since: last, .silence), .reconnect])
         #expect(play.follower.version == nil && play.when(.nothingNew) == [] && play.when(.lost) == [])
         #expect(
             play.when(.connected(info(100, 1, 1, 100, 1, 1, 0), fleetMilliseconds: nil)) == [
@@ -144,7 +144,7 @@ struct FollowerTests {
     func epoch() {
         var play = Play.seeing()
         #expect(play.when(.epoch(1)) == [])
-        #expect(play.when(.epoch(nil)) == [.blind(since: play.now), .reconnect])
+        #expect(play.when(.epoch(nil)) == [.blind(since: play.now, .otherLog), .reconnect])
         let log = info(50, 2, 1, 50, 1, 1, 0)
         #expect(
             play.when(.connected(log, fleetMilliseconds: 1_000)) == [
@@ -165,7 +165,7 @@ struct FollowerTests {
         }
         #expect(kept.epoch == 2 && kept.formerEpochs == [1])
         let back = info(100, 1, 2, 100, 1, 1, 0)
-        #expect(play.when(.connected(back, fleetMilliseconds: nil)) == [.blind(since: play.now), .renewEpoch, .reconnect])
+        #expect(play.when(.connected(back, fleetMilliseconds: nil)) == [.blind(since: play.now, .lost), .renewEpoch, .reconnect])
         #expect(!play.follower.isSeeing && play.follower.version == nil)
         var next = Play(kept: KeptPosition(bytes: kept.bytes))
         #expect(next.when(.connected(back, fleetMilliseconds: nil)) == [.renewEpoch, .reconnect])
@@ -183,16 +183,24 @@ struct FollowerTests {
             #expect(play.follower.seesUntil == since + 1_500)
             #expect(!play.when(event, at: since + 1_500).contains(.reconnect))
             play = Play.seeing()
-            #expect(play.when(event, at: since + 1_501) == [.blind(since: since), .reconnect])
+            #expect(play.when(event, at: since + 1_501) == [.blind(since: since, .stopped), .reconnect])
             #expect(play.follower.seesUntil == nil)
         }
+    }
+
+    @Test("nor is the engine silent where it is this process that said nothing: its own clock ticks late then")
+    func stoppedBetweenTicks() {
+        var play = Play.seeing()
+        let last = play.now
+        #expect(play.when(.tick) == [])
+        #expect(play.when(.tick, at: last + 1_700) == [.blind(since: last, .stopped), .reconnect])
     }
 
     @Test("so does time that has passed at the engine and not here: the whole machine was stopped")
     func engineTime() {
         var play = Play.seeing()
         for time in [5_000, 5_000, 6_000, 9_000, 8_000, 11_000] as [UInt64] { #expect(play.when(.engineTime(time)) == []) }
-        #expect(play.when(.engineTime(14_001)) == [.blind(since: play.now), .reconnect])
+        #expect(play.when(.engineTime(14_001)) == [.blind(since: play.now, .stopped), .reconnect])
         // Of the one before nothing is known any more.
         _ = play.when(.connected(Play.info(last: 100), fleetMilliseconds: nil))
         #expect(play.when(.engineTime(99_000)) == [])
@@ -201,7 +209,7 @@ struct FollowerTests {
     @Test("a log that has less than was read of it was removed whole", arguments: [(50, 1), (100, 0)] as [(UInt64, UInt64)])
     func removed(last: UInt64, added: UInt64) {
         var play = Play.seeing()
-        #expect(play.when(.looked(Play.info(last: last, count: added, added: added))) == [.blind(since: play.now), .reconnect])
+        #expect(play.when(.looked(Play.info(last: last, count: added, added: added))) == [.blind(since: play.now, .removed), .reconnect])
     }
 
     @Test("a log that has come to its last ids and has gone back gets another epoch: nothing could lift it above them")
@@ -266,7 +274,7 @@ struct FollowerTests {
     func missing() {
         var play = Play.seeing()
         let shown = entry(200, .target, 5, 3)
-        #expect(play.when(.entries([shown])) == [.apply(shown), .blind(since: play.now), .readFrom(LogPosition(200))])
+        #expect(play.when(.entries([shown])) == [.apply(shown), .blind(since: play.now, .missing), .readFrom(LogPosition(200))])
         let since = play.now
         var other = play
         #expect(play.when(.nothingNew) == [.readFrom(LogPosition(200))])
@@ -426,7 +434,9 @@ struct FollowerTests {
         #expect(play.when(.tick) == [.look])
         #expect(play.when(.tick) == [])
         #expect(play.when(.looked(info(100, 1, 1, 100, 1, 1, 0))) == [])
-        #expect(play.when(.looked(info(100, 1, 2, 100, 1, 1, 0))) == [.blind(since: play.now), .reconnect])
+        #expect(play.when(.looked(info(100, 1, 2, 100, 1, 1, 0))) == [.blind(since: play.now, .otherPrimary), .reconnect])
+        play = Play.seeing()
+        #expect(play.when(.looked(info(100, 2, 1, 100, 1, 1, 0))) == [.blind(since: play.now, .otherLog), .reconnect])
     }
 
     @Test("many nodes: those longest silent are forgotten, and begin anew")

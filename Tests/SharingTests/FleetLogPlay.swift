@@ -1,0 +1,105 @@
+// The log as one node follows and writes it, with a real server of Redis, and without a proxy: nothing is stored, and all that others say is obeyed at
+// once. What the node says in its own log can be read.
+
+import CacheStore
+import Engine
+import Fleet
+import Locking
+import Logging
+import ResponseCache
+import TestSupport
+import Testing
+
+@testable import Sharing
+
+final class FleetLogPlay {
+    let redis: RedisProcess
+    let node: FleetNode
+    let said = SaidLines()
+    private let temporary = TestTools.temporaryDirectory()
+    private var isStopped = false
+
+    private struct Obedient: FleetFollowing {
+        let hasStored = false
+        let mayKeepPosition = true
+
+        func obey(_ orders: [FleetOrder], then: @escaping @Sendable () -> Void) { then() }
+        func finish() {}
+    }
+
+    init(_ redis: RedisProcess) throws {
+        self.redis = redis
+        let secrets = try FleetSecrets(file: Array(FleetPlay.secret.utf8))
+        let settings = FleetSettings(
+            engine: EngineSettings(servers: [.host("127.0.0.1", port: redis.port)]), name: "play", secrets: secrets)
+        let logger = Logger(label: "play") { [said] _ in LineHandler(said: said) }
+        node = FleetNode(settings, beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20), logger)
+        node.start(Obedient())
+    }
+
+    deinit { stop() }
+
+    func stop() {
+        guard !isStopped else { return }
+        isStopped = true
+        let ended = Gate()
+        node.log.stop { ended.open() }
+        ended.pass()
+    }
+
+    /// Plays to the end, with a node that sees.
+    static func run(_ body: (FleetLogPlay) throws -> Void) throws {
+        let redis = try RedisProcess()
+        #expect(!redis.direct.ask("PING").isEmpty)
+        let play = try FleetLogPlay(redis)
+        #expect(try eventually { play.node.isSeeing })
+        try body(play)
+        play.stop()
+    }
+
+    var figures: LogFigures { node.log.publishedFigures }
+
+    var files: FleetFiles { FleetFiles(beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20)) }
+
+    /// Says that targets were purged, all of them as one purge.
+    /// - Returns: what is told of it, once it is.
+    func purge(_ targets: [String]) -> Told {
+        let told = Told()
+        node.announce(targets.map { LogMessage(.target, argument: Array($0.utf8)) }).tell { told.put($0) }
+        return told
+    }
+
+    final class Told: Sendable {
+        private let reach = Mutex<PurgeReach?>(nil)
+
+        var now: PurgeReach? { reach.withLock { $0 } }
+
+        func put(_ reach: PurgeReach) { self.reach.withLock { $0 = reach } }
+    }
+}
+
+/// What a node has said in its log, shared by its threads and the play.
+final class SaidLines: Sendable {
+    private let lines = Mutex<[String]>([])
+
+    func add(_ line: String) { lines.withLock { $0.append(line) } }
+
+    var all: [String] { lines.withLock { $0 } }
+
+    func count(of text: String) -> Int { all.count { $0.contains(text) } }
+}
+
+private struct LineHandler: LogHandler {
+    let said: SaidLines
+    var metadata: Logger.Metadata = [:]
+    var logLevel = Logger.Level.trace
+
+    init(said: SaidLines) { self.said = said }
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) { said.add("\(event.message)") }
+}
