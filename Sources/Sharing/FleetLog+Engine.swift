@@ -45,7 +45,7 @@ extension FleetLog {
         reader.sendAll(
             [newEpoch(Array("NX".utf8))] + questions(hold: 0), patienceMilliseconds: Self.patience,
             then: inSession { log, replies in
-                log.met(Array(replies.dropFirst()), asked: asked)
+                log.met(Array(replies.dropFirst()), made: replies[0], asked: asked)
             })
     }
 
@@ -80,8 +80,11 @@ extension FleetLog {
             last: stream.last, first: stream.first, lastDeleted: stream.lastDeleted, count: stream.count, added: stream.added)
     }
 
-    private func met(_ replies: [EngineReply], asked: Int64) {
+    /// - Parameter made: what was said to the epoch that the log gets where it has none.
+    private func met(_ replies: [EngineReply], made: EngineReply, asked: Int64) {
         noteServer()
+        // Without an epoch nothing else that is said of the log means anything.
+        if replies[0] == .nothing, made.failure != nil { return lose([made]) }
         let failure = replies.lazy.compactMap(\.failure).first
         guard failure == nil, let time = Self.time(replies[1]), let info = info(replies) else {
             if Self.isNoEpoch(replies[0]) { renewEpoch() }

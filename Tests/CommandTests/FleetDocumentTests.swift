@@ -229,6 +229,28 @@ struct FleetDocumentTests {
         #expect(node.stop().status == 0)
     }
 
+    @Test(
+        "the first node of a fleet, which may not write to the engine or finds it full, says so, and not that it understands nothing",
+        arguments: [false, true])
+    func nothingTaken(isFull: Bool) throws {
+        let redis = try redis()
+        if isFull {
+            administer(redis, "CONFIG SET maxmemory-policy noeviction")
+            administer(redis, "CONFIG SET maxmemory 1")
+        } else {
+            administer(redis, "ACL SETUSER cistern -set")
+        }
+        let node = try serve("a", try settings("a", [redis]), to: ScriptedOrigin { _ in [.json("{}")] })
+        let cause = isFull ? "takes nothing more" : "does not let the user use a command that is needed"
+        let sentence = "the fleet's log cannot be seen: 127.0.0.1:\(redis.port) \(cause)"
+        #expect(try eventually { node.text.contains("cannot be seen") })
+        #expect(node.text.contains(sentence), "\(node.text)")
+        #expect(try command("share status", "a").text.contains("BLIND since the start: 127.0.0.1:\(redis.port) \(cause)"))
+        if isFull { administer(redis, "CONFIG SET maxmemory 100mb") } else { administer(redis, "ACL SETUSER cistern +set") }
+        #expect(try eventually { node.text.contains("the fleet's log is followed") })
+        #expect(node.stop().status == 0)
+    }
+
     @Test("a node with another secret and the fleet's name is told of on both sides, and what it says keeps no copy fresh")
     func otherSecret() throws {
         let redis = try redis()
