@@ -249,7 +249,8 @@ extension FleetLog {
             then: inSession { log, replies in
                 // Whether what was under way was done is not known: it is sent again.
                 guard log.writerConnection == log.writer.connection(forKey: log.keys.log) else { return log.lose() }
-                log.noteRefusal(replies.lazy.compactMap(\.failure).first)
+                log.noteRefusal(replies.prefix(entries.count).lazy.compactMap(\.failure).first)
+                if replies.count > entries.count { log.noteTrimming(replies[entries.count].failure) }
                 let answers = zip(entries, replies).map { Self.reply($1, to: $0) }
                 guard let all = answers as? [LogWriter.Reply] else { return log.lose(replies) }
                 log.handle(.answered(all))

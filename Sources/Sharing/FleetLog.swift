@@ -51,6 +51,8 @@ public final class FleetLog: @unchecked Sendable {
     private var warnedOfUnopened: Int64?
     /// Whether it was warned of entries that the engine does not take, and it has taken none since.
     private var isRefused = false
+    /// The same of trimming.
+    private var isUntrimmed = false
 
     /// A purge may be several messages: a target is one for each scheme.
     typealias Purge = UInt64
@@ -253,6 +255,19 @@ public final class FleetLog: @unchecked Sendable {
         isRefused = true
         logger.warning(
             "other nodes are not told what this one has purged or changed: the engine \(failure.sentence(fleet: settings.name)). It is kept, and sent again"
+        )
+    }
+
+    /// Why the engine does not trim the log by its number of entries; nil: it does.
+    func noteTrimming(_ failure: EngineFailure?) {
+        guard let failure else {
+            isUntrimmed = false
+            return
+        }
+        guard !isUntrimmed, failure.isMisconfiguration else { return }
+        isUntrimmed = true
+        logger.warning(
+            "the fleet's log is not kept to its greatest length (XTRIM): the engine \(failure.sentence(fleet: settings.name)). Entries go by their age only"
         )
     }
 

@@ -2,6 +2,7 @@
 
 import Engine
 import Fleet
+import ResponseCache
 import TestSupport
 import Testing
 
@@ -42,6 +43,20 @@ struct SaidOfLogTests {
             #expect(play.said.count(of: "cannot be seen: the engine has another log than it had") == 1, "\(play.said.all)")
             #expect(try eventually { play.said.count(of: "the fleet's log is followed") == 2 })
             #expect(play.figures.trouble == nil)
+        }
+    }
+    @Test("an engine that does not let the log be trimmed takes what is said all the same, and that is what is told")
+    func untrimmed() throws {
+        try FleetLogPlay.run { (play: FleetLogPlay) throws in
+            play.redis.direct.ask("ACL SETUSER default -xtrim")
+            // Trimmed by number once in a thousand entries.
+            for round in 0..<9 {
+                let told = play.purge((0..<128).map { "\(round) \($0)" })
+                #expect(try eventually { told.now == .pending(reason: "no_replica") })
+            }
+            #expect(play.figures.appended >= 1_000 && play.redis.direct.ask("INFO commandstats").contains("cmdstat_xtrim"))
+            #expect(play.said.count(of: "other nodes are not told") == 0, "\(play.said.all)")
+            #expect(play.said.count(of: "is not kept to its greatest length (XTRIM): the engine does not let the user use a command") == 1)
         }
     }
 }
