@@ -32,10 +32,10 @@ public final class FleetLog: @unchecked Sendable {
     private var waiting: [LogWriter.Token: (LogWriter.Outcome) -> Void] = [:]
     private var lastToken: LogWriter.Token = 0
     /// Of each message that is waited for, the purge that it belongs to.
-    private var purges: [LogWriter.Token: Purge] = [:]
-    private var lastPurge: Purge = 0
-    /// Purges that were answered as pending and lie on the disk, in their order.
-    private var kept: [(token: LogWriter.Token, purge: Purge, message: LogMessage)] = []
+    private var purges: [LogWriter.Token: PendingPurges.Purge] = [:]
+    private var lastPurge: PendingPurges.Purge = 0
+    /// They lie on the disk.
+    private var pending = PendingPurges()
     private var timer: LoopTimer?
     private var writerTimer: LoopTimer?
     private var isStopped = false
@@ -53,9 +53,6 @@ public final class FleetLog: @unchecked Sendable {
     private var isRefused = false
     /// The same of trimming.
     private var isUntrimmed = false
-
-    /// A purge may be several messages: a target is one for each scheme.
-    typealias Purge = UInt64
 
     /// What is to be obeyed, and the report that follows it.
     private struct Batch {
@@ -112,7 +109,7 @@ public final class FleetLog: @unchecked Sendable {
     private func takeLeft() {
         let left = files.takeLeftPurges()
         guard !left.isEmpty else { return }
-        let known = Set(kept.map(\.message))
+        let known = pending.messages
         for purge in left { appendKept(purge.filter { !known.contains($0) }) }
         if keepPending() { files.dropLeftPurges() }
     }
@@ -121,7 +118,7 @@ public final class FleetLog: @unchecked Sendable {
         let purge = nextPurge()
         for message in messages {
             lastToken += 1
-            kept.append((lastToken, purge, message))
+            pending.keep(message, of: purge, lastToken)
             perform(logWriter.handle(.append(message, .keptPurge, token: lastToken), now: now))
         }
     }
@@ -334,7 +331,7 @@ public final class FleetLog: @unchecked Sendable {
     /// - Parameters:
     ///   - purge: of which it is one message; nil: of a write.
     ///   - then: called on this loop: once where a write is in the log or will not be waited for, or once it is known how durable a purge is.
-    func append(_ message: LogMessage, _ purge: Purge?, then: @escaping (LogWriter.Outcome) -> Void) {
+    func append(_ message: LogMessage, _ purge: PendingPurges.Purge?, then: @escaping (LogWriter.Outcome) -> Void) {
         loop.assertOnLoop()
         guard !isStopped else { return then(.later) }
         lastToken += 1
@@ -343,7 +340,7 @@ public final class FleetLog: @unchecked Sendable {
         perform(logWriter.handle(.append(message, purge == nil ? .write : .purge, token: lastToken), now: now))
     }
 
-    func nextPurge() -> Purge {
+    func nextPurge() -> PendingPurges.Purge {
         lastPurge += 1
         return lastPurge
     }
@@ -370,10 +367,10 @@ public final class FleetLog: @unchecked Sendable {
         case .hold(let message): message.mark.map { mark in node?.change { $0.table.hold(mark) } }
         case .settle(let message, let position): message.mark.map { mark in node?.change { $0.table.settle(mark, at: position) } }
         case .keepPending(let token, let message):
-            kept.append((token, purges[token] ?? nextPurge(), message))
+            pending.keep(message, of: purges[token] ?? nextPurge(), token)
             keepPending()
         case .dropPending(let token):
-            kept.removeAll { $0.token == token }
+            pending.drop(token)
             keepPending()
         case .tell(let token, let outcome): tell(token, outcome)
         }
@@ -388,7 +385,7 @@ public final class FleetLog: @unchecked Sendable {
 
     /// Before anybody is told that one is pending.
     private func countPending() {
-        figures.pendingPurges = kept.indices.count { $0 == 0 || kept[$0].purge != kept[$0 - 1].purge }
+        figures.pendingPurges = pending.count
         publish()
     }
 
@@ -396,15 +393,7 @@ public final class FleetLog: @unchecked Sendable {
     private func keepPending() -> Bool {
         // Two processes would write one file, and each what it knows.
         countPending()
-        var left: [[LogMessage]] = []
-        for (place, one) in kept.enumerated() {
-            if place > 0, kept[place - 1].purge == one.purge {
-                left[left.count - 1].append(one.message)
-            } else {
-                left.append([one.message])
-            }
-        }
-        let isKept = files.keep(pending: left, isLeft: following?.mayKeepPosition == false)
+        let isKept = files.keep(pending: pending.purges, isLeft: following?.mayKeepPosition == false)
         if !isKept { logger.error("purges that are pending cannot be written down: a restart would forget them") }
         return isKept
     }

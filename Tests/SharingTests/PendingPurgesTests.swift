@@ -1,0 +1,37 @@
+// Purges that wait to be told, and what of them belongs together.
+
+import Fleet
+import Testing
+
+@testable import Sharing
+
+@Suite("Purges that are pending")
+struct PendingPurgesTests {
+    private static let messages = (0..<4).map { LogMessage(.target, argument: [$0]) }
+
+    @Test("messages of one purge are one, though another purge was kept between them")
+    func overlapping() {
+        let (one, other) = (Self.messages[0...1], Self.messages[2...3])
+        var pending = PendingPurges()
+        for (message, purge, token) in [(one[0], 1, 11), (other[2], 2, 21), (other[3], 2, 22), (one[1], 1, 12)]
+            as [(LogMessage, UInt64, UInt64)]
+        {
+            pending.keep(message, of: purge, token)
+        }
+        #expect(pending.count == 2 && pending.purges == [Array(one), Array(other)])
+        pending.drop(11)
+        #expect(pending.count == 2 && pending.purges == [[one[1]], Array(other)])
+        pending.drop(12)
+        #expect(pending.count == 1 && pending.purges == [Array(other)])
+        for token in [21, 22, 22] as [UInt64] { pending.drop(token) }
+        #expect(pending.count == 0 && pending.purges.isEmpty && pending.messages.isEmpty)
+    }
+
+    @Test("two purges of the same target are two")
+    func same() {
+        var pending = PendingPurges()
+        pending.keep(Self.messages[0], of: 1, 1)
+        pending.keep(Self.messages[0], of: 2, 2)
+        #expect(pending.count == 2 && pending.messages.count == 1)
+    }
+}
