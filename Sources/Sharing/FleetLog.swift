@@ -352,6 +352,7 @@ public final class FleetLog: @unchecked Sendable {
     }
 
     func perform(_ actions: [LogWriter.Action]) {
+        keepPending(actions)
         for action in actions { perform(action) }
         publish()
         writerTimer?.cancel()
@@ -366,14 +367,25 @@ public final class FleetLog: @unchecked Sendable {
         case .wait: waitForReplica()
         case .hold(let message): message.mark.map { mark in node?.change { $0.table.hold(mark) } }
         case .settle(let message, let position): message.mark.map { mark in node?.change { $0.table.settle(mark, at: position) } }
-        case .keepPending(let token, let message):
-            pending.keep(message, of: purges[token] ?? nextPurge(), token)
-            keepPending()
-        case .dropPending(let token):
-            pending.drop(token)
-            keepPending()
+        // `keepPending` has done so.
+        case .keepPending, .dropPending: break
         case .tell(let token, let outcome): tell(token, outcome)
         }
+    }
+
+    /// What becomes pending by any of these, and what is so no more: with one write, before anybody is told. Some thousand may wait, and each write
+    /// has all of them.
+    private func keepPending(_ actions: [LogWriter.Action]) {
+        var hasChanged = false
+        for action in actions {
+            switch action {
+            case .keepPending(let token, let message): pending.keep(message, of: purges[token] ?? nextPurge(), token)
+            case .dropPending(let token): pending.drop(token)
+            case .send, .wait, .hold, .settle, .tell: continue
+            }
+            hasChanged = true
+        }
+        if hasChanged { keepPending() }
     }
 
     private func tell(_ token: LogWriter.Token, _ outcome: LogWriter.Outcome) {

@@ -59,6 +59,8 @@ final class FleetLogPlay {
 
     var figures: LogFigures { node.log.publishedFigures }
 
+    var directory: String { temporary.path }
+
     var files: FleetFiles { FleetFiles(beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20)) }
 
     /// Says that targets were purged, all of them as one purge.
