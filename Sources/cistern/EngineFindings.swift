@@ -22,6 +22,8 @@ struct EngineFacts {
 
     init(_ server: EngineServer, _ role: EngineServerState.Role) { (self.server, self.role) = (server, role) }
 
+    /// Which process it is, whatever it is called; nil where that is not told.
+    var process: String? { info["run_id"] }
     var isClusterServer: Bool { info["cluster_enabled"] == "1" }
     var isPrimary: Bool { info["role"] == "master" }
     var hasReplica: Bool { (Int(info["connected_slaves"] ?? "0") ?? 0) > 0 }
@@ -54,7 +56,7 @@ struct EngineFindings {
     ///   - hasUser: a user or a password is said to the engine.
     ///   - log: who has the log, and its slot in a Cluster.
     init(_ facts: [EngineFacts], fleet: String, hasUser: Bool, log: (server: EngineServer, slot: Int?)?) {
-        (self.facts, self.fleet) = (facts, fleet)
+        (self.facts, self.fleet) = (Self.known(facts), fleet)
         noteFailures()
         noteRights()
         noteMemory()
@@ -67,6 +69,12 @@ struct EngineFindings {
             "whoever reaches it may delete what is shared, and all else there. Set requirepass, or \(remedy)")
         // Where the user may not ask for the slots, one of a Cluster is taken for one that is alone.
         if let log, log.slot != nil || !facts.contains(where: \.isClusterServer) { noteLog(log.server, log.slot) }
+    }
+
+    /// Without those that the Cluster, or the settings, have by another address as well: it is the same process.
+    private static func known(_ facts: [EngineFacts]) -> [EngineFacts] {
+        let listed = Set(facts.filter { $0.role != .unlisted }.compactMap(\.process))
+        return facts.filter { one in one.role != .unlisted || !(one.process.map(listed.contains) ?? false) }
     }
 
     private func names(_ some: [EngineFacts]) -> String { some.map(\.server.description).sorted().joined(separator: ", ") }

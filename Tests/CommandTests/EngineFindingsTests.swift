@@ -114,6 +114,11 @@ struct EngineFindingsTests {
         #expect(full.warnings.count == 1 && full.warnings[0].contains("cluster-require-full-coverage is yes at 10.0.0.1:1"))
         let stray = Self.findings([Self.facts(1, .primary(slots: 16_384)), Self.facts(2, .unlisted)])
         #expect(stray.warnings.count == 1 && stray.warnings[0].contains("none of the Cluster's servers"))
+        // The Cluster may call one of its servers otherwise than the settings do: it is the same process.
+        let renamed = Self.findings([Self.facts(1, .primary(slots: 16_384), ["run_id": "r1"]), Self.facts(2, .unlisted, ["run_id": "r1"])])
+        #expect(renamed.warnings.isEmpty, "\(renamed.warnings)")
+        let other = Self.findings([Self.facts(1, .primary(slots: 16_384), ["run_id": "r1"]), Self.facts(2, .unlisted, ["run_id": "r2"])])
+        #expect(other.warnings.count == 1)
         let two = Self.findings([Self.facts(), Self.facts(2, .unlisted), Self.facts(3, .unlisted, ["role": "slave"])])
         #expect(two.warnings.count == 1 && two.warnings[0].contains("another primary at 10.0.0.1:2"))
     }

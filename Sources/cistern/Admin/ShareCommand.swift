@@ -64,13 +64,15 @@ struct ShareStatus: AdminCommand {
         return lines.joined(separator: "\n") + "\n"
     }
 
+    private static let unlistedInCluster = "the Cluster does not have it now, or calls it otherwise"
+
     private static func server(_ server: JSONValue, isCluster: Bool, _ fleet: String) -> String {
         let role =
             switch server["role"]?.string {
             case "primary": "primary of \(server["slots"]?.integer ?? 0) slots"
             case "alone": "alone"
             case "replica": "replica, asked where it takes over"
-            default: "named in share.servers, and not asked: \(isCluster ? "the Cluster does not have it now" : "another is the primary")"
+            default: "named in share.servers, and not asked: \(isCluster ? unlistedInCluster : "another is the primary")"
             }
         let failure = server["failure"]?.string.map {
             ", not asked: it \(EngineFailure(rawValue: $0)?.sentence(fleet: fleet) ?? Printable.text($0))"
