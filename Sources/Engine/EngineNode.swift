@@ -202,9 +202,7 @@ final class EngineNode: NodeConnectionOwner {
             case .status: greeted(connection)
             // Its end has been told.
             case .failed: break
-            case .error(let text):
-                if case .failure(.loading) = ErrorMeaning.of(text, from: server) { return connection.end(.loading) }
-                connection.end(.denied)
+            case .error(let text): connection.end(ErrorMeaning.ofPassword(text, from: server))
             default: connection.end(.protocolError)
             }
         }

@@ -34,6 +34,13 @@ enum ErrorMeaning: Equatable {
         }
     }
 
+    /// Of what a server says to AUTH. One that has no room for another client says so to whoever has connected, and it is read as the reply.
+    static func ofPassword(_ text: [UInt8], from asked: EngineServer) -> EngineFailure {
+        if case .failure(.loading) = of(text, from: asked) { return .loading }
+        let text = String(decoding: text, as: UTF8.self).lowercased()
+        return text.contains("auth") || text.contains("pass") ? .denied : .unreachable
+    }
+
     /// "No permissions to access a key", "this user has no permissions to access one of the keys used as arguments"; else a command or a channel is named.
     private static func isAboutKey(_ text: [UInt8]) -> Bool {
         let text = String(decoding: text, as: UTF8.self)

@@ -333,6 +333,24 @@ struct EngineClientTests {
         #expect(engine.allCommands.first == ["AUTH"] + (user.map { [$0] } ?? []) + ["secret"])
     }
 
+    @Test(
+        "what a server says to a password is told by what it is about: one that has no room for another client knows nothing of passwords",
+        arguments: [
+            ("WRONGPASS invalid username-password pair or user is disabled.", EngineFailure.denied),
+            ("NOAUTH Authentication required.", .denied),
+            ("ERR AUTH <password> called without any password configured for the default user.", .denied),
+            ("ERR invalid password", .denied), ("DENIED Redis is running in protected mode, and no password is set", .denied),
+            ("ERR max number of clients reached", .unreachable), ("ERR Error accepting a new connection", .unreachable),
+            ("LOADING Redis is loading the dataset in memory", .loading),
+        ])
+    func notTakenIn(text: String, failure: EngineFailure) {
+        let engine = ScriptedEngine { words in words[0] == "AUTH" ? [.reply("-\(text)\r\n"), .close] : nil }
+        let play = EnginePlay(engine) { $0.password = Array("secret".utf8) }
+        // Who is denied is asked no more at once, who may be let in a moment later is not given up so soon.
+        #expect([.failed(failure), .failed(.breakerOpen)].contains(play.ask("SET", "a", "1")))
+        #expect(play.isOpen == (failure != .denied))
+    }
+
     @Test("a wrong password opens the breaker at once, and a good one closes it")
     func wrongPassword() {
         let isGood = Mutex(false)
