@@ -350,6 +350,14 @@ extension RequestDecision {
         }
     }
 
+    /// Whether what other nodes have is looked for before this is done, where nodes share.
+    public var looksAtOthers: Bool {
+        switch self {
+        case .forward, .validate: true
+        case .serve, .serveAndRefresh, .part, .pass, .refuse: false
+        }
+    }
+
     /// Why what comes is not stored, where that is known without it.
     public var notStored: NotStoredReason {
         switch self {

@@ -53,7 +53,7 @@ final class DecidedRequest: @unchecked Sendable {
         trace.identity = arrival.identityOutcome
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         trace.found.shared = arrival.shared
-        trace.found.obstacle = arrival.obstacle
+        trace.found.obstacle = decision.looksAtOthers ? arrival.obstacle : nil
         if trace.reasons.validation == .markedStale, let copy { trace.reasons.doubt = shard.cache?.doubt(of: copy.metadata) }
         trace.reasons.isClientIgnored = arrival.isClientIgnored
         if arrival.isForNobody { trace.api = ExchangeTrace.noAPI } else { trace.route = UInt16(clamping: route) }
@@ -105,7 +105,7 @@ struct Arrival {
     var reads = 0
     /// What other nodes had; nil where that was not looked for.
     var shared: SharedReply?
-    /// Why that was not looked for, where it would have been.
+    /// Why that is not looked for, should it come to that.
     var obstacle: SharedObstacle?
     /// No API is for it.
     var isForNobody = false

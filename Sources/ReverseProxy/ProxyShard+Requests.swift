@@ -150,11 +150,8 @@ extension ProxyShard {
     ) -> SharedLookUp? {
         guard arrival.identity == nil, facts.mode == .live, !facts.directives.noCache else { return nil }
         arrival.obstacle = level.obstacle(for: keys)
-        guard arrival.obstacle == nil else { return nil }
-        switch facts.decide() {
-        case .forward, .validate: return cache?.sharedLookUp(for: head, at: keys)
-        case .serve, .serveAndRefresh, .part, .pass, .refuse: return nil
-        }
+        guard arrival.obstacle == nil, facts.decide().looksAtOthers else { return nil }
+        return cache?.sharedLookUp(for: head, at: keys)
     }
 
     /// Whether what a client says of freshness counts.

@@ -1,0 +1,30 @@
+// What is told where nothing that other nodes have was looked for.
+
+import ReverseProxy
+import Sharing
+import TestSupport
+import Testing
+
+@Suite(
+    "Why nothing was looked for", .play, .serialized,
+    .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+struct SharedObstacleTests {
+    @Test("why says that nothing was looked for only of those who would have looked: a stale hit and a refusal of our own never do")
+    func notLookedFor() throws {
+        try FleetPlay.run(FleetPlay.numbered(["Cache-Control: max-age=600, stale-while-revalidate=6000"])) { fleet in
+            let (one, _) = try fleet.pair { $0.blindLimit = nil }
+            func sentences(_ status: Int, _ target: String, _ fields: [(String, String)] = []) throws -> Bool {
+                #expect(try one.get(target, fields).status == status)
+                return try one.play.admin("GET", "/-/why?last=10&path=\(target)").text.contains("was not looked for")
+            }
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            fleet.redis.die()
+            #expect(try one.isBlind())
+            #expect(try sentences(200, "/b"))
+            #expect(try !sentences(504, "/c", [("Cache-Control", "only-if-cached")]))
+            one.time.shift(by: .seconds(700))
+            #expect(try !sentences(200, "/a"))
+        }
+    }
+}
