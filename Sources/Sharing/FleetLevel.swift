@@ -72,6 +72,8 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         renewal?.cancel()
         around?.cancel()
         for search in Array(underWay.values) { search.giveUp() }
+        // One that rests until it looks again does so no more.
+        underWay = [:]
         let left = waiters
         waiters = []
         for waiter in left { waiter.goOn() }

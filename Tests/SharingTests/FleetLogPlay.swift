@@ -30,8 +30,10 @@ final class FleetLogPlay {
     init(_ redis: RedisProcess) throws {
         self.redis = redis
         let secrets = try FleetSecrets(file: Array(FleetPlay.secret.utf8))
-        let settings = FleetSettings(
+        var settings = FleetSettings(
             engine: EngineSettings(servers: [.host("127.0.0.1", port: redis.port)]), name: "play", secrets: secrets)
+        // A busy machine is no slow engine.
+        settings.timeout = 10_000
         let logger = Logger(label: "play") { [said] _ in LineHandler(said: said) }
         node = FleetNode(settings, beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20), logger)
         node.start(Obedient())

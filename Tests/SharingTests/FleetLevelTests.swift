@@ -1,0 +1,110 @@
+// The shared level of one shard, without a proxy around it.
+
+import CachePolicy
+import CacheStore
+import Engine
+import HTTPCore
+import Locking
+import Reactor
+import TestSupport
+import Testing
+
+@testable import ResponseCache
+@testable import Sharing
+
+/// Touched on its level's loop; whether it was told is asked from elsewhere.
+private final class Waiter: SharedWaiter, Sendable {
+    private let outcome = Mutex<SharedOutcome?>(nil)
+
+    var told: SharedOutcome? { outcome.withLock { $0 } }
+
+    func sharedEnded(_ outcome: SharedOutcome, _ refusal: SharedRefusal?) -> Bool {
+        self.outcome.withLock { $0 = outcome }
+        return false
+    }
+
+    func sharedCameLate() {}
+}
+
+@Suite(
+    "The shared level of a shard", .play, .serialized,
+    .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+struct FleetLevelTests {
+    /// A cache that belongs to a node, and where a target lies in its shared level.
+    private static func lookUp(_ node: FleetNode, _ directory: String, _ level: FleetLevel) throws -> (ResponseCache, SharedLookUp) {
+        let store = try ResponseStore(StoreSettings(directory: directory, capacityBytes: 16 << 20))
+        var settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
+        settings.fleet = node.membership
+        let cache = ResponseCache(SharedCacheState(store: store, sent: SentRequests(), settings: settings), mayWait: true) {
+            CacheTime(wall: Timestamp(milliseconds: SystemTime.shared.wallMilliseconds), monotonic: SystemTime.shared.monotonicMilliseconds)
+        }
+        cache.level = level
+        let head = RequestHead(method: .get, target: Array("/a".utf8)[...], version: .http11, fields: Fields())
+        return (cache, try #require(cache.sharedLookUp(for: head, at: try cache.find(head).keys)))
+    }
+
+    @Test("a look-up that rests, as another node asks the upstream, ends with its level and leaves nothing behind")
+    func closed() throws {
+        try FleetLogPlay.run { play in
+            let loop = EventLoop(label: "shard", time: SystemTime.shared)
+            loop.start()
+            var level: FleetLevel? = FleetLevel(play.node, on: loop)
+            let left = Left(level: level)
+            let waiter = Waiter()
+            try Self.rest(play, level, loop, waiter)
+            onLoop(loop) { [level] in level?.close() }
+            #expect(waiter.told == .late)
+            level = nil
+            #expect(try eventually { left.level == nil })
+            let ended = Gate()
+            loop.stop { ended.open() }
+            ended.pass()
+        }
+    }
+
+    /// Until it has looked twice in vain.
+    private static func rest(_ play: FleetLogPlay, _ level: FleetLevel?, _ loop: EventLoop, _ waiter: Waiter) throws {
+        let level = try #require(level)
+        let temporary = TestTools.temporaryDirectory()
+        let (cache, lookUp) = try lookUp(play.node, temporary.path, level)
+        defer { cache.store.close() }
+        let name = play.node.settings.secrets.first.name(of: lookUp.places[0].key)
+        let lease = play.node.keys.place(of: name).lease
+        #expect(play.redis.direct.ask([Array("SET".utf8), Array(lease.bytes), Array("another".utf8)]).contains("OK"))
+        let before = Self.asked(play)
+        let box = Carried(cache: cache, lookUp: lookUp)
+        onLoop(loop) {
+            level.start()
+            level.look(box.lookUp, in: box.cache, wait: 60_000, for: waiter)
+        }
+        #expect(try eventually { Self.asked(play) >= before + 2 })
+        cache.level = nil
+    }
+
+    /// How often a lease was asked for, among other things.
+    private static func asked(_ play: FleetLogPlay) -> Int {
+        let name = "cmdstat_set:calls="
+        let line = play.redis.direct.ask("INFO commandstats").split(separator: "\r\n").first { $0.hasPrefix(name) } ?? ""
+        return Int(line.dropFirst(name.count).prefix { $0.isNumber }) ?? 0
+    }
+}
+
+private struct Left {
+    weak var level: FleetLevel?
+}
+
+/// `@unchecked Sendable` because it is carried to the loop once and used there.
+private struct Carried: @unchecked Sendable {
+    let cache: ResponseCache
+    let lookUp: SharedLookUp
+}
+
+/// Done there, and waited for.
+private func onLoop(_ loop: EventLoop, _ body: @escaping @Sendable () -> Void) {
+    let done = Gate()
+    loop.execute {
+        body()
+        done.open()
+    }
+    done.pass()
+}
