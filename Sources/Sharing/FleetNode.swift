@@ -48,7 +48,7 @@ public final class FleetNode: Sendable {
     public var isSeeing: Bool { !sight.isBlind(at: Timestamp(milliseconds: log.loop.time.wallMilliseconds)) }
     public var nodeName: String { String(decoding: name, as: UTF8.self) }
 
-    /// Other nodes that have written to the log within the last hour: who purges nothing and changes nothing does not show.
+    /// Other processes that have written to the log within the last hour, former ones of this node too: who purges nothing and changes nothing does not show.
     public var nodesHeardOf: Int {
         let figures = log.publishedFigures
         let now = change { $0.clock.now(log.now) }

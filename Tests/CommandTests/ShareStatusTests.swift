@@ -7,6 +7,13 @@ import Testing
 
 @Suite("cistern share status, in words")
 struct ShareStatusTests {
+    @Test(
+        "who has written to the log is counted by processes: a node that was restarted is two",
+        arguments: [(1, "1 other process has"), (2, "2 other processes have")])
+    func processes(count: Int, words: String) {
+        #expect(ShareStatus.text(["nodes": .integer(count)]).contains("nodes     \(words) written to the log within the last hour"))
+    }
+
     @Test("a server that the settings name and the Cluster does not list may be one of its own, by another address")
     func unlisted() {
         let text = ShareStatus.text([

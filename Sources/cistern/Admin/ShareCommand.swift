@@ -47,8 +47,10 @@ struct ShareStatus: AdminCommand {
             let replicas = state["seeing"] == true ? " (replicas: \(number("replicas")))" : ""
             lines.append("          at \(Printable.text(server))\(slot)\(replicas)")
         }
-        let others = number("nodes") == 1 ? "1 other has" : "\(number("nodes")) others have"
-        lines.append("nodes     \(others) written to the log within the last hour; who changes nothing does not show")
+        let others = number("nodes") == 1 ? "1 other process has" : "\(number("nodes")) other processes have"
+        lines.append(
+            "nodes     \(others) written to the log within the last hour (a node that was restarted is two); who changes nothing does not show"
+        )
         let servers = state["servers"]?.array ?? []
         let isCluster = servers.contains { $0["role"] == "primary" }
         lines += servers.map { server($0, isCluster: isCluster, fleet) }
