@@ -26,17 +26,24 @@ public struct ProcessFigures: Sendable {
             figures.residentBytes = (Int(fields[21]) ?? 0) * sysconf(Int32(_SC_PAGESIZE))
             figures.startTime = Self.bootTime() + (Double(fields[19]) ?? 0) / ticks
         }
-        if let directory = opendir("/proc/self/fd") {
-            while readdir(directory) != nil { figures.openDescriptors += 1 }
-            closedir(directory)
-            // Less ".", ".." and the directory's own.
-            figures.openDescriptors -= 3
-        }
+        figures.openDescriptors = Self.openDescriptors()
         var limit = rlimit()
         if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 {
             figures.maximumDescriptors = Int(clamping: limit.rlim_cur)
         }
         return figures
+    }
+
+    private static func openDescriptors() -> Int {
+        var status = stat()
+        // Since Linux 6.2 their number is the directory's size: to list ten thousand of them takes ten milliseconds.
+        if stat("/proc/self/fd", &status) == 0, status.st_size > 0 { return Int(status.st_size) }
+        guard let directory = opendir("/proc/self/fd") else { return 0 }
+        defer { closedir(directory) }
+        var count = 0
+        while readdir(directory) != nil { count += 1 }
+        // Less ".", ".." and the directory's own.
+        return count - 3
     }
 
     private static func bootTime() -> Double {
