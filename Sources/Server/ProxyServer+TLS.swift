@@ -9,8 +9,11 @@ import ReverseProxy
 import Telemetry
 
 extension ProxyServer {
-    func logHandshake(_ failure: HandshakeFailure, _ peer: PeerAddress) {
-        logger.debug("a TLS handshake with \(String(decoding: peer.address?.text ?? [], as: UTF8.self)) failed: \(failure.rawValue)")
+    /// What each shard does with handshakes that failed. Whoever has it does not hold the server, which holds the shards.
+    var logHandshake: @Sendable (HandshakeFailure, PeerAddress) -> Void {
+        { [logger] failure, peer in
+            logger.debug("a TLS handshake with \(String(decoding: peer.address?.text ?? [], as: UTF8.self)) failed: \(failure.rawValue)")
+        }
     }
 
     func logCertificates(_ serving: Serving) {

@@ -3,6 +3,7 @@
 import CacheStore
 import Downstream
 import Glibc
+import Reactor
 import ReverseProxy
 import TestSupport
 import Testing
@@ -19,6 +20,17 @@ struct ListeningTests {
 
     private func get(_ address: ListenAddress) throws -> TestResponse {
         try #require(TestClient(address).get("/a"))
+    }
+
+    @Test("what was stopped is gone whole, with its loops and descriptors, whichever door was used", .doors)
+    func gone() throws {
+        let play = try ProxyPlay(origin())
+        #expect(try play.get("/a").status == 200)
+        play.stop()
+        // Its threads are on their way out.
+        let end = SystemTime.shared.monotonicMilliseconds + 30_000
+        while play.formerServer != nil, SystemTime.shared.monotonicMilliseconds < end { sched_yield() }
+        #expect(play.formerServer == nil)
     }
 
     @Test("IPv4, IPv6 and a Unix socket at once, on every shard", arguments: [1, 3])
