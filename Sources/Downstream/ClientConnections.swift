@@ -180,7 +180,9 @@ public final class ClientConnections {
     /// From now on this has the socket.
     private func put(_ connection: any AcceptedConnection) {
         let index = Int(connection.descriptor)
-        if index >= byDescriptor.count { byDescriptor.append(contentsOf: repeatElement(nil, count: index + 256 - byDescriptor.count)) }
+        if index >= byDescriptor.count {
+            byDescriptor += [(any AcceptedConnection)?](repeating: nil, count: index + 256 - byDescriptor.count)
+        }
         let isFirst = byDescriptor[index] == nil
         byDescriptor[index] = connection
         if isFirst { loop.add(connection.descriptor, .readable, connection) } else { loop.handOver(connection.descriptor, to: connection) }

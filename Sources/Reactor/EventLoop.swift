@@ -160,7 +160,7 @@ public final class EventLoop: @unchecked Sendable {
     public func add(_ descriptor: Int32, _ events: ReadyEvents, _ handler: any EventHandler) {
         assertOnLoop()
         let index = Int(descriptor)
-        if index >= watched.count { watched.append(contentsOf: repeatElement(Watched(), count: index + 64 - watched.count)) }
+        if index >= watched.count { watched += [Watched](repeating: Watched(), count: index + 64 - watched.count) }
         generation &+= 1
         watched[index] = Watched(handler: handler, generation: generation, events: events)
         control(EPOLL_CTL_ADD, descriptor, events)
