@@ -173,13 +173,13 @@ let package = Package(
             name: "TestSupport",
             dependencies: [
                 "CNGHTTP2", "CSystem", "CTestTLS", "CTestTokens", "Reactor", "Administration", "Server", "ReverseProxy", "CachePolicy",
-                "ContentCodings", "Downstream", "HTTP2",
+                "ContentCodings", "Descriptors", "Downstream", "HTTP2",
                 "CacheStore", "Upstream", "Locking", "Telemetry", "JSON",
                 logging,
             ],
             path: "Tests/TestSupport", swiftSettings: strict),
         tests("TakeOverTests", ["TakeOver"]),
-        tests("FleetTests", ["Fleet"]),
+        tests("FleetTests", ["Fleet", "TestSupport"]),
         tests(
             "SharingTests",
             [

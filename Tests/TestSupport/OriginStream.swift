@@ -31,6 +31,8 @@ package final class OriginTLS: @unchecked Sendable {
 final class OriginStream {
     let descriptor: Int32
     private let tls: OpaquePointer?
+    /// What comes is put here first.
+    private var piece = [UInt8](repeating: 0, count: 65_536)
 
     /// The descriptor stays the caller's.
     init(_ descriptor: Int32, _ tls: OpaquePointer? = nil) {
@@ -44,7 +46,6 @@ final class OriginStream {
 
     /// What has come; nothing at the end.
     func receive() -> [UInt8] {
-        var piece = [UInt8](repeating: 0, count: 65_536)
         let count = tls.map { test_tls_read($0, &piece, piece.count) } ?? recv(descriptor, &piece, piece.count, 0)
         return Array(piece.prefix(max(0, count)))
     }

@@ -227,8 +227,10 @@ package final class ProxyPlay {
 
     /// The number behind a metric's name and labels.
     package func metric(_ name: String) throws -> Double? {
-        let page = try get("/metrics").text
-        return page.split(separator: "\n").first { $0.hasPrefix(name + " ") }.flatMap { Double($0.dropFirst(name.utf8.count + 1)) }
+        let page = try get("/metrics").content
+        // What the first family is comes before any number.
+        guard let line = TestTools.place(of: "\n\(name) ", in: page) else { return nil }
+        return Double(String(decoding: page[(line + name.utf8.count + 2)...].prefix { $0 != 0x0a }, as: UTF8.self))
     }
 
     /// Asks until a metric has this value; returns whether it came to that.

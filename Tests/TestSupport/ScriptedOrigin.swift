@@ -2,6 +2,7 @@
 // back, byte by byte if need be. One thread a connection, blocking: simple enough to be obviously right.
 
 import CSystem
+import Descriptors
 import Dispatch
 import Downstream
 import Glibc
@@ -87,6 +88,8 @@ package final class ScriptedOrigin: Sendable {
 
     package let port: UInt16
     private let address: ListenAddress
+    /// Has the port, and never listens: while the origin is down nobody else is given its number.
+    private let reservation: Descriptor
 
     private let tls: OriginTLS?
     private let greeting: [OriginStep]
@@ -124,8 +127,8 @@ package final class ScriptedOrigin: Sendable {
     ) {
         self.tls = tls
         self.greeting = greeting
-        // Bound, never listening, and kept: while the origin is down nobody else is given its number.
-        port = path == nil ? other?.port ?? Self.port(of: Self.bound(.ipv4(host: "127.0.0.1", port: 0))) : 0
+        reservation = Descriptor(path == nil && other == nil ? Self.bound(.ipv4(host: "127.0.0.1", port: 0)) : -1)
+        port = reservation.isOpen ? Self.port(of: reservation.number) : other?.port ?? 0
         address = path.map { .unix(path: $0) } ?? .ipv4(host: other == nil ? "127.0.0.1" : "127.0.0.2", port: port)
         let listener = Self.listen(address)
         state = Mutex(State(listener: listener, script: script))

@@ -30,6 +30,8 @@ package struct TestResponse {
 package final class TestClient {
     package let descriptor: Int32
     private var buffer: [UInt8] = []
+    /// What comes is put here first.
+    private var piece = [UInt8](repeating: 0, count: 65_536)
     private var reachedEnd = false
     /// nil in clear.
     package private(set) var tls: TLSClientSide?
@@ -177,9 +179,9 @@ package final class TestClient {
 
     private func readHead() -> String? {
         while true {
-            if let end = buffer.firstRange(of: Array("\r\n\r\n".utf8)) {
-                let head = String(decoding: buffer[..<end.lowerBound], as: UTF8.self)
-                buffer.removeSubrange(..<end.upperBound)
+            if let end = TestTools.place(of: "\r\n\r\n", in: buffer) {
+                let head = String(decoding: buffer[..<end], as: UTF8.self)
+                buffer.removeSubrange(..<(end + 4))
                 return head
             }
             guard fill() else { return nil }
@@ -218,9 +220,9 @@ package final class TestClient {
 
     private func readLine() -> String? {
         while true {
-            if let end = buffer.firstRange(of: Array("\r\n".utf8)) {
-                let line = String(decoding: buffer[..<end.lowerBound], as: UTF8.self)
-                buffer.removeSubrange(..<end.upperBound)
+            if let end = TestTools.place(of: "\r\n", in: buffer) {
+                let line = String(decoding: buffer[..<end], as: UTF8.self)
+                buffer.removeSubrange(..<(end + 2))
                 return line
             }
             guard fill() else { return nil }
@@ -235,7 +237,6 @@ package final class TestClient {
     }
 
     private func fill() -> Bool {
-        var piece = [UInt8](repeating: 0, count: 65_536)
         let count = tls?.receive(&piece) ?? recv(descriptor, &piece, piece.count, 0)
         guard count > 0 else {
             reachedEnd = count == 0 || errno == ECONNRESET

@@ -42,6 +42,22 @@ package enum TestTools {
         return port
     }
 
+    /// Where a text begins, the first time. The library's own search takes very long in a debug build.
+    package static func place(of text: String, in bytes: [UInt8]) -> Int? {
+        let text = Array(text.utf8)
+        guard let first = text.first else { return 0 }
+        return bytes.withUnsafeBytes { bytes in
+            guard let base = bytes.baseAddress else { return nil }
+            var place = 0
+            while place + text.count <= bytes.count, let found = memchr(base + place, Int32(first), bytes.count - place - text.count + 1) {
+                place = UnsafeRawPointer(found) - base
+                if memcmp(found, text, text.count) == 0 { return place }
+                place += 1
+            }
+            return nil
+        }
+    }
+
     package static func copy(_ source: String, to path: String) throws { try write(read(source), to: path) }
 
     package static func read(_ path: String) throws -> String { String(decoding: try readBytes(path), as: UTF8.self) }
