@@ -1,5 +1,6 @@
 // Plays that never end: they end the run, with their names and with what each thread is doing. A thread that waits can't be told to stop.
 
+import Dispatch
 import Glibc
 import Locking
 import Testing
@@ -11,9 +12,37 @@ package struct PlayTrait: SuiteTrait, TestTrait, TestScoping {
     package func provideScope(
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
-        let number = PlayWatch.begin("\(test.displayName ?? test.name) (\(test.id))")
-        defer { PlayWatch.end(number) }
-        try await function()
+        try await withTaskExecutorPreference(PlayThreads.shared) {
+            let number = PlayWatch.begin("\(test.displayName ?? test.name) (\(test.id))")
+            defer { PlayWatch.end(number) }
+            try await function()
+        }
+    }
+}
+
+/// Where plays run. They wait for other threads and processes, and block their own meanwhile; and Swift Testing has no more threads than there are
+/// cores, which then would do nothing.
+private final class PlayThreads: TaskExecutor {
+    static let shared = PlayThreads(count: 2 * max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))))
+
+    /// Added to by whoever has work, taken from by the threads.
+    private let jobs = Mutex<[UnownedJob]>([])
+    /// Once for each of them.
+    private let ready = DispatchSemaphore(value: 0)
+
+    private init(count: Int) { for _ in 0..<count { TestThread.start { self.run() } } }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        jobs.withLock { $0.append(job) }
+        ready.signal()
+    }
+
+    private func run() {
+        while true {
+            ready.wait()
+            jobs.withLock { $0.removeFirst() }.runSynchronously(on: asUnownedTaskExecutor())
+        }
     }
 }
 
