@@ -6,6 +6,7 @@ import Dispatch
 import Glibc
 import Locking
 import TakeOver
+import TestSupport
 import Testing
 
 @testable import CacheStore
@@ -92,7 +93,7 @@ struct HandedStoreTests {
         #expect(stored(crashed, 1) == nil && stored(crashed, 2) == body(2) && stored(crashed, 9) == body(9))
     }
 
-    @Test("segments that are made and evicted meanwhile", arguments: [3_000, 9_000, 40_000])
+    @Test("segments that are made and evicted meanwhile", arguments: TestRun.isFast ? [3_000] : [3_000, 9_000, 40_000])
     func evicted(count: Int) throws {
         let old = try directory.open(4 << 20)
         for number in 0..<2_000 { old.insert(item(number)) }
@@ -142,7 +143,7 @@ struct HandedStoreTests {
         for number in 0..<2_000 { #expect(stored(new, number) == body(number)) }
     }
 
-    @Test("a smaller store in the new one has no entries without segments, and goes on to a third")
+    @Test("a smaller store in the new one has no entries without segments, and goes on to a third", .slow)
     func smaller() throws {
         let old = try directory.open(16 << 20)
         for number in 0..<15_000 {

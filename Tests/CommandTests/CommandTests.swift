@@ -57,7 +57,7 @@ struct CommandTests {
         #expect(try tool.run("mode nonsense").status == 64)
     }
 
-    @Test("fault and drill")
+    @Test("fault and drill", .slow)
     func practising() throws {
         #expect(try tool.run("fault add --refuse").status == 1 && tool.run("fault ls").text == "no fault is injected\n")
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.admin.allowsFaults = true }

@@ -49,7 +49,7 @@ private final class RunningDemo {
     }
 }
 
-@Suite("The demo", .play, .enabled(if: TestTools.has("curl")))
+@Suite("The demo", .slow, .play, .enabled(if: TestTools.has("curl")))
 struct DemoTests {
     @Test("what it prints fits on a screen, and each line shows what is said behind it")
     func start() throws {

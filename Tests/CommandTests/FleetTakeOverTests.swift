@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Taking over a node of a fleet", .play,
+    "Taking over a node of a fleet", .slow, .play,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetTakeOverTests {
     private let temporary = TestTools.temporaryDirectory()

@@ -7,7 +7,7 @@ import Testing
 
 @testable import cistern
 
-@Suite("Recordings of others", .play, .enabled(if: TestTools.has("curl")))
+@Suite("Recordings of others", .slow, .play, .enabled(if: TestTools.has("curl")))
 struct ForeignRecordingTests {
     private static let directory = #filePath.dropLast("CommandTests/ForeignRecordingTests.swift".count) + "Recordings/"
     private static let app = "http://127.0.0.1:18701"

@@ -14,7 +14,7 @@ struct MonitoringTests {
     private static let rules = Board.folder + "prometheus-rules.yml"
     private static let root = String(Board.folder.dropLast("docker/".utf8.count))
 
-    @Test("promtool takes the rules and the configuration, and what fires when is as it should be")
+    @Test("promtool takes the rules and the configuration, and what fires when is as it should be", .slow)
     func promtool() throws {
         for arguments in [
             "check rules \(Self.rules)", "check config \(Board.folder)prometheus.yml", "test rules \(Self.root)Tests/Operation/alerts.yaml",

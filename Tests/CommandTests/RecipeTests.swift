@@ -8,7 +8,7 @@ import Testing
 
 @testable import cistern
 
-@Suite("The recipes of the documents", .play, .enabled(if: TestTools.has("curl")))
+@Suite("The recipes of the documents", .slow, .play, .enabled(if: TestTools.has("curl")))
 struct RecipeTests {
     private static let kept = ["Cache-Control: private, no-cache"]
 

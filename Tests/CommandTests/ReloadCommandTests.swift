@@ -25,7 +25,8 @@ struct ReloadCommandTests {
         try CommandLineTool.run("reload --admin unix:\(temporary.path)/cache/admin.sock")
     }
 
-    @Test("what is changed holds at once; what needs a restart is named, and keeps its value; the command line stays before the file")
+    @Test(
+        "what is changed holds at once; what needs a restart is named, and keeps its value; the command line stays before the file", .slow)
     func applied() throws {
         try write("forwarding: {name: first}\n")
         let serve = try serve("--set cache.rescue_after=5s")
@@ -86,7 +87,7 @@ struct ReloadCommandTests {
         #expect(serve.stop().status == 0)
     }
 
-    @Test("one after the other as quickly as they can be asked for: what the file says last holds in the end")
+    @Test("one after the other as quickly as they can be asked for: what the file says last holds in the end", .slow)
     func quickly() throws {
         try write("forwarding: {name: first}\n")
         let serve = try serve()

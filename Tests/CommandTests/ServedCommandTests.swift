@@ -21,7 +21,7 @@ struct ServedCommandTests {
             "record --upstream http://127.0.0.1:\(origin.port) --har \(har) --log-level error \(options) -- sh -c '\(script)'")
     }
 
-    @Test("the command finds the address in its environment, and its exit code is that of record and replay")
+    @Test("the command finds the address in its environment, and its exit code is that of record and replay", .slow)
     func exitCodes() throws {
         let recorded = try record("curl -s $BASE/users; exit 7", "--env BASE")
         #expect(recorded.status == 7 && recorded.text.hasPrefix("{\"target\":\"/users\"}1 exchanges recorded in \(har)"))

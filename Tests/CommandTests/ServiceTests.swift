@@ -24,7 +24,7 @@ struct ServiceTests {
 
     // MARK: The end
 
-    @Test("SIGTERM: /readyz says 503 for timeouts.drain_delay while all is served; another signal ends that, with 0")
+    @Test("SIGTERM: /readyz says 503 for timeouts.drain_delay while all is served; another signal ends that, with 0", .slow)
     func drainDelay() throws {
         let serve = try serve("--set timeouts.drain_delay=1h", to: origin)
         #expect(try serve.get("/readyz").status == 200)
@@ -124,7 +124,7 @@ struct ServiceTests {
 
     // MARK: Sockets that systemd hands over
 
-    @Test("a socket that was handed over is listened on by all loops, and outlives the process")
+    @Test("a socket that was handed over is listened on by all loops, and outlives the process", .slow)
     func handed() throws {
         let (web, admin) = (try ServiceManagerPeer.listening(), try ServiceManagerPeer.listening())
         defer { for one in [web, admin] { close(one.descriptor) } }

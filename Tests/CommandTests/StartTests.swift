@@ -79,7 +79,7 @@ struct StartTests {
         #expect(access(directory + "/c", F_OK) != 0)
     }
 
-    @Test("a damaged store does not keep it from starting, unless store.required says so")
+    @Test("a damaged store does not keep it from starting, unless store.required says so", .slow)
     func requiredStore() throws {
         let path = directory + "/cache"
         let origin = ScriptedOrigin { _ in [.json("{}")] }

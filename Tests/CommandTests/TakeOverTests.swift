@@ -9,7 +9,7 @@ import TakeOver
 import TestSupport
 import Testing
 
-@Suite("Taking over", .play)
+@Suite("Taking over", .slow, .play)
 struct TakeOverTests {
     private let temporary = TestTools.temporaryDirectory()
     private var cache: String { temporary.path + "/cache" }

@@ -154,7 +154,7 @@ struct RedisTests {
 
     // MARK: A Cluster
 
-    @Test("all slots, from the address of one server")
+    @Test("all slots, from the address of one server", .slow)
     func slots() throws {
         let servers = try RedisProcess.cluster()
         let play = play([servers[1].server])
@@ -171,7 +171,7 @@ struct RedisTests {
         #expect(play.figures.repetitions == 0 && play.figures.servers == 3 && play.onLoop { $0.isCluster })
     }
 
-    @Test("a slot that moves, with a key on either side, and then for good")
+    @Test("a slot that moves, with a key on either side, and then for good", .slow)
     func moving() throws {
         let servers = try RedisProcess.cluster()
         let play = play([servers[0].server])
@@ -196,7 +196,7 @@ struct RedisTests {
         #expect(play.figures.repetitions == 3)
     }
 
-    @Test("a primary that is killed: the rest goes on, and its replica has its slots afterwards")
+    @Test("a primary that is killed: the rest goes on, and its replica has its slots afterwards", .slow)
     func failover() throws {
         let servers = try RedisProcess.cluster(replicaOf: 0)
         let play = play([servers[0].server, servers[1].server], patience: 1000)

@@ -1,5 +1,6 @@
 // All orders in which a few things can happen to two or three nodes, one after the other, each looked at once.
 
+import TestSupport
 import Testing
 
 @testable import Fleet
@@ -256,7 +257,7 @@ struct ExplorerTests {
         Scenario("another primary, step by step", Budget(fetches: 1, purges: 1, failOvers: 1, takes: 1)),
     ]
 
-    @Test("nothing purged is taken, and what was answered is obeyed by all in the end", arguments: scenarios)
+    @Test("nothing purged is taken, and what was answered is obeyed by all in the end", .slow, arguments: scenarios)
     func all(scenario: Scenario) { explore(scenario) }
 
     @Test("the same of longer histories", .enabled(if: getenv("FLEET_EXPLORE") != nil), arguments: longScenarios)

@@ -1,5 +1,7 @@
-// Random schedules of all that may befall a fleet, against the truth: two thousand, or as many as `FLEET_WALKS` says. `FLEET_SEED` repeats one.
+// Random schedules of all that may befall a fleet, against the truth: two thousand, in a fast run a tenth of them, or as many as `FLEET_WALKS` says.
+// `FLEET_SEED` repeats one.
 
+import TestSupport
 import Testing
 
 @testable import Fleet
@@ -107,7 +109,7 @@ struct RandomWalkTests {
     func walks() {
         let environment = { (name: String) -> UInt64? in getenv(name).flatMap { UInt64(String(cString: $0)) } }
         let base = environment("FLEET_SEED") ?? UInt64.random(in: 0..<(1 << 40))
-        let count = environment("FLEET_WALKS") ?? 2_000
+        let count = environment("FLEET_WALKS") ?? (TestRun.isFast ? 200 : 2_000)
         var failures = 0
         for seed in base..<base + count where failures < 20 {
             var walk = RandomWalk(seed: seed)

@@ -98,7 +98,7 @@ private struct ListingWalk {
 @Suite("The cache: listing")
 struct ListingTests {
     @Test(
-        "random walk: exactly what a look-up can find is listed",
+        "random walk: exactly what a look-up can find is listed", .slow,
         arguments: [
             { _ in },
             {

@@ -94,7 +94,7 @@ struct ClientTLSTests {
         }
     }
 
-    @Test("certificates that are read again while they change are the same for all shards in the end")
+    @Test("certificates that are read again while they change are the same for all shards in the end", .slow)
     func reloads() throws {
         let certificates = try TestCertificates()
         let pairs = try (0..<3).map { try certificates.make("turn\($0)", hosts: "DNS:one.test") }

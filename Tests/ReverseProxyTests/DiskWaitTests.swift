@@ -163,7 +163,7 @@ struct DiskWaitTests {
         #expect(why.contains("it was read from the disk first") && why.contains("served_response_of_another_request"))
     }
 
-    @Test("where the memory is so short that nothing stays in it, everything goes out all the same", arguments: [[], ["gzip"]])
+    @Test("where the memory is so short that nothing stays in it, everything goes out all the same", .slow, arguments: [[], ["gzip"]])
     func forgetful(codings: [String]) throws {
         let residency = ScriptedResidency()
         let long = "[" + (0..<60_000).map { "\($0)" }.joined(separator: ",") + "]"

@@ -51,7 +51,7 @@ struct DownloadTests {
         #expect(try play.metric("cistern_connections_cut_total") == 0)
     }
 
-    @Test("clients that hardly read hold half of the connections at most where others wait")
+    @Test("clients that hardly read hold half of the connections at most where others wait", .slow)
     func slowReaders() throws {
         let length = 16 * Self.content.utf8.count
         let head = OriginStep.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: \(length)\r\n\r\n")
@@ -71,7 +71,7 @@ struct DownloadTests {
         #expect(whole == 3)
     }
 
-    @Test("what is longer, or finds no memory, comes no faster than the client reads", arguments: ["longer", "no memory"])
+    @Test("what is longer, or finds no memory, comes no faster than the client reads", .slow, arguments: ["longer", "no memory"])
     func heldBack(_ why: String) throws {
         // More than the kernel's buffers on both ways take.
         let length = 16 * Self.content.utf8.count

@@ -64,7 +64,7 @@ struct ExaminationTests {
         #expect(origin.requests.count == 1)
     }
 
-    @Test("a client that leaves while its response is examined harms nobody, and the response is stored")
+    @Test("a client that leaves while its response is examined harms nobody, and the response is stored", .slow)
     func leaves() throws {
         let text = TestContent.list(10_000)
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60"])] })
@@ -81,7 +81,7 @@ struct ExaminationTests {
         #expect(try play.metric("cistern_worker_queue_bytes{shard=\"0\",worker=\"content\"}") == 0)
     }
 
-    @Test("the end does not wait for what is examined or coded, and the next start finds all in order")
+    @Test("the end does not wait for what is examined or coded, and the next start finds all in order", .slow)
     func end() throws {
         let text = TestContent.list(10_000)
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60"])] }) { $0.content.compressFromBytes = 1 }

@@ -86,7 +86,7 @@ struct GoneTests {
         #expect(answer.status == 410 && answer.text == content && answer["Content-Type"] == "text/html")
     }
 
-    @Test("however many are gone at once, each stays gone")
+    @Test("however many are gone at once, each stays gone", .slow)
     func many() throws {
         let play = try play()
         let targets = (0..<1_100).map { "/\($0)" }

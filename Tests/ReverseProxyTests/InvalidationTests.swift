@@ -116,7 +116,9 @@ struct InvalidationTests {
         }
     }
 
-    @Test("a response that was under way then is not kept, though the store has evicted the mark meanwhile", arguments: ["", "Bearer x"])
+    @Test(
+        "a response that was under way then is not kept, though the store has evicted the mark meanwhile", .slow,
+        arguments: ["", "Bearer x"])
     func underWayWhileEvicting(credentials: String) throws {
         let gate = Gate()
         let counter = Counter()
@@ -239,7 +241,7 @@ struct InvalidationTests {
         #expect(try play.get("/users/1").status == 502)
     }
 
-    @Test("that something was said of arguments is known after a restart, whatever was evicted")
+    @Test("that something was said of arguments is known after a restart, whatever was evicted", .slow)
     func varianceWhileEvicting() throws {
         let counter = Counter()
         let long = "\"" + String(repeating: "x", count: 100_000) + "\""

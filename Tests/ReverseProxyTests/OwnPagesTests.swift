@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Own pages", .play, .doors)
 struct OwnPagesTests {
-    @Test("promtool has nothing to say about the metrics")
+    @Test("promtool has nothing to say about the metrics", .slow)
     func promtool() throws {
         guard system("command -v promtool >/dev/null 2>&1") == 0 else {
             Issue.record("promtool is missing: make test installs it (Debian's prometheus)")

@@ -259,7 +259,7 @@ struct RepeatedHitTests {
         #expect(try repeated(play) == 0)
     }
 
-    @Test("many targets take turns, and each gets its own")
+    @Test("many targets take turns, and each gets its own", .slow)
     func many() throws {
         let play = try play()
         var wanted: [String] = []

@@ -175,7 +175,7 @@ struct RequestHardeningTests {
         #expect(try play.get("/page.json").status == 502)
     }
 
-    @Test("thousands of clients that drip their heads hold nobody up, and are sent away")
+    @Test("thousands of clients that drip their heads hold nobody up, and are sent away", .slow)
     func dripping() throws {
         let play = try ProxyPlay(Self.telling())
         let slow = try (0..<2_000).map { _ in try play.client() }

@@ -428,7 +428,8 @@ struct SemanticsTests {
     }
 
     @Test(
-        "a long copy that is stored in a coding that a client does not take is recoded while it is sent, and the connection goes on after it"
+        "a long copy that is stored in a coding that a client does not take is recoded while it is sent, and the connection goes on after it",
+        .slow
     )
     func longCompression() throws {
         let text = "[" + (0..<40_000).map { "{\"n\":\($0)}" }.joined(separator: ",") + "]"

@@ -77,7 +77,7 @@ struct SpanDeliveryTests {
         #expect(try play.waitFor("cistern_trace_spans_exported_total", atLeast: 1))
     }
 
-    @Test("512 are sent at once, and at the end the rest")
+    @Test("512 are sent at once, and at the end the rest", .slow)
     func batches() throws {
         let collector = SpanCollector()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }) { settings in
@@ -94,7 +94,7 @@ struct SpanDeliveryTests {
         #expect(sizes == [512, 89])
     }
 
-    @Test("a silent collector does not hold up the end for longer than two seconds")
+    @Test("a silent collector does not hold up the end for longer than two seconds", .slow)
     func silent() throws {
         let collector = SpanCollector { _ in [.hang] }
         let play = try Self.play(collector)

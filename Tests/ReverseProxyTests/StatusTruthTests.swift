@@ -60,7 +60,7 @@ struct StatusTruthTests {
         return rows.first { $0.first == name } ?? []
     }
 
-    @Test("while all requests fail it never says that all is well, also where failures are not remembered")
+    @Test("while all requests fail it never says that all is well, also where failures are not remembered", .slow)
     func noMemory() throws {
         let play = try Self.play(Self.kept()) { $0.upstream.failure.isOn = false }
         play.origin.down()

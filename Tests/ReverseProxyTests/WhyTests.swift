@@ -108,7 +108,7 @@ struct WhyTests {
         #expect(last["result"] == "error" && last["status"] == 502 && last["target"] == "/b?api_key=REDACTED")
     }
 
-    @Test("the upstream's time is never less than that of its phases")
+    @Test("the upstream's time is never less than that of its phases", .slow)
     func upstreamTime() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
         for number in 0..<200 { _ = try play.get("/\(number)") }

@@ -95,7 +95,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("a purge that a replica has is answered 200")
+    @Test("a purge that a replica has is answered 200", .slow)
     func durable() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let replica = try RedisProcess(["--replicaof", "127.0.0.1", "\(fleet.redis.port)", "--repl-diskless-sync-delay", "0"])
@@ -254,7 +254,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("a purge that is under way when its node is stopped is kept")
+    @Test("a purge that is under way when its node is stopped is kept", .slow)
     func stoppedWhilePurging() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
@@ -275,7 +275,7 @@ struct SharedPurgeTests {
     }
 
     @Test(
-        "FLUSHALL: nobody knows what was purged, so all is stale, or gone, and then all is well",
+        "FLUSHALL: nobody knows what was purged, so all is stale, or gone, and then all is well", .slow,
         arguments: [FleetSight.AfterGap.stale, .drop])
     func flushed(afterGap: FleetSight.AfterGap) throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
@@ -322,7 +322,8 @@ struct SharedPurgeTests {
     }
 
     @Test(
-        "whoever writes into the log without the secret makes copies stale and nothing else; what is no log at all blinds until it is gone")
+        "whoever writes into the log without the secret makes copies stale and nothing else; what is no log at all blinds until it is gone",
+        .slow)
     func forged() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
@@ -353,7 +354,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("an engine that is full takes nothing: nodes work alone, say so, and share again when there is room")
+    @Test("an engine that is full takes nothing: nodes work alone, say so, and share again when there is room", .slow)
     func full() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
@@ -430,7 +431,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("a node that has stopped is gone whole, whatever was under way", arguments: [false, true])
+    @Test("a node that has stopped is gone whole, whatever was under way", .slow, arguments: [false, true])
     func gone(isFrozen: Bool) throws {
         let gate = Gate()
         try FleetPlay.run(ScriptedOrigin { $0.target == "/held" ? [.pass(gate)] : [.json("{}", ["Cache-Control: max-age=600"])] }) {
@@ -451,7 +452,7 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("purges that come by the hundred while a node is stopped and started leave no one behind, and nothing breaks")
+    @Test("purges that come by the hundred while a node is stopped and started leave no one behind, and nothing breaks", .slow)
     func busy() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()

@@ -249,7 +249,7 @@ struct SharedResponseTests {
         }
     }
 
-    @Test("a lease that would end soon is renewed as long as the upstream is asked, and no longer")
+    @Test("a lease that would end soon is renewed as long as the upstream is asked, and no longer", .slow)
     func renewed() throws {
         let (asked, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
@@ -440,7 +440,7 @@ struct SharedResponseTests {
 
     // MARK: Without the engine
 
-    @Test("an engine that says nothing costs its time and no response; then it is found again")
+    @Test("an engine that says nothing costs its time and no response; then it is found again", .slow)
     func frozen() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair { $0.timeout = 50 }

@@ -6,10 +6,17 @@ import Upstream
 
 extension Trait where Self == ConditionTrait {
     /// Takes seconds of a processor: left out by `make test FAST=1`.
-    package static var slow: Self { .disabled(if: getenv("FAST_TESTS") != nil, "left out, since it is slow") }
+    package static var slow: Self { .disabled(if: TestRun.isFast, "left out, since it is slow") }
 }
 
-/// Each test of the suite is played once through each door by which clients come in, or through some.
+/// What is asked of all tests together.
+package enum TestRun {
+    /// `make test FAST=1`.
+    package static let isFast = getenv("FAST_TESTS") != nil
+}
+
+/// Each test of the suite is played once through each door by which clients come in, or through some. In a fast run two stand for all four: one in
+/// clear and one through TLS, each with another protocol.
 package struct DoorsTrait: SuiteTrait, TestTrait, TestScoping {
     let doors: [ProxyPlay.Door]
 
@@ -44,7 +51,7 @@ extension Trait where Self == UpstreamsTrait {
 }
 
 extension Trait where Self == DoorsTrait {
-    package static var doors: Self { DoorsTrait(doors: ProxyPlay.Door.allCases) }
+    package static var doors: Self { DoorsTrait(doors: TestRun.isFast ? [.clear, .http2TLS] : ProxyPlay.Door.allCases) }
     /// Those of HTTP/1.1: for what is said of its bytes.
     package static var http1Doors: Self { DoorsTrait(doors: [.clear, .tls]) }
     package static func door(_ door: ProxyPlay.Door) -> Self { DoorsTrait(doors: [door]) }

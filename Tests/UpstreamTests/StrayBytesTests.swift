@@ -198,7 +198,9 @@ struct StrayBytesTests {
 
     /// Each response is sent once the next request was: so that one too many makes all of them the previous one's. HTTP/1.1 numbers nothing, and
     /// while requests follow closely nobody can tell.
-    @Test("one response too many harms those that follow closely until their connection rests, and no longer", arguments: [false, true])
+    @Test(
+        "one response too many harms those that follow closely until their connection rests, and no longer", .slow,
+        arguments: [false, true])
     func shifted(isTLS: Bool) {
         let all = 1...64
         let gates = all.map { _ in Gate() }

@@ -113,7 +113,7 @@ struct UpstreamClientTests {
     }
 
     @Test(
-        "an upstream that ends each connection after one response without saying so costs no response, however many wait",
+        "an upstream that ends each connection after one response without saying so costs no response, however many wait", .slow,
         arguments: Way.allCases)
     func unannouncedEnds(way: Way) {
         // A head is all of it: over HTTP/2 another's end would come between that and the content, which then is lost indeed.
