@@ -24,7 +24,7 @@ public struct ProcessFigures: Sendable {
             figures.cpuSeconds = ((Double(fields[11]) ?? 0) + (Double(fields[12]) ?? 0)) / ticks
             figures.virtualBytes = Int(fields[20]) ?? 0
             figures.residentBytes = (Int(fields[21]) ?? 0) * sysconf(Int32(_SC_PAGESIZE))
-            figures.startTime = Self.bootTime() + (Double(fields[19]) ?? 0) / ticks
+            figures.startTime = Self.bootTime + (Double(fields[19]) ?? 0) / ticks
         }
         figures.openDescriptors = Self.openDescriptors()
         var limit = rlimit()
@@ -46,10 +46,11 @@ public struct ProcessFigures: Sendable {
         return count - 3
     }
 
-    private static func bootTime() -> Double {
+    /// Read once: on a large machine its file is long.
+    private static let bootTime: Double = {
         let line = text(of: "/proc/stat").split(separator: "\n").first { $0.hasPrefix("btime ") }
         return line.flatMap { Double($0.dropFirst(6)) } ?? 0
-    }
+    }()
 
     static func text(of path: String) -> String {
         let file = Descriptor(csystem_open(path, O_RDONLY | O_CLOEXEC, 0))
