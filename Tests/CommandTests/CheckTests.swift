@@ -5,7 +5,7 @@ import Settings
 import TestSupport
 import Testing
 
-@Suite("Checking the settings")
+@Suite("Checking the settings", .slow)
 struct CheckTests {
     private func check(_ file: String, _ more: String = "", environment: String = "") throws -> CommandLineTool.Outcome {
         let directory = TestTools.temporaryDirectory()

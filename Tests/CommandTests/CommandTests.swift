@@ -195,7 +195,7 @@ struct CommandTests {
     }
 
     @Test(
-        "what cannot be done is said in a line, and ends with an exit code",
+        "what cannot be done is said in a line, and ends with an exit code", .slow,
         arguments: [
             ("show /none", 1, "nothing is stored for /none"), ("show xyz", 1, "32 hexadecimal digits"), ("purge", 64, "Say what to purge"),
             ("purge --all --tag x", 64, "Say what to purge"), ("purge --prefix users", 1, "must begin with a slash"),

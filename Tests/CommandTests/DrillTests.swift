@@ -8,7 +8,7 @@ import Testing
 
 @testable import cistern
 
-@Suite("A drill", .play)
+@Suite("A drill", .slow, .play)
 struct DrillTests {
     private func play() throws -> ProxyPlay {
         try ProxyPlay(

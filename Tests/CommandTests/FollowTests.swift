@@ -32,7 +32,7 @@ private final class ReadCommand {
     func leave() -> Int32 { pclose(pipe) }
 }
 
-@Suite("Following", .play)
+@Suite("Following", .slow, .play)
 struct FollowTests {
     private let play: ProxyPlay
 

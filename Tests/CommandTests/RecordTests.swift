@@ -8,7 +8,7 @@ import Testing
 
 @testable import cistern
 
-@Suite("Record and replay", .play)
+@Suite("Record and replay", .slow, .play)
 struct RecordTests {
     private let temporary = TestTools.temporaryDirectory()
     private var har: String { temporary.path + "/api.har" }

@@ -7,7 +7,7 @@ import ReverseProxy
 import TestSupport
 import Testing
 
-@Suite("Commands through TLS", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite("Commands through TLS", .slow, .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct SecuredCommandTests {
     private let certificates: TestCertificates
     private let server: TestCertificates.Pair

@@ -7,7 +7,7 @@ import Testing
 
 @testable import cistern
 
-@Suite("A command that is served", .play, .enabled(if: TestTools.has("curl")))
+@Suite("A command that is served", .slow, .play, .enabled(if: TestTools.has("curl")))
 struct ServedCommandTests {
     private let temporary = TestTools.temporaryDirectory()
     private var har: String { temporary.path + "/api.har" }
@@ -21,7 +21,7 @@ struct ServedCommandTests {
             "record --upstream http://127.0.0.1:\(origin.port) --har \(har) --log-level error \(options) -- sh -c '\(script)'")
     }
 
-    @Test("the command finds the address in its environment, and its exit code is that of record and replay", .slow)
+    @Test("the command finds the address in its environment, and its exit code is that of record and replay")
     func exitCodes() throws {
         let recorded = try record("curl -s $BASE/users; exit 7", "--env BASE")
         #expect(recorded.status == 7 && recorded.text.hasPrefix("{\"target\":\"/users\"}1 exchanges recorded in \(har)"))

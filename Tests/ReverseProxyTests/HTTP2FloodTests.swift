@@ -63,7 +63,7 @@ struct HTTP2FloodTests {
         },
     ]
 
-    @Test("a flood ends its connection, and no other", arguments: floods)
+    @Test("a flood ends its connection, and no other", .slow, arguments: floods)
     func flood(_ flood: Flood) throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }, door: .http2)
         let other = try play.http2Client()

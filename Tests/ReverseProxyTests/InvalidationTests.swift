@@ -41,7 +41,7 @@ struct InvalidationTests {
         }
     }
 
-    @Test("it stays so while the store evicts, whatever was kept for its use", arguments: ["PUT /a", "group"])
+    @Test("it stays so while the store evicts, whatever was kept for its use", .slow, arguments: ["PUT /a", "group"])
     func whileEvicting(how: String) throws {
         let counter = Counter()
         let long = "\"" + String(repeating: "x", count: 100_000) + "\""

@@ -190,7 +190,7 @@ struct RequestHardeningTests {
         #expect(play.origin.requests.count == 20)
     }
 
-    @Test("a body that only drips ends with the total time-out, with and without a copy", arguments: [true, false])
+    @Test("a body that only drips ends with the total time-out, with and without a copy", .slow, arguments: [true, false])
     func drippingResponse(hasCopy: Bool) throws {
         let origin = ScriptedOrigin { _ in [.json("{\"good\":1}")] }
         let play = try ProxyPlay(origin) {

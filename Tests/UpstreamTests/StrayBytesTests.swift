@@ -114,7 +114,7 @@ struct StrayBytesTests {
     }
 
     @Test(
-        "a response before the request's head is written is not used: a safe request goes out again, a write fails",
+        "a response before the request's head is written is not used: a safe request goes out again, a write fails", .slow,
         arguments: [false, true])
     func early(isTLS: Bool) {
         let long = "/" + String(repeating: "x", count: 4 << 20)

@@ -64,7 +64,7 @@ struct TLSTests {
         #expect(asking.counters.connectionsOpened == 1)
     }
 
-    @Test("much content both ways, in records of any size", arguments: [1, 100, 16_384, 60_000], [false, true])
+    @Test("much content both ways, in records of any size", .slow, arguments: [1, 100, 16_384, 60_000], [false, true])
     func contents(pieceBytes: Int, isOld: Bool) {
         let count = pieceBytes == 1 ? 5_000 : 1 << 20
         let text = String(repeating: "0123456789abcdef", count: count / 16)
