@@ -35,7 +35,7 @@ endif
 build: packages
 	$(SWIFT) build $(RELEASE) --product cistern
 
-# FAST=1 leaves out what takes seconds of a processor.
+# FAST=1 leaves out what takes seconds of a processor, and plays the rest through one door each.
 test: packages test-packages
 	$(if $(FAST),FAST_TESTS=1) $(SWIFT) test
 
