@@ -10,6 +10,8 @@ final class EngineCall: ReplyReceiver {
     /// Where only this one will do: what the client asks for itself.
     let pinned: EngineServer?
     let deadline: Int64
+    /// Somebody waits for the replies.
+    let isUrgent: Bool
     /// Those of commands that are `open` count for nothing.
     private(set) var replies: [EngineReply]
     /// The places of commands that have no reply that counts, in the order in which they are sent.
@@ -32,11 +34,12 @@ final class EngineCall: ReplyReceiver {
     private var late: (([EngineReply]) -> Void)?
 
     init(
-        _ commands: EngineCommands, deadline: Int64, pinned: EngineServer? = nil, late: (([EngineReply]) -> Void)? = nil,
-        then: @escaping ([EngineReply]) -> Void
+        _ commands: EngineCommands, deadline: Int64, isUrgent: Bool = true, pinned: EngineServer? = nil,
+        late: (([EngineReply]) -> Void)? = nil, then: @escaping ([EngineReply]) -> Void
     ) {
         self.commands = commands
         self.deadline = deadline
+        self.isUrgent = isUrgent
         self.pinned = pinned
         self.late = late
         self.then = then

@@ -65,8 +65,9 @@ public final class EngineClient: @unchecked Sendable {
 
     /// Sends commands of one slot in one piece, on one connection, in their order. Replies have the same order. Where one of them is another server's
     /// those without a key that come behind it go along, so WAIT means what was before it.
+    /// - Parameter isUrgent: false where nobody waits for the replies: then they may go out with the next commands of others, some milliseconds later.
     public func sendAll(
-        _ commands: EngineCommands, patienceMilliseconds: Int64? = nil, late: (([EngineReply]) -> Void)? = nil,
+        _ commands: EngineCommands, patienceMilliseconds: Int64? = nil, isUrgent: Bool = true, late: (([EngineReply]) -> Void)? = nil,
         then: @escaping ([EngineReply]) -> Void
     ) {
         loop.assertOnLoop()
@@ -75,7 +76,7 @@ public final class EngineClient: @unchecked Sendable {
         guard !isClosed, isOpen else { return refuse(commands.count, isClosed ? .closed : .breakerOpen, then) }
         let patience = max(0, patienceMilliseconds ?? settings.patienceMilliseconds)
         let call = EngineCall(
-            commands, deadline: loop.time.monotonicMilliseconds + patience, late: late, then: then)
+            commands, deadline: loop.time.monotonicMilliseconds + patience, isUrgent: isUrgent, late: late, then: then)
         route(call)
         if !call.isFinished { line(patience).add(call) }
     }

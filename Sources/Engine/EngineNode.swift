@@ -103,7 +103,8 @@ final class EngineNode: NodeConnectionOwner {
         for place in call.open {
             let command = call.commands.places[place]
             if call.isAsking, command.slot != nil { connection.send(Self.asking.bytes[...], for: ReplyClosure.none, at: times) }
-            connection.send(call.commands.bytes(of: place), command.holdMilliseconds, for: call, place, at: times)
+            connection.send(
+                call.commands.bytes(of: place), command.holdMilliseconds, for: call, place, isUrgent: call.isUrgent, at: times)
         }
         listenForSilence()
     }

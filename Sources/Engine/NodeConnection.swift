@@ -1,5 +1,6 @@
-// One connection with a server: commands go out in one piece at the end of each batch of events, replies come back in the same order. Who asked and would
-// not wait takes the reply's place all the same, so that none is taken for another's; a reply that nobody has asked for ends it.
+// One connection with a server: commands go out in one piece at the end of each batch of events, replies come back in the same order. What nobody waits
+// for goes out with what is next, or a moment later. Who asked and would not wait takes the reply's place all the same, so that none is taken for
+// another's; a reply that nobody has asked for ends it.
 
 import Glibc
 import Reactor
@@ -49,6 +50,15 @@ final class NodeConnection: EventHandler {
 
     private enum State { case connecting, securing, open, closed }
 
+    /// What of the output is not even offered to the kernel.
+    private enum Holding {
+        case nothing
+        /// Until the end of the batch of events.
+        case briefly
+        /// Nobody waits for it: until more urgent commands come, or a timer.
+        case forOthers
+    }
+
     private let loop: EventLoop
     private let stream: NodeStream
     private let limits: EngineLimits
@@ -63,7 +73,8 @@ final class NodeConnection: EventHandler {
     private var sentBytes = 0
     /// As it was counted last.
     private var heldBytes = 0
-    private var isFlushQueued = false
+    private var holding = Holding.nothing
+    private var isHoldingTimed = false
     private var isReadQueued = false
     private var readWaitsForWrite = false
     private var writeWaitsForRead = false
@@ -77,6 +88,10 @@ final class NodeConnection: EventHandler {
     private static let repliesPerTurn = 128
     private static let bytesPerTurn = 256 * 1024
     private static let sentBytesPerTurn = 1 << 20
+    /// How long commands are held that nobody waits for, and how many bytes of them: a write of their own, the server's and the reading of its reply take
+    /// ten times as long as they do beside others.
+    private static let heldMilliseconds = 2
+    private static let heldBytesLimit = 64 * 1024
 
     init(_ stream: NodeStream, loop: EventLoop, limits: EngineLimits, space: ReadSpace, counted: Counted, owner: any NodeConnectionOwner) {
         (self.stream, self.loop, self.limits, self.space, self.counted, self.owner) = (stream, loop, limits, space, counted, owner)
@@ -141,7 +156,7 @@ final class NodeConnection: EventHandler {
     private func watch() {
         guard isOpen else { return }
         var events: ReadyEvents = readWaitsForWrite ? [] : .readable
-        if (sentBytes < output.count && !writeWaitsForRead && !isFlushQueued) || readWaitsForWrite { events.insert(.writable) }
+        if (sentBytes < output.count && !writeWaitsForRead && holding == .nothing) || readWaitsForWrite { events.insert(.writable) }
         loop.modify(stream.descriptor, events)
     }
 
@@ -152,22 +167,42 @@ final class NodeConnection: EventHandler {
     }
 
     /// Where there is room.
-    /// - Parameter command: as it goes out.
+    /// - Parameters:
+    ///   - command: as it goes out.
+    ///   - isUrgent: somebody waits for the reply.
     func send(
-        _ command: ArraySlice<UInt8>, _ holdMilliseconds: Int64 = 0, for receiver: any ReplyReceiver, _ place: Int = 0, at times: Times
+        _ command: ArraySlice<UInt8>, _ holdMilliseconds: Int64 = 0, for receiver: any ReplyReceiver, _ place: Int = 0, isUrgent: Bool = true,
+        at times: Times
     ) {
         output.append(contentsOf: command)
         flights.append(Flight(sent: times, holdMilliseconds: holdMilliseconds, receiver: receiver, place: place))
-        guard !isFlushQueued else { return }
-        isFlushQueued = true
-        loop.atEndOfBatch { [self] in
-            isFlushQueued = false
-            flush()
+        guard holding != .briefly else { return }
+        if isUrgent || output.count - sentBytes > Self.heldBytesLimit {
+            holding = .briefly
+            loop.atEndOfBatch { [self] in goOn() }
+        } else {
+            holding = .forOthers
+            holdForOthers()
         }
     }
 
+    private func holdForOthers() {
+        guard !isHoldingTimed else { return }
+        isHoldingTimed = true
+        loop.schedule(after: .milliseconds(Self.heldMilliseconds)) { [weak self] in
+            guard let self else { return }
+            isHoldingTimed = false
+            if holding == .forOthers { goOn() }
+        }
+    }
+
+    private func goOn() {
+        holding = .nothing
+        flush()
+    }
+
     private func flush() {
-        guard isOpen, !isFlushQueued else { return }
+        guard isOpen, holding == .nothing else { return }
         writeWaitsForRead = false
         var left = Self.sentBytesPerTurn
         sending: while sentBytes < output.count, left > 0 {

@@ -122,7 +122,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
             Words.set, place.record, valueBytes: valueBytes, { given.appendSealed(to: &$0, by: secret, at: place.record.bytes) }, keep)
         // Others find the response, or may ask: they are told both in one piece.
         if let lease, isOurs(lease) { commands.add(Words.unlink, place.lease) }
-        client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { replies in
+        client.sendAll(commands, patienceMilliseconds: Self.offerPatience, isUrgent: false) { replies in
             if case .status = replies[0] { count(.sent) } else { count(.failed) }
         }
     }

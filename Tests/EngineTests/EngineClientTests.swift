@@ -47,6 +47,35 @@ struct EngineClientTests {
         #expect(engine.commands.map { $0[0] } == ["GET", "SET", "WAIT"])
     }
 
+    @Test("what nobody waits for goes out with what somebody waits for, in order; or by itself, a moment later")
+    func unhurried() {
+        let engine = ScriptedEngine(Self.echo)
+        let play = EnginePlay(engine)
+        #expect(play.begin([EngineCommand("GET", "a", keyAt: 1)]).reply == Self.bytes("a"))
+        func store(_ key: String) -> Outcome {
+            let outcome = Outcome()
+            play.onLoop { client in
+                client.sendAll(EngineCommands([EngineCommand("SET", key, "1", keyAt: 1)]), isUrgent: false) { outcome.put($0) }
+            }
+            return outcome
+        }
+        let before = play.figures.bytesSent
+        let first = store("b")
+        play.turn()
+        #expect(play.figures.bytesSent == before && play.figures.commandsUnderWay == 1 && first.now == nil)
+        #expect(play.begin([EngineCommand("GET", "c", keyAt: 1)]).reply == Self.bytes("c"))
+        #expect(first.reply == Self.ok)
+        #expect(engine.commands.suffix(3).map { $0[1] } == ["a", "b", "c"])
+        let second = store("d")
+        play.turn()
+        #expect(play.figures.commandsUnderWay == 1 && second.now == nil)
+        play.advance(5)
+        #expect(second.reply == Self.ok && second.calls == 1)
+        // So much is not held for others.
+        let large = store(String(repeating: "e", count: 70_000))
+        #expect(large.reply == Self.ok)
+    }
+
     @Test("who would not wait is told so; the reply that comes later is told too, and is nobody else's")
     func late() {
         let gate = Gate()
