@@ -171,8 +171,8 @@ final class NodeConnection: EventHandler {
     ///   - command: as it goes out.
     ///   - isUrgent: somebody waits for the reply.
     func send(
-        _ command: ArraySlice<UInt8>, _ holdMilliseconds: Int64 = 0, for receiver: any ReplyReceiver, _ place: Int = 0, isUrgent: Bool = true,
-        at times: Times
+        _ command: ArraySlice<UInt8>, _ holdMilliseconds: Int64 = 0, for receiver: any ReplyReceiver, _ place: Int = 0,
+        isUrgent: Bool = true, at times: Times
     ) {
         output.append(contentsOf: command)
         flights.append(Flight(sent: times, holdMilliseconds: holdMilliseconds, receiver: receiver, place: place))
