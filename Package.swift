@@ -17,8 +17,7 @@ let strict = settings(isHot: true)
 
 /// Rooms that no request goes through, or few.
 let cold: Set = [
-    "Administration", "Archives", "Engine", "FaultInjection", "Fleet", "Identity", "Server", "Settings", "Sharing", "StatusPage",
-    "TakeOver", "Tracing",
+    "Administration", "Archives", "FaultInjection", "Identity", "Server", "Settings", "StatusPage", "TakeOver", "Tracing",
 ]
 
 /// Rooms that tell of their decisions.

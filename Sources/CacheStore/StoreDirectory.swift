@@ -83,7 +83,7 @@ final class StoreDirectory: Sendable {
         var secret = [UInt8](repeating: 0, count: keyBytes)
         let existing = Descriptor(csystem_open(path, O_RDONLY | Segment.plain, 0))
         if existing.isOpen, read(existing.number, &secret, keyBytes) == keyBytes { return (secret, false, 0) }
-        precondition(sodium_init() >= 0, "no source of random numbers")
+        precondition(chash_start() >= 0, "no source of random numbers")
         randombytes_buf(&secret, keyBytes)
         guard mayWrite else { return (secret, true, EACCES) }
         unlink(path)

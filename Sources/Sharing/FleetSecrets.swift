@@ -120,7 +120,7 @@ public struct FleetSecrets: Sendable {
     /// - Parameter file: a secret on each line; empty lines, and those that begin with #, say nothing.
     public init(file: [UInt8]) throws(Problem) {
         // Whether that works is known before anything is sealed; later calls do nothing.
-        precondition(sodium_init() >= 0, "no random numbers can be had")
+        precondition(chash_start() >= 0, "no random numbers can be had")
         var secrets: [FleetSecret] = []
         for (number, line) in file.split(separator: 0x0a, omittingEmptySubsequences: false).enumerated() {
             let blanks: Set<UInt8> = [0x20, 0x09, 0x0d]
