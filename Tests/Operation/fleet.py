@@ -30,6 +30,8 @@ import upstream
 
 HERE = Path(__file__).parent
 BENCHMARKS = HERE.parent / "Benchmarks"
+sys.path.append(str(BENCHMARKS))
+from bench import as_packaged
 NODES = 4
 
 
@@ -93,7 +95,7 @@ class Node(Client):
         super().__init__(free_port())
         self.directory = Path(tempfile.mkdtemp(prefix="node-", dir=trial.directory))
         self.command = [
-            *before, trial.options.cistern, "serve", "--upstream", f"http://127.0.0.1:{trial.origin.port}", "--listen", f"127.0.0.1:{self.port}",
+            *before, "env", *as_packaged(), trial.options.cistern, "serve", "--upstream", f"http://127.0.0.1:{trial.origin.port}", "--listen", f"127.0.0.1:{self.port}",
             "--cache-dir", str(self.directory), "--shards", "1", "--set", "log.level=warning", *settings]
         self.process = self.start()
         until("a node does not listen", 10, self.is_ready)
