@@ -174,12 +174,12 @@ final class NodeConnection: EventHandler {
         _ command: ArraySlice<UInt8>, _ holdMilliseconds: Int64 = 0, for receiver: any ReplyReceiver, _ place: Int = 0,
         isUrgent: Bool = true, at times: Times
     ) {
-        // The kernel has taken less than there was: this goes out behind the rest.
+        // The kernel has taken less than there was, and the loop waits for it to take more.
         let isBlocked = holding == .nothing && sentBytes < output.count
         output.append(contentsOf: command)
         flights.append(Flight(sent: times, holdMilliseconds: holdMilliseconds, receiver: receiver, place: place))
-        guard holding != .briefly, !isBlocked else { return }
-        if isUrgent || output.count - sentBytes > Self.heldBytesLimit {
+        guard holding != .briefly else { return }
+        if isUrgent || isBlocked || output.count - sentBytes > Self.heldBytesLimit {
             holding = .briefly
             loop.atEndOfBatch { [self] in goOn() }
         } else {

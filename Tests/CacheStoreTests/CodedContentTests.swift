@@ -1,6 +1,7 @@
 // Contents that lie in the store with a coding: as they came, or as the writer has put it on.
 
 import Dispatch
+import TestSupport
 import Testing
 
 @testable import CacheStore
@@ -69,7 +70,9 @@ struct CodedContentTests {
         #expect(encoded.contents == 10 && encoded.plainBytes == 10_000 && encoded.codedBytes == 5_010)
     }
 
-    @Test("where much waits for the writer contents stay as they are: coding takes longer than the disk, and what finds no room is lost")
+    @Test(
+        "where much waits for the writer contents stay as they are: coding takes longer than the disk, and what finds no room is lost",
+        .slow)
     func pressure() throws {
         let directory = try Directory()
         let (gate, begun) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
