@@ -175,6 +175,8 @@ struct APIBoundaryTests {
         var count = 1
         while Self.scopes(try play.admin("GET", "/-/upstream?api=a")).isEmpty, count < 50 {
             #expect(sick.waitForRequests(count))
+            // Its response has come too: before that no other probe is due.
+            #expect(try play.waitFor(#"cistern_upstream_responses_total{api="a",status_class="5xx"}"#, Double(count)))
             play.time.advance(by: .seconds(10))
             count += 1
         }
