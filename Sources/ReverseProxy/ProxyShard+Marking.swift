@@ -17,12 +17,12 @@ extension ProxyShard {
 
     func hasNoCertificateMark(_ stream: any ClientStream) -> Bool { !mayMark || stream.security?.certificateField == nil }
 
-    /// Whether a request gets other responses than the same request by http.
-    func countsAsSecure(_ stream: any ClientStream) -> Bool { marksScheme && stream.client.isSecure }
+    /// Whether this client's request gets other responses than the same request by http.
+    func countsAsSecure(_ client: RequestClient) -> Bool { marksScheme && client.isSecure }
 
     private func marks(of stream: any ClientStream) -> [(name: String, value: [UInt8])] {
         var marks: [(name: String, value: [UInt8])] = []
-        if countsAsSecure(stream) { marks.append((ConnectionField.scheme, Array("https".utf8))) }
+        if countsAsSecure(stream.client) { marks.append((ConnectionField.scheme, Array("https".utf8))) }
         if let value = stream.security?.certificateField { marks.append((ConnectionField.certificate, value)) }
         return marks
     }

@@ -12,12 +12,12 @@ extension ProxyShard {
     public func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
         loop.assertOnLoop()
         let peer = stream.client
-        guard let entry = memo?.find(bytes, isSecure: marksScheme && peer.isSecure, now: loop.batchWallMilliseconds),
+        guard let entry = memo?.find(bytes, isSecure: countsAsSecure(peer), now: loop.batchWallMilliseconds),
             let head = entry.head, mayRepeat(head, on: stream), hasNoCertificateMark(stream)
         else { return false }
         // Whose request it is, is known only now, where others are believed.
         let client = admission.isIdle ? peer : stream.client
-        guard (marksScheme && client.isSecure) == entry.isSecure else { return false }
+        guard countsAsSecure(client) == entry.isSecure else { return false }
         if records.marksRequests {
             sendAgainMarked(entry, head, on: stream)
         } else {
@@ -32,7 +32,7 @@ extension ProxyShard {
         var arrival = arrival(.none)
         // What another request got says nothing of the connection's end, nor whether a whole URI names this listener.
         guard let memo, stream.staysOpen, received.head.target.first == UInt8(ascii: "/"),
-            let request = memo.request(received.head, received.bytes, isSecure: countsAsSecure(stream))
+            let request = memo.request(received.head, received.bytes, isSecure: countsAsSecure(stream.client))
         else {
             return consider(received.head, .none, &arrival, on: stream)
         }

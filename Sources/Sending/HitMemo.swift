@@ -15,7 +15,8 @@ import Telemetry
 /// What went out, and what is recorded each time it does.
 public final class KeptHit {
     public let response: CompleteResponse
-    /// As they were recorded last: what differs from time to time is written over, since copying them took longer than all the rest of recording.
+    /// As they were recorded last: what differs from time to time is written over. Copying both took as long as all
+    /// the rest of recording.
     public var record: ExchangeRecord
     public var trace: ExchangeTrace
     fileprivate let basis: FindingBasis
