@@ -15,7 +15,7 @@ extension StoredEntry {
         let age = Freshness.currentAge(of: metadata, now: now)
         return [
             "id": .string(id.description),
-            "target": .string(showsSecrets ? String(decoding: key.target, as: UTF8.self) : key.readableTarget),
+            "target": .string(showsSecrets ? String(decoding: key.typedTarget, as: UTF8.self) : key.readableTarget),
             "upstream": .string(key.api == nil ? String(decoding: key.authority, as: UTF8.self) : api.upstreamURL),
             "api": key.api.map { .string($0) },
             "status": .integer(Int(metadata.status.rawValue)),
@@ -65,7 +65,7 @@ extension StoredEntry {
 
     /// As the upstream knows it.
     private func upstreamTarget(of api: any AdministeredAPI, showsSecrets: Bool) -> String {
-        let target = showsSecrets ? key.target : Array(key.readableTarget.utf8)
+        let target = showsSecrets ? key.typedTarget : Array(key.readableTarget.utf8)
         let rest = target.starts(with: api.strippedPath) ? target.dropFirst(api.strippedPath.count) : target[...]
         return (rest.first == UInt8(ascii: "/") ? "" : "/") + String(decoding: rest, as: UTF8.self)
     }

@@ -56,7 +56,7 @@ enum Purging {
         let apis = places.count == task.interface.apis.count ? [] : places.map { task.interface.apis[$0].name }
         if let text = task.request["id"] {
             guard let id = EntryID(text), let key = group.key(of: id) else { return FleetSelection(.nothing) }
-            return FleetSelection(.target, String(decoding: key.target, as: UTF8.self), apis: key.api.map { [$0] } ?? [])
+            return FleetSelection(.target, String(decoding: key.typedTarget, as: UTF8.self), apis: key.api.map { [$0] } ?? [])
         }
         for (name, kind) in [("target", FleetSelection.Kind.target), ("prefix", .prefix), ("tag", .tag)] {
             if let value = task.request[name] { return FleetSelection(kind, value, apis: apis) }

@@ -61,7 +61,25 @@ public struct StoredKey: Sendable {
     }
 
     /// Path and arguments, with the values of secret arguments left out.
-    public var readableTarget: String { SecretNames.redacted(target) }
+    public var readableTarget: String { SecretNames.redacted(typedTarget) }
+
+    /// The target as somebody may ask for it and meet this key. Keys have a percent sign that encodes nothing twice, where a request has it once;
+    /// what follows it must not be taken for its digits.
+    public var typedTarget: [UInt8] {
+        let percent = UInt8(ascii: "%")
+        var typed: [UInt8] = []
+        typed.reserveCapacity(target.count)
+        var rest = target[...]
+        while let byte = rest.popFirst() {
+            typed.append(byte)
+            guard byte == percent, rest.first == percent else { continue }
+            rest.removeFirst()
+            guard let next = rest.first, next.hexValue != nil else { continue }
+            rest.removeFirst()
+            typed += Array("%\(Self.hexadecimal([next]))".utf8)
+        }
+        return typed
+    }
 
     /// The first 8 digits of the partition's hash; nil where there is none.
     public var shortPartition: String? { partition.isEmpty ? nil : Self.hexadecimal(partition.prefix(4)) }

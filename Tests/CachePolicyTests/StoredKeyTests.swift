@@ -29,6 +29,17 @@ struct StoredKeyTests {
         #expect(stored.shortPartition == nil && stored.variant == nil)
     }
 
+    @Test(
+        "the target as it is shown leads to the same key again, also where a percent sign encodes nothing",
+        arguments: [
+            "/", "/a?b=2&a=1", "/d?a=100%", "/d?a=%zz", "/d%zz", "/%", "/%%", "/%%32%46", "/%2F%", "/a%%41%42", "/a?%=%&%%=%%25", "/%%411",
+            "/%25", "/a?q=%2541%",
+        ])
+    func typed(target: String) throws {
+        let stored = try #require(StoredKey(key(target)))
+        #expect(key(String(decoding: stored.typedTarget, as: UTF8.self)) == key(target))
+    }
+
     @Test("a partition is shown as a short hash, and the shared key is the key without it")
     func partition() throws {
         let partition = (0..<16).map { UInt8($0 * 16) }
