@@ -30,6 +30,9 @@ final class EngineCall: ReplyReceiver {
     private(set) var sent: Int64?
     /// Replies that are to come yet of this attempt.
     private var missing = 0
+    /// Where it waits, and with which number.
+    private var line: PatienceLine<EngineCall>?
+    private var number = 0
     private var then: (([EngineReply]) -> Void)?
     private var late: (([EngineReply]) -> Void)?
 
@@ -53,12 +56,21 @@ final class EngineCall: ReplyReceiver {
     /// Nearly all calls have so few commands that these are all of their places: nothing is made for them.
     private static let fewPlaces = Array(0..<8)
 
+    /// From now on patience is over after a while.
+    func wait(in line: PatienceLine<EngineCall>, since now: Int64) {
+        number = line.add(self, at: now)
+        self.line = line
+    }
+
     // MARK: An attempt
 
     /// All that is open goes to one server.
     func begin(isAsking: Bool) {
         (self.isAsking, isUnderWay, sent) = (isAsking, true, nil)
     }
+
+    /// Of all commands, where all are open and the engine keeps none of their replies back.
+    var placesInOnePiece: Range<Int>? { open.count == commands.count && !commands.areHeld ? 0..<commands.count : nil }
 
     /// How many bytes it takes at most.
     var writtenBytes: Int { commands.bytes.count + (isAsking ? 32 * open.count : 0) }
@@ -121,64 +133,12 @@ final class EngineCall: ReplyReceiver {
         then?(result)
     }
 
-    /// What it holds may be large, and it is still in lines of those that wait.
+    /// What it holds may be large, and somebody may hold it.
     private func letGo() {
         isUnderWay = false
+        line?.leave(number)
+        line = nil
         (commands, replies, open) = (EngineCommands(), [], [])
         (node, then, late) = (nil, nil, nil)
-    }
-}
-
-/// Calls of one patience: the first to be made is the first to expire, so one timer does for all.
-final class PatienceLine {
-    private let loop: EventLoop
-    private let milliseconds: Int64
-    private let expire: (EngineCall) -> Void
-    private var calls: [EngineCall] = []
-    private var head = 0
-    private var timer: LoopTimer?
-
-    init(loop: EventLoop, milliseconds: Int64, expire: @escaping (EngineCall) -> Void) {
-        (self.loop, self.milliseconds, self.expire) = (loop, milliseconds, expire)
-    }
-
-    var isEmpty: Bool { head == calls.count }
-
-    func add(_ call: EngineCall) {
-        calls.append(call)
-        if timer == nil { schedule(after: milliseconds) }
-    }
-
-    /// - Parameter end: is given those that are not finished.
-    func close(_ end: (EngineCall) -> Void) {
-        timer?.cancel()
-        let left = calls[head...]
-        calls = []
-        head = 0
-        for call in left where !call.isFinished { end(call) }
-    }
-
-    private func schedule(after milliseconds: Int64) {
-        timer = loop.schedule(after: .milliseconds(milliseconds)) { [self] in fire() }
-    }
-
-    private func fire() {
-        timer = nil
-        let now = loop.time.monotonicMilliseconds
-        // Others have their turn.
-        var left = 256
-        while head < calls.count, left > 0, calls[head].isFinished || calls[head].deadline <= now {
-            let call = calls[head]
-            head += 1
-            guard !call.isFinished else { continue }
-            left -= 1
-            expire(call)
-        }
-        if head * 2 >= calls.count {
-            calls.removeFirst(head)
-            head = 0
-        }
-        // Whoever was told may have asked again.
-        if head < calls.count, timer == nil { schedule(after: calls[head].deadline - now) }
     }
 }

@@ -65,13 +65,13 @@ extension EngineClient {
     public func askServer(
         _ server: EngineServer, _ commands: [EngineCommand], patienceMilliseconds patience: Int64, then: @escaping ([EngineReply]) -> Void
     ) {
-        let deadline = loop.time.monotonicMilliseconds + patience
-        let call = EngineCall(EngineCommands(commands), deadline: deadline, pinned: server) { [loop] replies in
+        let now = loop.time.monotonicMilliseconds
+        let call = EngineCall(EngineCommands(commands), deadline: now + patience, pinned: server) { [loop] replies in
             // Not from within what told of it.
             loop.atEndOfBatch { then(replies) }
         }
         route(call)
-        if !call.isFinished { line(patience).add(call) }
+        if !call.isFinished { call.wait(in: line(patience), since: now) }
     }
 
     private func takeMap(_ reply: EngineReply, from server: EngineServer) {

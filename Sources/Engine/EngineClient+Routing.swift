@@ -11,16 +11,27 @@ extension EngineClient {
     /// Sends all that has no reply yet to who has it.
     func route(_ call: EngineCall) {
         if let server = call.pinned { return send(call, to: server) }
-        guard let map else { return hold(call) }
-        guard let server = call.slot.map({ map.owner(of: $0) }) ?? anyServer() else {
-            lookUpMap()
-            return sendLater(call, Self.laterMilliseconds, .clusterDown)
+        guard map != nil else { return hold(call) }
+        if let slot = call.slot {
+            guard let place = map?.ownerPlace(of: slot) else { return waitForMap(call) }
+            return send(call, to: primaryNode(place))
         }
+        guard let server = anyServer() else { return waitForMap(call) }
         send(call, to: server)
     }
 
+    private func waitForMap(_ call: EngineCall) {
+        lookUpMap()
+        sendLater(call, Self.laterMilliseconds, .clusterDown)
+    }
+
     private func send(_ call: EngineCall, to server: EngineServer, isAsking: Bool = false) {
-        guard let node = node(server) else { return finish(call, with: .queueFull) }
+        send(call, to: node(server), isAsking: isAsking)
+    }
+
+    /// - Parameter node: nil: there are too many.
+    private func send(_ call: EngineCall, to node: EngineNode?, isAsking: Bool = false) {
+        guard let node else { return finish(call, with: .queueFull) }
         call.begin(isAsking: isAsking)
         node.take(call)
     }

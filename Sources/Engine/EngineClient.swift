@@ -19,18 +19,22 @@ public final class EngineClient: @unchecked Sendable {
     let counted = Counted()
     let space = ReadSpace()
     lazy var worker = LoopWorker(loop: loop)
-    private(set) var nodes: [EngineServer: EngineNode] = [:]
-    /// Of these the one that was asked last: often there is no other.
-    private var last: EngineNode?
+    private(set) var nodes: [EngineServer: EngineNode] = [:] {
+        didSet { primaryNodes = [] }
+    }
+    /// Those of the map's primaries that were asked, in its order: nobody is looked for by his name each time.
+    private var primaryNodes: [EngineNode?] = []
     private(set) var isClosed = false
     /// nil until it is known whether there is a Cluster.
-    var map: SlotMap?
+    var map: SlotMap? {
+        didSet { primaryNodes = [] }
+    }
     /// What waits for the map.
     var held: [EngineCall] = []
     var lookUp = MapLookUp()
     /// Calls that are sent again a little later.
     var waitingCount = 0
-    private var lines: [Int64: PatienceLine] = [:]
+    private var lines: [Int64: PatienceLine<EngineCall>] = [:]
     private var turn = 0
 
     /// - Parameter settings: with one server at least.
@@ -75,10 +79,10 @@ public final class EngineClient: @unchecked Sendable {
         counted.figures.commands += UInt64(commands.count)
         guard !isClosed, isOpen else { return refuse(commands.count, isClosed ? .closed : .breakerOpen, then) }
         let patience = max(0, patienceMilliseconds ?? settings.patienceMilliseconds)
-        let call = EngineCall(
-            commands, deadline: loop.time.monotonicMilliseconds + patience, isUrgent: isUrgent, late: late, then: then)
+        let now = loop.time.monotonicMilliseconds
+        let call = EngineCall(commands, deadline: now + patience, isUrgent: isUrgent, late: late, then: then)
         route(call)
-        if !call.isFinished { line(patience).add(call) }
+        if !call.isFinished { call.wait(in: line(patience), since: now) }
     }
 
     public func sendAll(
@@ -122,7 +126,7 @@ public final class EngineClient: @unchecked Sendable {
         held = []
         for call in waiting { finish(call, with: .closed) }
         for node in nodes.values { node.close() }
-        (nodes, last) = ([:], nil)
+        nodes = [:]
         // What waits to be sent again.
         for line in lines.values { line.close { finish($0, with: .closed) } }
         lines = [:]
@@ -139,11 +143,11 @@ public final class EngineClient: @unchecked Sendable {
 
     // MARK: Patience
 
-    func line(_ patience: Int64) -> PatienceLine {
+    func line(_ patience: Int64) -> PatienceLine<EngineCall> {
         if let line = lines[patience] { return line }
         // Callers have a few patiences; one who has a new one each time does not fill the memory.
         if lines.count >= 64 { lines = lines.filter { !$0.value.isEmpty } }
-        let line = PatienceLine(loop: loop, milliseconds: patience) { [self] in expire($0) }
+        let line = PatienceLine<EngineCall>(loop: loop, milliseconds: patience) { [self] in expire($0) }
         lines[patience] = line
         return line
     }
@@ -176,14 +180,19 @@ public final class EngineClient: @unchecked Sendable {
 
     /// nil: there are too many.
     func node(_ server: EngineServer) -> EngineNode? {
-        if let last, last.server == server { return last }
-        if let node = nodes[server] {
-            last = node
-            return node
-        }
+        if let node = nodes[server] { return node }
         guard nodes.count < limits.servers, !isClosed else { return nil }
         let node = EngineNode(server, self)
         nodes[server] = node
+        return node
+    }
+
+    /// - Parameter place: in the map's primaries.
+    func primaryNode(_ place: Int) -> EngineNode? {
+        if place < primaryNodes.count, let node = primaryNodes[place] { return node }
+        guard let primaries = map?.primaries, let node = node(primaries[place]) else { return nil }
+        while primaryNodes.count < primaries.count { primaryNodes.append(nil) }
+        primaryNodes[place] = node
         return node
     }
 
@@ -191,7 +200,6 @@ public final class EngineClient: @unchecked Sendable {
     func keepOnly(_ servers: Set<EngineServer>) {
         for (server, node) in nodes where !servers.contains(server) && node.isUnused {
             nodes[server] = nil
-            last = nil
             let wasFailing = !node.breaker.isClosed
             node.close()
             if wasFailing { onChange?(server, .dropped) }

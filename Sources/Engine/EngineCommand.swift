@@ -67,15 +67,21 @@ public struct EngineCommands: Sendable {
 
     private(set) var bytes: [UInt8] = []
     private(set) var places: [Place] = []
+    /// The engine may keep replies back.
+    private(set) var areHeld = false
 
     /// - Parameter room: for how many bytes memory is taken at once.
-    public init(room: Int = 0) { bytes.reserveCapacity(room) }
+    public init(room: Int = 0) {
+        bytes.reserveCapacity(room)
+        places.reserveCapacity(2)
+    }
 
     public init(_ commands: [EngineCommand]) {
         bytes.reserveCapacity(commands.reduce(0) { $0 + $1.bytes.count })
         for command in commands {
             bytes += command.bytes
             places.append(Place(end: bytes.count, slot: command.slot, holdMilliseconds: command.holdMilliseconds))
+            if command.holdMilliseconds > 0 { areHeld = true }
         }
     }
 
@@ -118,6 +124,10 @@ public struct EngineCommands: Sendable {
 extension [UInt8] {
     fileprivate mutating func appendLine(_ letter: Unicode.Scalar, _ number: Int) {
         append(UInt8(ascii: letter))
+        guard number >= 10 else {
+            append(UInt8(ascii: "0") + UInt8(number))
+            return appendLineEnd()
+        }
         var divisor = 1
         while number / divisor >= 10 { divisor *= 10 }
         while divisor > 0 {

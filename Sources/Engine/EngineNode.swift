@@ -100,11 +100,15 @@ final class EngineNode: NodeConnectionOwner {
         }
         let times = NodeConnection.Times(milliseconds: now, microseconds: SystemTime.monotonicMicroseconds)
         call.noteSent(by: self, at: times.milliseconds)
+        if !call.isAsking, let places = call.placesInOnePiece {
+            connection.send(call.commands.bytes[...], for: call, places, isUrgent: call.isUrgent, at: times)
+            return listenForSilence()
+        }
         for place in call.open {
             let command = call.commands.places[place]
             if call.isAsking, command.slot != nil { connection.send(Self.asking.bytes[...], for: ReplyClosure.none, at: times) }
             connection.send(
-                call.commands.bytes(of: place), command.holdMilliseconds, for: call, place, isUrgent: call.isUrgent, at: times)
+                call.commands.bytes(of: place), command.holdMilliseconds, for: call, place..<place + 1, isUrgent: call.isUrgent, at: times)
         }
         listenForSilence()
     }

@@ -35,11 +35,13 @@ final class ReadSpace {
 }
 
 final class NodeConnection: EventHandler {
+    /// Commands that were sent in one piece.
     struct Flight {
         let sent: Times
         let holdMilliseconds: Int64
         let receiver: any ReplyReceiver
-        let place: Int
+        /// Of those that have no reply yet.
+        var places: Range<Int>
     }
 
     /// Milliseconds of the loop's clock; microseconds of the machine's.
@@ -168,16 +170,17 @@ final class NodeConnection: EventHandler {
 
     /// Where there is room.
     /// - Parameters:
-    ///   - command: as it goes out.
-    ///   - isUrgent: somebody waits for the reply.
+    ///   - commands: as they go out.
+    ///   - places: by which the receiver knows their replies.
+    ///   - isUrgent: somebody waits for the replies.
     func send(
-        _ command: ArraySlice<UInt8>, _ holdMilliseconds: Int64 = 0, for receiver: any ReplyReceiver, _ place: Int = 0,
+        _ commands: ArraySlice<UInt8>, _ holdMilliseconds: Int64 = 0, for receiver: any ReplyReceiver, _ places: Range<Int> = 0..<1,
         isUrgent: Bool = true, at times: Times
     ) {
         // The kernel has taken less than there was, and the loop waits for it to take more.
         let isBlocked = holding == .nothing && sentBytes < output.count
-        output.append(contentsOf: command)
-        flights.append(Flight(sent: times, holdMilliseconds: holdMilliseconds, receiver: receiver, place: place))
+        output.append(contentsOf: commands)
+        flights.append(Flight(sent: times, holdMilliseconds: holdMilliseconds, receiver: receiver, places: places))
         guard holding != .briefly else { return }
         if isUrgent || isBlocked || output.count - sentBytes > Self.heldBytesLimit {
             holding = .briefly
@@ -282,9 +285,9 @@ final class NodeConnection: EventHandler {
     }
 
     private func deliver(_ reply: EngineReply, at microseconds: Int64) {
-        guard let flight = flights.removeFirst() else { return end(.protocolError) }
-        counted.figures.roundTrips.note(microseconds - flight.sent.microseconds)
-        flight.receiver.take(reply, at: flight.place)
+        guard let (receiver, place, sent) = flights.takeNext() else { return end(.protocolError) }
+        counted.figures.roundTrips.note(microseconds - sent)
+        receiver.take(reply, at: place)
     }
 
     // MARK: The end
@@ -302,7 +305,7 @@ final class NodeConnection: EventHandler {
         // Whoever hears of it asks elsewhere from here on.
         owner?.connection(self, endedBy: failure, hadFlights: !left.isEmpty)
         owner = nil
-        for flight in left.all { flight.receiver.take(.failed(failure), at: flight.place) }
+        for flight in left.all { for place in flight.places { flight.receiver.take(.failed(failure), at: place) } }
     }
 }
 
@@ -310,16 +313,26 @@ final class NodeConnection: EventHandler {
 private struct FlightLine {
     private var flights: [NodeConnection.Flight?] = []
     private var head = 0
+    /// Commands that have no reply yet.
+    private(set) var count = 0
 
-    var count: Int { flights.count - head }
-    var isEmpty: Bool { head == flights.count }
+    var isEmpty: Bool { count == 0 }
     var first: NodeConnection.Flight? { isEmpty ? nil : flights[head] }
 
-    mutating func append(_ flight: NodeConnection.Flight) { flights.append(flight) }
+    mutating func append(_ flight: NodeConnection.Flight) {
+        flights.append(flight)
+        count += flight.places.count
+    }
 
-    mutating func removeFirst() -> NodeConnection.Flight? {
-        guard !isEmpty else { return nil }
-        let first = flights[head]
+    /// Whose the next reply is, at which place, and when its command was sent, in microseconds; nil where none is missing.
+    mutating func takeNext() -> (receiver: any ReplyReceiver, place: Int, sent: Int64)? {
+        guard !isEmpty, let flight = flights[head] else { return nil }
+        count -= 1
+        if flight.places.count > 1 { flights[head]?.places.removeFirst() } else { removeFirst() }
+        return (flight.receiver, flight.places.lowerBound, flight.sent.microseconds)
+    }
+
+    private mutating func removeFirst() {
         flights[head] = nil
         head += 1
         if head == flights.count {
@@ -329,7 +342,6 @@ private struct FlightLine {
             flights.removeFirst(head)
             head = 0
         }
-        return first
     }
 
     var all: [NodeConnection.Flight] { flights[head...].compactMap(\.self) }

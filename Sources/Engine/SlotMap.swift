@@ -51,9 +51,12 @@ struct SlotMap: Equatable {
 
     func slotCount(of server: EngineServer) -> Int { places[server].map { place in owners.count { $0 == place } } ?? 0 }
 
-    func owner(of slot: Int) -> EngineServer? {
+    func owner(of slot: Int) -> EngineServer? { ownerPlace(of: slot).map { primaries[$0] } }
+
+    /// Its place in `primaries`.
+    func ownerPlace(of slot: Int) -> Int? {
         let place = owners[slot]
-        return place < 0 ? nil : primaries[Int(place)]
+        return place < 0 ? nil : Int(place)
     }
 
     /// - Returns: false where there are too many servers already.

@@ -25,3 +25,20 @@ public struct SeededHash: Hashable, Sendable {
         return Int(truncatingIfNeeded: mixed ^ mixed >> 32)
     }
 }
+
+/// Bytes with their hash, where that is asked for several times.
+public struct HashedKey: Hashable, Sendable {
+    public let bytes: [UInt8]
+    public let hash: SeededHash
+
+    public init(_ bytes: [UInt8]) {
+        self.bytes = bytes
+        hash = SeededHash(UInt64(truncatingIfNeeded: ByteKey(bytes).hashValue))
+    }
+
+    public static func == (one: HashedKey, other: HashedKey) -> Bool { one.hash == other.hash && one.bytes == other.bytes }
+
+    public func hash(into hasher: inout Hasher) { hash.hash(into: &hasher) }
+
+    public func _rawHashValue(seed: Int) -> Int { hash._rawHashValue(seed: seed) }
+}

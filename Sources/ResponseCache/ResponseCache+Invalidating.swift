@@ -121,6 +121,15 @@ extension ResponseCache {
         }
     }
 
+    /// Whether a purge or a write since that moment may have taken out what was found then.
+    public func mayBeTakenOut(_ found: FoundResponse, of head: RequestHead, at keys: TargetKeys, since time: Timestamp) -> Bool {
+        guard !shared.purges.isOvertaken(time), let groups = found.metadata.flags.contains(.hasGroups) ? Self.groups(of: found.head) : []
+        else { return true }
+        var marks: [[UInt8]] = []
+        appendMarks([keys.shared], collectionKey(of: head), groups, to: &marks)
+        return marks.contains { shared.marks.mayHaveOvertaken($0, time) }
+    }
+
     /// Appends the keys of the marks that make something of these targets, of this collection or of these groups invalid.
     func appendMarks(_ sharedKeys: [[UInt8]], _ collection: [UInt8]?, _ groups: [String], to keys: inout [[UInt8]]) {
         for key in sharedKeys { keys.append(Self.invalidationKey(key)) }

@@ -17,8 +17,8 @@ extension ResponseCache {
         var places = sharedPlaces(for: head, at: keys)
         // Where a marker is at hand already, the variant is asked for in the same breath.
         for place in places {
-            guard let marker = marker(at: place.localKey), let variant = sharedVariant(of: marker, place, head) else { continue }
-            places.append(variant)
+            guard let marker = marker(at: place.localKey) else { continue }
+            sharedVariant(of: place, named: Array(marker.head), head).map { places.append($0) }
         }
         return SharedLookUp(head: head, keys: keys, places: places)
     }
@@ -54,12 +54,16 @@ extension ResponseCache {
         return item
     }
 
-    /// - Parameter place: of the marker.
-    private func sharedVariant(of marker: StoredItem, _ place: SharedPlace, _ head: RequestHead) -> SharedPlace? {
-        guard let variant = variant(of: marker, place.localKey, head.fields), isOpen(variant.names) else { return nil }
-        let names = Array(marker.head)
-        let key = Self.sharedVariantKey(place.key, named: names, selecting(variant.names, in: head.fields))
-        return SharedPlace(secret: place.secret, key: key, localKey: variant.key, isCommon: place.isCommon)
+    /// - Parameters:
+    ///   - place: of the marker.
+    ///   - names: of the selecting fields, as the marker has them.
+    private func sharedVariant(of place: SharedPlace, named names: [UInt8], _ head: RequestHead) -> SharedPlace? {
+        let list = names.withUnsafeBytes(SelectingFields.decode)
+        guard !list.isEmpty, isOpen(list) else { return nil }
+        var variant = place
+        variant.key = Self.sharedVariantKey(place.key, named: names, selecting(list, in: head.fields))
+        variant.names = names
+        return variant
     }
 
     /// Nodes number the generations of their markers each for itself; so what the names are stands in the place of that.
@@ -91,10 +95,11 @@ extension ResponseCache {
 
     /// As all nodes know what lies here under the place's key; nil where it is not shared.
     private func sharedKey(at place: StoringPlace, _ recency: Recency, _ contentBytes: Int) -> [UInt8]? {
-        guard let level, let request = place.request, !recency.isImported, contentBytes <= level.contentLimitBytes,
-            let maker = fleetKeyMakers.first, level.mayOffer()
-        else { return nil }
+        guard let level, let request = place.request, !recency.isImported, contentBytes <= level.contentLimitBytes, level.mayOffer() else {
+            return nil
+        }
         if keyMaker.isPlain(place.key) { return place.key }
+        guard let maker = fleetKeyMakers.first else { return nil }
         // What lies under what was said of arguments is found by those only to whom it was said; what is kept by a request's content is not shared.
         guard place.key == localKey(of: request, place) else { return nil }
         let target = request.pathAndQuery
@@ -120,7 +125,7 @@ extension ResponseCache {
         guard record.key == place.key else { return .notTaken }
         switch record.metadata.withUnsafeBytes(StoredMetadata.kind) {
         case .response: return takeResponse(record, responseTime, at: place, for: lookUp) ? .taken : .notTaken
-        case .varyMarker: return takeMarker(record, responseTime, at: place, for: lookUp)
+        case .varyMarker: return takeMarker(record, at: place, for: lookUp)
         case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return .notTaken
         }
     }
@@ -138,35 +143,17 @@ extension ResponseCache {
         metadata.flags.subtract(.countsAsStale)
         metadata.order = shared.sent.take()
         let new = NewResponse(
-            head: record.head, metadata: metadata, body: record.body, names: [], request: lookUp.head.fields, sentAt: metadata.requestTime)
+            head: record.head, metadata: metadata, body: record.body,
+            names: place.names.withUnsafeBytes(SelectingFields.decode).map { Array($0) },
+            request: lookUp.head.fields, sentAt: metadata.requestTime)
         let local = StoringPlace(
             key: place.localKey, sharedKeys: [lookUp.keys.shared], collection: collectionKey(of: lookUp.head), isCommon: place.isCommon)
         return put(new, at: local) == .stored
     }
 
-    /// The marker lies here from now on, unless what lies here is newer; its variant is looked for.
-    private func takeMarker(
-        _ record: SharedRecord, _ responseTime: Timestamp, at place: SharedPlace, for lookUp: SharedLookUp
-    ) -> TakingResult {
-        guard let told = record.metadata.withUnsafeBytes({ StoredMetadata.recency(of: $0) }),
-            !record.head.withUnsafeBytes(SelectingFields.decode).isEmpty
-        else { return .notTaken }
-        let seen = store.see(place.localKey.span)
-        let known = seen.item.flatMap {
-            StoredMetadata.kind(of: $0.metadata) == .varyMarker && $0.head.elementsEqual(record.head) ? $0 : nil
-        }
-        if let known { return sharedVariant(of: known, place, lookUp.head).map { .leads(to: $0) } ?? .notTaken }
-        let order = shared.sent.take()
-        let took = told.responseTime.milliseconds - told.requestTime.milliseconds
-        let recency = Recency(
-            order: order, isImported: true, requestTime: Timestamp(milliseconds: responseTime.milliseconds - max(0, took)),
-            responseTime: responseTime)
-        if let stored = seen.item.flatMap({ StoredMetadata.recency(of: $0.metadata) }), recency.isOutdated(by: stored) { return .notTaken }
-        let metadata = StoredMetadata.varyMarker(generation: order.number, recency)
-        let item = NewItem(key: place.localKey, metadata: metadata, head: record.head, body: [], retention: .mayRescue)
-        guard store.insert(item, ifStill: seen) == .accepted, let marker = marker(at: place.localKey),
-            let variant = sharedVariant(of: marker, place, lookUp.head)
-        else { return .notTaken }
+    /// It leads to the variant, and is stored with that only (`insertVariant`): alone it would take the place of a copy that may be served yet.
+    private func takeMarker(_ record: SharedRecord, at place: SharedPlace, for lookUp: SharedLookUp) -> TakingResult {
+        guard place.names.isEmpty, let variant = sharedVariant(of: place, named: record.head, lookUp.head) else { return .notTaken }
         return .leads(to: variant)
     }
 
@@ -180,9 +167,9 @@ extension ResponseCache {
         guard letter == UInt8(ascii: "I") else { return }
         let sharedKey = Array(mark.dropLast())
         store.remove(sharedKey.span)
-        // What the upstream has said of its arguments here, others may not know: what lies under it is found no more.
-        guard let variances, !variances.isEmpty, let key = StoredKey(sharedKey) else { return }
-        variances.forget(path: key.pathKey(of: sharedKey))
+        // What the upstream has said of its arguments here, others may not know: what lies under it is found no more. The mark may be another API's.
+        guard shared.varianceSign.isSet, let key = StoredKey(sharedKey) else { return }
+        SearchVarianceMemory.forget(path: key.pathKey(of: sharedKey), in: store)
     }
 
     /// The marks that take out all that is stored for a target; nil where what else is in keys cannot be known.

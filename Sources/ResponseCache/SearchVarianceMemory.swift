@@ -23,22 +23,31 @@ struct RememberedVariance {
     }
 }
 
-final class SearchVarianceMemory: Sendable {
-    private let store: ResponseStore
+/// Whether anything was ever said in a store, of any path of any API.
+final class SearchVarianceSign: Sendable {
     /// Set by the shard that first stores a response with the field, read by all with each request.
     private let isUsed: Atomic<Bool>
 
     /// Under it lies whether there are such records; it is there before each of them, and evicting always keeps it. Without it a write would
     /// pass them by.
-    private static let signKey = [UInt8(ascii: "N")]
+    fileprivate static let key = [UInt8(ascii: "N")]
 
-    init(store: ResponseStore) {
-        self.store = store
-        isUsed = Atomic(store.lookUp(Self.signKey.span) != nil)
-    }
+    init(store: ResponseStore) { isUsed = Atomic(store.lookUp(Self.key.span) != nil) }
+
+    var isSet: Bool { isUsed.load(ordering: .acquiring) }
+
+    /// A record lies in the store.
+    func set(in store: ResponseStore) { if !isUsed.exchange(true, ordering: .acquiringAndReleasing) { store.noteChange() } }
+}
+
+final class SearchVarianceMemory: Sendable {
+    private let store: ResponseStore
+    private let sign: SearchVarianceSign
+
+    init(store: ResponseStore, _ sign: SearchVarianceSign) { (self.store, self.sign) = (store, sign) }
 
     /// Whether any path has said something.
-    var isEmpty: Bool { !isUsed.load(ordering: .acquiring) }
+    var isEmpty: Bool { !sign.isSet }
 
     /// May wait for the disk.
     /// - Parameter path: the shared key of the target without arguments.
@@ -74,7 +83,7 @@ final class SearchVarianceMemory: Sendable {
             let metadata = StoredMetadata.searchVariance(generation: generation, recency)
             let item = NewItem(key: key, metadata: metadata, head: variance.encoded, body: [], retention: .mayRescue)
             guard store.insert(item, ifStill: seen) != .changed else { continue }
-            if !isUsed.exchange(true, ordering: .acquiringAndReleasing) { store.noteChange() }
+            sign.set(in: store)
             return RememberedVariance(variance: variance, generation: generation)
         }
         return nil
@@ -84,11 +93,11 @@ final class SearchVarianceMemory: Sendable {
     private static let attemptLimit = 16
 
     /// What was stored under what was said is not found again: nothing says it any more, and what is said next has another generation.
-    func forget(path: [UInt8]) { store.remove(Self.key(path).span) }
+    static func forget(path: [UInt8], in store: ResponseStore) { store.remove(key(path).span) }
 
     private func insertSign(_ recency: Recency) {
         let metadata = StoredMetadata.searchVariance(generation: 0, recency)
-        store.insert(NewItem(key: Self.signKey, metadata: metadata, head: [], body: [], retention: .always))
+        store.insert(NewItem(key: SearchVarianceSign.key, metadata: metadata, head: [], body: [], retention: .always))
     }
 
     static func key(_ path: [UInt8]) -> [UInt8] { path + [UInt8(ascii: "N")] }

@@ -39,6 +39,7 @@ extension SharedCacheState {
     private func follow(_ item: NewItem) {
         let time = item.metadata.withUnsafeBytes { ResponseCache.timeOfMark($0) }
         if let time { marks.note(item.key, at: time) }
+        if item.metadata.withUnsafeBytes(StoredMetadata.kind) == .searchVariance { varianceSign.set(in: store) }
         while true {
             let seen = store.see(item.key.span)
             if let time, let known = ResponseCache.time(of: seen.item), known >= time { return }

@@ -15,6 +15,7 @@ public final class SharedCacheState: Sendable {
     public let gone: GoneMemory?
     /// nil where No-Vary-Search is not looked at.
     let variances: SearchVarianceMemory?
+    let varianceSign: SearchVarianceSign
     let purges: PurgeClock
     let marks: RecentMarks
 
@@ -39,27 +40,27 @@ public final class SharedCacheState: Sendable {
     }
 
     public convenience init(store: ResponseStore, sent: SentRequests, settings: ResponseCacheSettings) {
-        self.init(store: store, sent: sent, PurgeClock(), RecentMarks(), settings)
+        self.init(store: store, sent: sent, PurgeClock(), RecentMarks(), SearchVarianceSign(store: store), settings)
     }
 
     /// That of another API, in the same store.
     /// - Parameter former: of the same API, under other settings.
     public convenience init(beside other: SharedCacheState, settings: ResponseCacheSettings, after former: SharedCacheState? = nil) {
-        self.init(store: other.store, sent: other.sent, other.purges, other.marks, settings, after: former)
+        self.init(store: other.store, sent: other.sent, other.purges, other.marks, other.varianceSign, settings, after: former)
     }
 
     private init(
-        store: ResponseStore, sent: SentRequests, _ purges: PurgeClock, _ marks: RecentMarks, _ settings: ResponseCacheSettings,
-        after former: SharedCacheState? = nil
+        store: ResponseStore, sent: SentRequests, _ purges: PurgeClock, _ marks: RecentMarks, _ sign: SearchVarianceSign,
+        _ settings: ResponseCacheSettings, after former: SharedCacheState? = nil
     ) {
         self.settings = settings
-        (self.store, self.sent, self.purges, self.marks) = (store, sent, purges, marks)
+        (self.store, self.sent, self.purges, self.marks, varianceSign) = (store, sent, purges, marks, sign)
         cookieOrigins =
             settings.remembersCookieOrigins
             ? former?.cookieOrigins ?? CookieOrigins(store: store, name: settings.isOneOfSeveral ? settings.keyName : []) : nil
         let formerGone = former?.settings.goneWindow == settings.goneWindow ? former?.gone : nil
         gone = settings.remembersGone ? formerGone ?? GoneMemory(store: store, window: settings.goneWindow) : nil
-        variances = settings.policy.usesNoVarySearch ? former?.variances ?? SearchVarianceMemory(store: store) : nil
+        variances = settings.policy.usesNoVarySearch ? former?.variances ?? SearchVarianceMemory(store: store, sign) : nil
     }
 
     /// Where it lies.

@@ -40,18 +40,22 @@ public struct SharedPlace: Sendable, Equatable {
     /// Of the fleet's secrets, the one by which the key is made.
     public let secret: Int
     /// As all nodes know it.
-    public let key: [UInt8]
-    /// As this node's store does.
+    public internal(set) var key: [UInt8]
+    /// As this node's store does; of a variant, that of its marker.
     let localKey: [UInt8]
     let isCommon: Bool
+    /// Of a variant the names of the selecting fields, as markers have them; else empty.
+    var names: [UInt8] = []
 }
 
-/// A look-up that goes on in the shared level.
-public struct SharedLookUp: Sendable {
+/// A look-up that goes on in the shared level. A reference, since it goes through many hands.
+public final class SharedLookUp: Sendable {
     public let head: RequestHead
     public let keys: TargetKeys
     /// The first is where it would be stored.
     public let places: [SharedPlace]
+
+    init(head: RequestHead, keys: TargetKeys, places: [SharedPlace]) { (self.head, self.keys, self.places) = (head, keys, places) }
 }
 
 /// How credentials are hashed for all nodes of a fleet: by its secret, and by the one that it has in its place while secrets are changed.

@@ -28,8 +28,12 @@ final class DecidedRequest: @unchecked Sendable {
     let route: Int
     /// Whom its end tells of.
     let scopes: RequestScopes
+    /// When it was looked up.
+    let lookedUpAt: Timestamp
     /// What its look-up went by; nil where it was not looked up.
     let basis: FindingBasis?
+    /// When it began to wait for what other nodes have, milliseconds of the loop's clock; nil where it did not.
+    let waitedSince: Int64?
     /// What is known for explanations by now.
     let trace: ExchangeTrace
 
@@ -47,7 +51,9 @@ final class DecidedRequest: @unchecked Sendable {
         (self.mayRescue, self.place) = (mayRescue, place)
         (refusal, forwardToken, notStored) = (decision.refusal, decision.forwardToken, decision.notStored)
         route = arrival.route ?? shard.routes.place(of: head.pathAndQuery)
+        lookedUpAt = facts.now
         basis = arrival.basis
+        waitedSince = arrival.sharedSince
         let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
         scopes = shard.scopes(of: head, route: route, target)
         trace.identity = arrival.identityOutcome
@@ -68,7 +74,7 @@ final class DecidedRequest: @unchecked Sendable {
         (forwardToken, notStored) = (other.forwardToken, other.notStored)
         (mayRescue, place, route) = (other.mayRescue, other.place, other.route)
         scopes = RequestScopes(other.scopes)
-        (basis, trace) = (other.basis, other.trace)
+        (basis, trace, waitedSince, lookedUpAt) = (other.basis, other.trace, nil, other.lookedUpAt)
     }
 
     var isRefused: Bool { refusal != nil }
@@ -105,6 +111,9 @@ struct Arrival {
     var reads = 0
     /// What other nodes had; nil where that was not looked for.
     var shared: SharedReply?
+    /// Since when that is looked for, and how long another node may be waited for at most: milliseconds of the loop's clock.
+    var sharedSince: Int64?
+    var sharedWait: Int64 = 0
     /// Why that is not looked for, should it come to that.
     var obstacle: SharedObstacle?
     /// No API is for it.

@@ -163,7 +163,9 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         timer = nil
         let softDeadline = shard.routes.all[request.route].rescueAfter
         if softDeadline > 0, request.mayRescue {
-            timer = shard.loop.schedule(after: .milliseconds(softDeadline)) { self.softDeadlinePassed() }
+            // Another node may have been waited for already.
+            let waited = request.waitedSince.map { shard.loop.time.monotonicMilliseconds - $0 } ?? 0
+            timer = shard.loop.schedule(after: .milliseconds(max(0, softDeadline - waited))) { self.softDeadlinePassed() }
         } else if case .waiting = machine.state {
             timer = shard.loop.schedule(after: .milliseconds(shard.settings.collapsing.wait)) { self.handle(.waitedTooLong) }
         }
@@ -256,6 +258,12 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             stored.current = try cache.find(head, from: keys).result.found.map { ($0, $0.metadata) }
         }
         guard ending.isFailure else { return stored }
+        // What was taken out meanwhile is not served any more, though it is still at hand; what only had to make room is.
+        if stored.current == nil, let found = request.found, let keys = request.place?.keys,
+            cache.mayBeTakenOut(found, of: head, at: keys, since: request.lookedUpAt)
+        {
+            stored.found = nil
+        }
         if let latest = stored.latest {
             stored.gone = try cache.gone(beside: latest.response).map { ($0, $0.metadata) }
         } else if let keys = request.place?.keys, keys.isPartitioned {

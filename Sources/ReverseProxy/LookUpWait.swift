@@ -23,15 +23,11 @@ extension SharedCacheState: ContentMemory {}
 
 /// `@unchecked Sendable` because it is touched on its shard's loop only; the readers do no more than carry it back there.
 final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
-    typealias LookUp = (_ reads: Int, _ shared: SharedReply?) throws(NotAtHand) -> (any ClientExchange)?
-
     private let shard: ProxyShard
     private let stream: any ClientStream
     private let head: RequestHead
-    private let began: Int64
-    private let lookAgain: LookUp
-    private var reads = 0
-    private var shared: SharedReply?
+    private let body: RequestBody
+    private var arrival: Arrival
     /// What the shared level was asked for.
     private var asked: SharedLookUp?
     /// When, in microseconds; and whether that call has not returned yet.
@@ -44,24 +40,16 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     /// Set when it is known what becomes of the request; from then on everything goes there.
     private var exchange: (any ClientExchange)?
 
-    /// - Parameters:
-    ///   - began: when the request came, in microseconds.
-    ///   - lookAgain: responds at once and returns nil, or returns the exchange that will; is told how often something was read, and what the
-    ///     shared level had.
     init(
-        shard: ProxyShard, stream: any ClientStream, head: RequestHead, began: Int64, _ wanted: NotAtHand, lookAgain: @escaping LookUp
+        _ shard: ProxyShard, _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, on stream: any ClientStream, _ wanted: NotAtHand
     ) {
-        self.shard = shard
-        self.stream = stream
-        self.head = head
-        self.began = began
-        self.lookAgain = lookAgain
+        (self.shard, self.head, self.body, self.arrival, self.stream) = (shard, head, body, arrival, stream)
         bringIn(wanted)
     }
 
     private func bringIn(_ wanted: NotAtHand) {
         if case .shared(let lookUp) = wanted { return ask(lookUp) }
-        reads += 1
+        arrival.reads += 1
         shard.bringIn(wanted) { self.broughtIn() }
     }
 
@@ -69,7 +57,8 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         guard let level = shard.level, let cache = shard.cache else { return goOn(with: SharedReply(outcome: .missing, microseconds: 0)) }
         asked = lookUp
         (askedAt, isAsking) = (SystemTime.monotonicMicroseconds, true)
-        level.look(lookUp, in: cache, wait: Int64(shard.settings.collapsing.wait), for: self)
+        arrival.sharedSince = shard.loop.time.monotonicMilliseconds
+        level.look(lookUp, in: cache, wait: arrival.sharedWait, for: self)
         isAsking = false
     }
 
@@ -85,7 +74,7 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     }
 
     private func goOn(with reply: SharedReply) {
-        shared = reply
+        arrival.shared = reply
         broughtIn()
     }
 
@@ -99,7 +88,11 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         shard.loop.assertOnLoop()
         guard !isOver else { return }
         do throws(NotAtHand) {
-            goOn(try shard.cache?.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in try lookAgain(reads, shared) } ?? nil)
+            let mayWait = arrival.reads >= ResponseCache.readLimit
+            goOn(
+                try shard.cache?.waiting(mayWait) { () throws(NotAtHand) in
+                    try shard.lookInMemory(head, body, &arrival, stream)
+                } ?? nil)
         } catch {
             bringIn(error)
         }
@@ -138,6 +131,6 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         var record = ExchangeRecord(result: .error, method: MethodLabel(head.method), status: 499)
         var trace = ExchangeTrace()
         trace.number = shard.records.why.nextNumber()
-        shard.finish(&record, &trace, head, stream.client, began)
+        shard.finish(&record, &trace, head, stream.client, arrival.began)
     }
 }

@@ -93,27 +93,14 @@ extension ProxyShard {
         do throws(NotAtHand) {
             return try lookInMemory(head, body, &arrival, stream)
         } catch {
-            return lookLater(head, body, arrival, stream, error)
+            // Both are found anew.
+            (arrival.request, arrival.basis) = (nil, nil)
+            return LookUpWait(self, head, body, arrival, on: stream, error)
         }
     }
 
-    /// Apart from `look`, so that a hit makes no closure.
-    @inline(never)
-    private func lookLater(
-        _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, _ stream: any ClientStream, _ wanted: NotAtHand
-    ) -> LookUpWait {
-        var arrival = arrival
-        arrival.request = nil
-        let began = arrival.began
-        return LookUpWait(shard: self, stream: stream, head: head, began: began, wanted) {
-            [self, arrival] (reads, shared) throws(NotAtHand) in
-            var arrival = arrival
-            (arrival.reads, arrival.shared) = (reads, shared)
-            return try lookInMemory(head, body, &arrival, stream)
-        }
-    }
-
-    private func lookInMemory(
+    /// Responds at once and returns nil, or returns the exchange that will.
+    func lookInMemory(
         _ head: RequestHead, _ body: RequestBody, _ arrival: inout Arrival, _ stream: any ClientStream
     ) throws(NotAtHand) -> (any ClientExchange)? {
         guard let cache else { return pass(head, body, on: stream) }
@@ -150,7 +137,13 @@ extension ProxyShard {
     ) -> SharedLookUp? {
         guard arrival.identity == nil, facts.mode == .live, !facts.directives.noCache else { return nil }
         arrival.obstacle = level.obstacle(for: keys)
-        guard arrival.obstacle == nil, facts.decide().looksAtOthers else { return nil }
+        guard arrival.obstacle == nil else { return nil }
+        let decision = facts.decide()
+        guard decision.looksAtOthers else { return nil }
+        arrival.sharedWait = Int64(settings.collapsing.wait)
+        // Who has a copy waits for another node no longer than for the upstream.
+        let softDeadline = routes.all[arrival.route ?? 0].rescueAfter
+        if softDeadline > 0, decision.copyAndPlace.mayRescue { arrival.sharedWait = min(arrival.sharedWait, softDeadline) }
         return cache?.sharedLookUp(for: head, at: keys)
     }
 

@@ -46,7 +46,7 @@ extension FleetLevel {
         }
     }
 
-    private func renewed(_ key: ByteKey, _ lease: HeldLease, _ reply: EngineReply, end: Int64) {
+    private func renewed(_ key: HashedKey, _ lease: HeldLease, _ reply: EngineReply, end: Int64) {
         // Another one may have been taken meanwhile.
         guard leases[key]?.end == lease.end else { return }
         switch reply {

@@ -14,11 +14,14 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     public let node: FleetNode
     let loop: EventLoop
     let client: EngineClient
+    private var sealer: FleetSealer
     public internal(set) var figures = FleetFigures()
     /// By the first place's key: who misses the same waits for the same look-up.
-    private var underWay: [ByteKey: SharedSearch] = [:]
+    private var underWay: [HashedKey: SharedSearch] = [:]
+    /// Look-ups that the engine has not replied to.
+    let patience: PatienceLine<SharedSearch>
     /// What is asked of the upstream for all nodes, by the key under which it will be stored here.
-    var leases: [ByteKey: HeldLease] = [:]
+    var leases: [HashedKey: HeldLease] = [:]
     var renewal: LoopTimer?
     private var around: LoopTimer?
     /// What could not be shared lately, and until when (milliseconds of the loop): it is not looked for.
@@ -38,10 +41,12 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     public init(_ node: FleetNode, on loop: EventLoop) {
         (self.node, self.loop) = (node, loop)
+        sealer = FleetSealer(node.settings.secrets.first)
         var engine = node.settings.engine
         // A value is taken from its connection in one piece, which holds the loop.
         engine.limits.replyBytes = node.settings.contentLimitBytes + Self.overheadBytes
         client = EngineClient(loop: loop, engine)
+        patience = PatienceLine(loop: loop, milliseconds: node.settings.timeout) { $0.giveUp() }
         keep = EngineWords("PX", String(node.settings.keep))
         leaseWords = EngineWords(String(decoding: node.name, as: UTF8.self), "NX", "GET", "PX", String(SharedSearch.leaseMilliseconds))
         renewalWords = EngineWords(String(decoding: node.name, as: UTF8.self), "XX", "PX", String(SharedSearch.leaseMilliseconds))
@@ -104,12 +109,11 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         guard let placed = node.place(recency, wallNow: loop.time.wallMilliseconds, now: loop.time.monotonicMilliseconds) else {
             return count(.unplaced)
         }
-        let secret = node.settings.secrets.first
         var lease: HeldLease?
         if !leases.isEmpty {
-            if isResponse { lease = leases.removeValue(forKey: ByteKey(item.key)) } else { leases[ByteKey(item.key)]?.isGiven = true }
+            if isResponse { lease = leases.removeValue(forKey: HashedKey(item.key)) } else { leases[HashedKey(item.key)]?.isGiven = true }
         }
-        let place = lease?.place ?? node.keys.place(of: secret.name(of: key))
+        let place = lease?.place ?? node.keys.place(of: node.settings.secrets.first.name(of: key))
         let record = SharedRecord(key: key, metadata: item.metadata, head: item.head, body: item.body)
         let given = GivenRecord(record, placed.version, fleetTime: placed.fleetTime)
         let valueBytes = given.sealedBytes
@@ -119,7 +123,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         }
         var commands = EngineCommands(room: valueBytes + Self.commandBytes)
         commands.add(
-            Words.set, place.record, valueBytes: valueBytes, { given.appendSealed(to: &$0, by: secret, at: place.record.bytes) }, keep)
+            Words.set, place.record, valueBytes: valueBytes, { given.appendSealed(to: &$0, by: &sealer, at: place.record.bytes) }, keep)
         // Others find the response, or may ask: they are told both in one piece.
         if let lease, isOurs(lease) { commands.add(Words.unlink, place.lease) }
         client.sendAll(commands, patienceMilliseconds: Self.offerPatience, isUrgent: false) { replies in
@@ -201,9 +205,9 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
             _ = waiter.sharedEnded(.missing, nil)
             return
         }
-        let key = ByteKey(first.key)
+        let key = HashedKey(first.key)
         if let search = underWay[key] { return search.join(waiter) }
-        let search = SharedSearch(self, lookUp, cache, wait: wait)
+        let search = SharedSearch(self, lookUp, key, cache, wait: wait)
         underWay[key] = search
         search.join(waiter)
         search.start()
@@ -211,19 +215,18 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     /// Nobody joins it any more.
     func ended(_ search: SharedSearch) {
-        let key = ByteKey(search.lookUp.places[0].key)
-        if underWay[key] === search { underWay[key] = nil }
+        if underWay[search.key] === search { underWay[search.key] = nil }
     }
 
     /// This node is to ask the upstream for all.
     /// - Parameters:
     ///   - place: where it lies in the engine.
     ///   - key: under which it will be stored here.
-    func hold(_ place: RecordPlace, for key: [UInt8]) {
+    func hold(_ place: RecordPlace, for key: HashedKey) {
         let now = loop.batchMilliseconds
         if leases.count >= Self.leaseLimit { leases = leases.filter { $0.value.end > now } }
         guard leases.count < Self.leaseLimit else { return giveBack(place) }
-        leases[ByteKey(key)] = HeldLease(place: place, end: now + SharedSearch.leaseMilliseconds, last: now + Self.renewingMilliseconds)
+        leases[key] = HeldLease(place: place, end: now + SharedSearch.leaseMilliseconds, last: now + Self.renewingMilliseconds)
         keepLeases()
     }
 
@@ -240,7 +243,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     ///   - isStored: it is. Where it was not given then, it cannot be shared.
     public func ended(_ key: [UInt8], isUnshareable: Bool, isStored: Bool = false) {
         loop.assertOnLoop()
-        guard !leases.isEmpty, let lease = leases.removeValue(forKey: ByteKey(key)) else { return }
+        guard !leases.isEmpty, let lease = leases.removeValue(forKey: HashedKey(key)) else { return }
         if isUnshareable || (isStored && !lease.isGiven) { return leaveAlone(key, lease) }
         if isOurs(lease) { giveBack(lease.place) }
     }

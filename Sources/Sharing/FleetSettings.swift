@@ -62,8 +62,11 @@ public struct CheckedCommand: Sendable {
 
 /// The engine's keys of a record and of the lease for it. They are in one slot.
 struct RecordPlace: Equatable {
-    let record: EngineKey
     let lease: EngineKey
+    /// The lease's is longer by this end.
+    fileprivate static let leaseEnd = Array(":l".utf8)
+
+    var record: EngineKey { EngineKey(lease.bytes.dropLast(Self.leaseEnd.count), beside: lease) }
 }
 
 /// The keys of a fleet in the engine.
@@ -75,7 +78,7 @@ struct EngineKeys: Sendable {
     /// - Parameter name: by `FleetSecret.name(of:)`, in hexadecimal digits. In braces, so that what stands beside a record lies where that does.
     func place(of name: [UInt8]) -> RecordPlace {
         var key: [UInt8] = []
-        key.reserveCapacity(prefix.count + 2 * name.count + 1 + Self.leaseEnd.count)
+        key.reserveCapacity(prefix.count + 2 * name.count + 1 + RecordPlace.leaseEnd.count)
         key += prefix
         name.withUnsafeBytes { name in
             for start in stride(from: 0, to: name.count, by: 4) {
@@ -84,12 +87,9 @@ struct EngineKeys: Sendable {
             }
         }
         key.append(UInt8(ascii: "}"))
-        key += Self.leaseEnd
-        let lease = EngineKey(key)
-        return RecordPlace(record: EngineKey(key.dropLast(Self.leaseEnd.count), beside: lease), lease: lease)
+        key += RecordPlace.leaseEnd
+        return RecordPlace(lease: EngineKey(key))
     }
-
-    private static let leaseEnd = Array(":l".utf8)
 
     var log: [UInt8] { prefix + Array("log}".utf8) }
     var epoch: [UInt8] { log + Array(":epoch".utf8) }

@@ -25,9 +25,9 @@ struct GivenRecord {
     }
 
     /// - Parameter place: the engine's key of it.
-    func appendSealed(to bytes: inout [UInt8], by secret: FleetSecret, at place: ArraySlice<UInt8>) {
+    func appendSealed(to bytes: inout [UInt8], by sealer: inout FleetSealer, at place: ArraySlice<UInt8>) {
         bytes += Self.layout
-        secret.appendSealed(to: &bytes, at: place) { append(to: &$0) }
+        sealer.appendSealed(to: &bytes, at: place) { append(to: &$0) }
     }
 
     private func append(to plain: inout [UInt8]) {

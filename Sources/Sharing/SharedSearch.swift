@@ -4,6 +4,7 @@
 import CachePolicy
 import Engine
 import Fleet
+import HTTPCore
 import Reactor
 import ResponseCache
 
@@ -11,6 +12,8 @@ import ResponseCache
 final class SharedSearch {
     private let level: FleetLevel
     let lookUp: SharedLookUp
+    /// Of the first place.
+    let key: HashedKey
     private let cache: ResponseCache
     private let wait: Int64
     private let began: Int64
@@ -31,6 +34,9 @@ final class SharedSearch {
     private var lease = Lease.unknown
     /// Another node was waited for.
     private var hasWaited = false
+    /// Its number in the level's line of those who wait; nil where it does not.
+    private var waitingNumber: Int?
+    /// Until it looks again.
     private var timer: LoopTimer?
     private var rest: Int64 = firstRest
 
@@ -55,8 +61,8 @@ final class SharedSearch {
     /// A lease ends by itself where it is not renewed, should its node be gone, milliseconds.
     static let leaseMilliseconds: Int64 = 1_500
 
-    init(_ level: FleetLevel, _ lookUp: SharedLookUp, _ cache: ResponseCache, wait: Int64) {
-        (self.level, self.lookUp, self.cache, self.wait) = (level, lookUp, cache, wait)
+    init(_ level: FleetLevel, _ lookUp: SharedLookUp, _ key: HashedKey, _ cache: ResponseCache, wait: Int64) {
+        (self.level, self.lookUp, self.key, self.cache, self.wait) = (level, lookUp, key, cache, wait)
         began = level.loop.time.monotonicMilliseconds
     }
 
@@ -80,7 +86,7 @@ final class SharedSearch {
 
     /// The engine has so long each time. What an earlier round has led to is asked for again: it may have come meanwhile.
     private func askInTime() {
-        timer = level.loop.schedule(after: .milliseconds(Int(node.settings.timeout))) { [self] in giveUp() }
+        waitingNumber = level.patience.add(self, at: level.loop.time.monotonicMilliseconds)
         ask(asked.indices, withLease: node.settings.collapses)
     }
 
@@ -184,10 +190,16 @@ final class SharedSearch {
         lookAgain()
     }
 
+    /// The engine has replied, or its time is over.
+    private func stopTiming() {
+        waitingNumber.map(level.patience.leave)
+        timer?.cancel()
+        (waitingNumber, timer) = (nil, nil)
+    }
+
     /// Another node asks the upstream.
     private func lookAgain() {
-        timer?.cancel()
-        timer = nil
+        stopTiming()
         let waited = level.loop.time.monotonicMilliseconds - began
         guard waited < wait, !waiting.isEmpty else {
             level.figures.leases[.waitedInVain, default: 0] += 1
@@ -203,8 +215,8 @@ final class SharedSearch {
     }
 
     private func end(_ outcome: SharedOutcome) {
-        timer?.cancel()
-        (timer, isOver) = (nil, true)
+        stopTiming()
+        isOver = true
         level.ended(self)
         if hasWaited, outcome == .found { level.figures.leases[.followed, default: 0] += 1 }
         level.figures.lookUps[outcome, default: 0] += UInt64(waiting.count)
@@ -221,7 +233,7 @@ final class SharedSearch {
             return
         }
         let own = lookUp.keys.own
-        level.hold(asked[0].lies, for: own)
+        level.hold(asked[0].lies, for: own == key.bytes ? key : HashedKey(own))
         if outcome == .found { level.ended(own, isUnshareable: false) } else { level.figures.leases[.won, default: 0] += 1 }
         var goesOn = false
         for one in going where one.sharedEnded(outcome, refusal) { goesOn = true }
@@ -232,8 +244,8 @@ final class SharedSearch {
 
     /// The upstream is asked beside it.
     func giveUp() {
-        timer?.cancel()
-        (timer, isLate) = (nil, true)
+        stopTiming()
+        isLate = true
         level.figures.lookUps[.late, default: 0] += UInt64(waiting.count)
         let going = waiting
         waiting = []

@@ -1,6 +1,7 @@
 // Who leads a fetch, who waits for it, and what wakes those who wait: without sockets.
 
 import Decisions
+import HTTPCore
 import Locking
 import Testing
 

@@ -152,6 +152,45 @@ struct SharingTests {
         #expect(try one.test.text("/a", german) == "\"de\"")
     }
 
+    @Test("a marker without its variant takes the place of nothing: what is stored may be served yet")
+    func markerAlone() throws {
+        let (one, other) = (try FleetCache(), try FleetCache())
+        try other.test.fetch("/a", [], [Self.fresh], "\"any\"")
+        for cache in [one, other] { cache.test.now += 61_000 }
+        try one.test.fetch("/a", [("Accept-Language", "en")], Self.byLanguage, "\"en\"")
+        let results = try other.take("/a", [("Accept-Language", "de")], from: one)
+        #expect(results.count == 1 && results.first != .taken && results.first != .notTaken)
+        #expect(try other.test.text("/a", [("Accept-Language", "de")]) == "\"any\"")
+        // With its variant it does.
+        #expect(try other.take("/a", [("Accept-Language", "en")], from: one).last == .taken)
+        #expect(try other.test.text("/a", [("Accept-Language", "en")]) == "\"en\"")
+        #expect(try other.test.found("/a", [("Accept-Language", "de")]) == nil)
+    }
+
+    @Test("a mark that another node tells of is obeyed where the upstream has said of arguments that they make no difference, for each API")
+    func followedForOtherAPI() throws {
+        let said = ("No-Vary-Search", "params=(\"x\")")
+        let (one, node) = (
+            try FleetCache { $0.name = StoredKey.name(ofAPI: "two") }, try FleetCache { $0.name = StoredKey.name(ofAPI: "one") }
+        )
+        var settings = node.test.cache.shared.settings
+        settings.name = StoredKey.name(ofAPI: "two")
+        let two = TestCache.other(SharedCacheState(beside: node.test.cache.shared, settings: settings))
+        // Of the node's own second API.
+        let head = TestCache.request("/a?x=1")
+        let sent = PlacedRequest(head, RequestCacheControl(head.fields), keys: try two.find(head).keys, found: nil)
+        let response = TestCache.response(200, [Self.fresh, said])
+        let recency = Recency(
+            order: two.shared.sent.take(), isImported: false, requestTime: node.test.time.wall, responseTime: node.test.time.wall)
+        let whole = WholeResponse(response, two.control(response), Array("{}".utf8), isDecoded: false, recency)
+        #expect(two.store(whole, for: sent, at: node.test.time).result == .stored)
+        #expect(try two.find(TestCache.request("/a?x=2")).result.found != nil)
+        for cache in [one, node] { cache.test.now += 1_000 }
+        one.test.write("/a?x=1")
+        for mark in one.told { node.test.cache.follow(mark: mark, at: node.test.time.wall) }
+        #expect(try two.find(TestCache.request("/a?x=1")).result.found == nil && two.find(TestCache.request("/a?x=2")).result.found == nil)
+    }
+
     @Test("users never meet: not two of them, nor one and nobody", arguments: ["X-User", "Authorization", "Cookie"])
     func users(field: String) throws {
         let (one, other) = (try FleetCache(), try FleetCache())

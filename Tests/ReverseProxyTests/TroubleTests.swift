@@ -64,6 +64,25 @@ struct TroubleTests {
         #expect(answers[0]?.text == "1" && answers[0]?["Cache-Status"]?.hasSuffix("detail=slow") == true)
     }
 
+    @Test(
+        "a copy that was purged while the upstream is asked does not go out any more; one that only had to make room does",
+        arguments: ["target=/a", "all=true", "target=/b", "target=/a&soft=true"])
+    func purgedMeanwhile(purge: String) throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.json("{\"n\":1}")] }
+        let play = try ProxyPlay(origin) { $0.otherRoute.rescueAfter = 0 }
+        _ = try play.get("/a")
+        origin.react { _ in [.open(asked), .pass(gate), .close] }
+        let client = try play.client()
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        asked.pass()
+        play.time.advance(by: .seconds(1))
+        #expect(try play.admin("POST", "/-/purge?" + purge).status == 200)
+        gate.open()
+        let isGone = purge == "target=/a" || purge == "all=true"
+        #expect(client.readResponse()?.status == (isGone ? 502 : 200))
+    }
+
     @Test("what the fetch brings after the soft deadline is judged like any response")
     func softDeadlineThenJunk() throws {
         let gate = Gate()

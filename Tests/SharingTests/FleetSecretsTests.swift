@@ -122,7 +122,8 @@ struct GivenRecordTests {
 
     private static func sealed(_ given: GivenRecord) -> [UInt8] {
         var bytes: [UInt8] = [9]
-        given.appendSealed(to: &bytes, by: secret, at: place)
+        var sealer = FleetSealer(secret)
+        given.appendSealed(to: &bytes, by: &sealer, at: place)
         #expect(bytes.count == 1 + given.sealedBytes && bytes[0] == 9)
         return Array(bytes[1...])
     }

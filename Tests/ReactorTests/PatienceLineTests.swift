@@ -1,0 +1,92 @@
+// Who waits with one patience: told in the order in which they came, and not once they have left.
+
+import Dispatch
+import Locking
+import Reactor
+import TestSupport
+import Testing
+
+@Suite("Waiting with one patience")
+struct PatienceLineTests {
+    private enum Step: Sendable {
+        case come(Int)
+        case leave(Int)
+        /// Milliseconds.
+        case pass(Int64)
+        case close
+    }
+
+    private struct Row: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        let steps: [Step]
+        /// In this order.
+        let told: [Int]
+        /// By `close`.
+        var closed: [Int] = []
+        /// Somebody waits yet.
+        var waits = false
+    }
+
+    private static let rows = [
+        Row(testDescription: "nobody before the time", steps: [.come(1), .pass(9)], told: [], waits: true),
+        Row(testDescription: "each at his time", steps: [.come(1), .pass(6), .come(2), .pass(4)], told: [1], waits: true),
+        Row(testDescription: "in their order", steps: [.come(1), .pass(6), .come(2), .come(3), .pass(10)], told: [1, 2, 3]),
+        Row(testDescription: "not who has left", steps: [.come(1), .come(2), .come(3), .leave(2), .pass(10)], told: [1, 3]),
+        Row(testDescription: "the first leaves", steps: [.come(1), .pass(5), .come(2), .leave(1), .pass(5), .pass(5)], told: [2]),
+        Row(
+            testDescription: "all leave, and others come", steps: [.come(1), .come(2), .leave(1), .leave(2), .pass(5), .come(3), .pass(5)],
+            told: [], waits: true),
+        Row(testDescription: "and their time comes", steps: [.come(1), .leave(1), .pass(5), .come(2), .pass(5), .pass(5)], told: [2]),
+        Row(testDescription: "who has left leaves again", steps: [.come(1), .come(2), .leave(1), .leave(1), .pass(10)], told: [2]),
+        Row(
+            testDescription: "who was told leaves", steps: [.come(1), .pass(5), .come(2), .pass(5), .leave(1), .pass(5), .leave(2)],
+            told: [1, 2]),
+        Row(
+            testDescription: "the end tells who still waits",
+            steps: [.come(1), .come(2), .pass(10), .come(3), .come(4), .leave(3), .close, .pass(10)], told: [1, 2], closed: [4]),
+        Row(testDescription: "more than have one turn", steps: (0..<1_000).map { .come($0) } + [.pass(10)], told: Array(0..<1_000)),
+    ]
+
+    /// `@unchecked Sendable` because it is carried to the loop, and touched there only.
+    private final class Play: @unchecked Sendable {
+        var told: [Int] = []
+        var closed: [Int] = []
+        var numbers: [Int: Int] = [:]
+    }
+
+    @Test("who still waits when the time is over is told, in order", arguments: rows)
+    private func play(row: Row) {
+        let time = ManualTime()
+        let loop = EventLoop(label: "test", time: time)
+        loop.start()
+        let play = Play()
+        let line = Carried(PatienceLine<Int>(loop: loop, milliseconds: 10) { play.told.append($0) })
+        func onLoop(_ body: @escaping @Sendable () -> Void) {
+            let done = DispatchSemaphore(value: 0)
+            loop.execute {
+                body()
+                done.signal()
+            }
+            done.wait()
+        }
+        for step in row.steps {
+            switch step {
+            case .come(let one): onLoop { play.numbers[one] = line.value.add(one, at: loop.time.monotonicMilliseconds) }
+            case .leave(let one): onLoop { play.numbers[one].map(line.value.leave) }
+            case .pass(let milliseconds):
+                time.advance(by: .milliseconds(milliseconds))
+                // Timers take turns: so many rounds are enough for all.
+                for _ in 0..<8 { onLoop {} }
+            case .close: onLoop { line.value.close { play.closed.append($0) } }
+            }
+        }
+        onLoop { #expect(play.told == row.told && play.closed == row.closed && line.value.isEmpty == !row.waits) }
+        loop.stop()
+    }
+
+    /// `@unchecked Sendable` because it is touched on its loop only.
+    private struct Carried: @unchecked Sendable {
+        let value: PatienceLine<Int>
+        init(_ value: PatienceLine<Int>) { self.value = value }
+    }
+}

@@ -1,0 +1,218 @@
+// Who asks the upstream of all nodes that miss one target, and who waits for whom.
+
+import Engine
+import Glibc
+import Locking
+import ReverseProxy
+import Sharing
+import TestSupport
+import Testing
+
+@Suite(
+    "Sharing: who asks the upstream", .play, .serialized,
+    .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+struct SharedLeaseTests {
+    @Test("a crowd that misses one target at two nodes is one request to the upstream", arguments: [1, 3])
+    func crowd(shards: Int) throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{\"crowd\":1}", ["Cache-Control: max-age=600"])] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { ($0.collapsing.wait, $0.shards) = (60_000, shards) })
+            func crowd(_ node: FleetMember) throws -> [TestClient] {
+                let clients = try (0..<20).map { _ in try node.play.client() }
+                for client in clients { client.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n") }
+                return clients
+            }
+            var clients = try crowd(one)
+            asked.pass()
+            let before = try other.replies
+            clients += try crowd(other)
+            // The other has looked, and looked again: for record and lease each time.
+            #expect(try eventually { try other.replies >= before + 4 })
+            gate.open()
+            for client in clients { #expect(client.readResponse()?.text == "{\"crowd\":1}") }
+            #expect(fleet.asked("/cold") == 1)
+            #expect((1...Double(shards)).contains(try other.metric("cistern_shared_leases_total{outcome=\"followed\"}")))
+            #expect(try one.metric("cistern_shared_leases_total{outcome=\"won\"}") == 1)
+            // Given back, whichever shard had it and whichever asked.
+            #expect(try eventually { fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*0") && fleet.calls(of: "unlink") > 0 })
+        }
+    }
+
+    @Test("a node that waits takes the variant that another one brings, though it learns only then that there are variants")
+    func waitedForVariant() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { request in
+            let language = request["Accept-Language"] ?? "-"
+            let response = OriginStep.json("\"\(language)\"", ["Cache-Control: max-age=600", "Vary: Accept-Language"])
+            return language == "en" ? [.open(asked), .pass(gate), response] : [response]
+        }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
+            _ = try one.get("/a", [("Accept-Language", "de")])
+            #expect(try one.gave(1))
+            let (leader, waiter) = (try one.play.client(), try other.play.client())
+            leader.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept-Language: en\r\n\r\n")
+            asked.pass()
+            let before = try other.replies
+            waiter.send("GET /a HTTP/1.1\r\nHost: a\r\nAccept-Language: en\r\n\r\n")
+            // The marker and the lease, the variant, and both once more.
+            #expect(try eventually { try other.replies >= before + 5 })
+            gate.open()
+            for client in [leader, waiter] { #expect(client.readResponse()?.text == "\"en\"") }
+            #expect(fleet.asked("/a") == 2)
+            #expect(try other.metric("cistern_shared_leases_total{outcome=\"followed\"}") == 1)
+        }
+    }
+
+    @Test("who has a copy waits for another node no longer than for the upstream")
+    func copyBehindLease() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.json("{\"n\":1}", ["Cache-Control: max-age=0"])] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { ($0.collapsing.wait, $0.otherRoute.rescueAfter) = (60_000, 300) })
+            for node in [one, other] { _ = try node.get("/a") }
+            #expect(try one.gave(1) && other.gave(1))
+            for key in fleet.records { _ = fleet.redis.direct.ask("DEL \(key)") }
+            origin.react { _ in [.open(asked), .pass(gate), .json("{\"n\":2}")] }
+            let leader = try one.play.client()
+            leader.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            asked.pass()
+            let rescued = try other.get("/a")
+            #expect(rescued.text == "{\"n\":1}" && rescued["Cache-Status"]?.hasSuffix("detail=slow") == true, "\(rescued)")
+            #expect(try other.metric("cistern_shared_leases_total{outcome=\"waited_in_vain\"}") == 1)
+            #expect(leader.readResponse()?.text == "{\"n\":1}")
+            gate.open()
+        }
+    }
+
+    @Test("nobody waits for a response that could not be shared")
+    func unshareable() throws {
+        try FleetPlay.run(FleetPlay.numbered(["Cache-Control: no-store"])) { fleet in
+            let (one, other) = try fleet.pair()
+            for round in 1...3 {
+                #expect(try one.get("/a").text == "{\"n\":\(2 * round - 1)}")
+                // The other hears of it from whoever looked first.
+                #expect(try round > 1 || eventually { !fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*0") })
+                #expect(try other.get("/a").text == "{\"n\":\(2 * round)}")
+            }
+            for node in [one, other] {
+                #expect(try node.metric("cistern_shared_leases_total{outcome=\"waited_in_vain\"}") == 0)
+            }
+            #expect(fleet.records.isEmpty)
+        }
+    }
+
+    @Test("what is stored here and is too long for the others keeps nobody waiting")
+    func tooLong() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair { $0.contentLimitBytes = 3 }
+            #expect(try one.get("/a").text == "{\"n\":1}")
+            let lease = "KEYS cistern:play:*:l"
+            #expect(try eventually { !fleet.redis.direct.ask(lease).hasPrefix("*0") && fleet.calls(of: "unlink") == 0 })
+            #expect(try other.get("/a").text == "{\"n\":2}")
+            #expect(try other.metric("cistern_shared_leases_total{outcome=\"alone\"}") == 1)
+            #expect(fleet.records.isEmpty)
+        }
+    }
+
+    @Test("a client that leaves while it waits for another node's response leaves nothing behind; the rest go on")
+    func left() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
+            let before = try other.replies
+            let leader = try one.play.client()
+            leader.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            asked.pass()
+            var leaver: TestClient? = try other.play.client()
+            leaver?.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(try eventually { try other.replies >= before + 2 })
+            leaver?.endsWithReset()
+            leaver = nil
+            #expect(try other.reaches("cistern_requests_total{result=\"error\",method=\"GET\",status_class=\"4xx\"}", 1))
+            let stayer = try other.play.client()
+            stayer.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            gate.open()
+            #expect(leader.readResponse()?.status == 200 && stayer.readResponse()?.status == 200)
+            #expect(fleet.asked("/cold") == 1)
+        }
+    }
+
+    @Test("a lease that would end soon is renewed as long as the upstream is asked, and no longer", .slow)
+    func renewed() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
+            let leader = try one.play.client()
+            leader.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            asked.pass()
+            let lease = fleet.redis.direct.ask("KEYS cistern:play:*:l").split(separator: "\r\n").last.map(String.init) ?? ""
+            let waiter = try other.play.client()
+            waiter.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            // More often than in the time that it would last.
+            var (renewals, last) = (0, Int64(0))
+            let isKept = try eventually {
+                let left = Int64(fleet.redis.direct.ask("PTTL \(lease)").dropFirst().prefix { $0.isNumber }) ?? .max
+                #expect(left <= 1_500)
+                if left > last { renewals += 1 }
+                last = left
+                return renewals >= 6
+            }
+            #expect(isKept)
+            gate.open()
+            #expect(leader.readResponse()?.status == 200 && waiter.readResponse()?.status == 200)
+            #expect(fleet.asked("/cold") == 1)
+            #expect(try eventually { fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*0") })
+        }
+    }
+
+    @Test("a client that leaves before its look-up is over gives its lease back: the next node does not wait")
+    func leftWithLease() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair({ $0.engine.limits = Self.patientLimits }, proxy: { $0.collapsing.wait = 60_000 })
+            let before = fleet.calls(of: "unlink")
+            var leaver: TestClient? = try one.play.client()
+            #expect(leaver?.get("/healthz")?.status == 200)
+            fleet.redis.freeze()
+            leaver?.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            // It has been read by then.
+            for _ in 0..<3 { _ = try one.get("/healthz") }
+            leaver?.endsWithReset()
+            leaver = nil
+            #expect(try one.reaches("cistern_requests_total{result=\"error\",method=\"GET\",status_class=\"4xx\"}", 1))
+            fleet.redis.thaw()
+            #expect(try eventually { fleet.calls(of: "unlink") == before + 1 })
+            #expect(try other.get("/cold").text == "{\"n\":1}")
+        }
+    }
+
+    /// What is waited for is the play's: no breaker ends it.
+    static var patientLimits: EngineLimits {
+        var limits = EngineLimits()
+        (limits.silenceMilliseconds, limits.deadMilliseconds, limits.failures) = (60_000, 60_000, 1_000)
+        return limits
+    }
+
+    @Test("a node that is stopped while clients wait for another node's response ends")
+    func stopped() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
+            let before = try other.replies
+            let leader = try one.play.client()
+            leader.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            asked.pass()
+            let waiter = try other.play.client()
+            waiter.send("GET /cold HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(try eventually { try other.replies >= before + 2 })
+            other.play.stop()
+            #expect(waiter.isClosedByServer())
+            gate.open()
+            #expect(leader.readResponse()?.status == 200)
+        }
+    }
+}
