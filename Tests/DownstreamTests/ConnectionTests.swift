@@ -24,8 +24,8 @@ private final class Answering: RequestReceiver {
     /// Gives these two again, and nothing else.
     func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
         for (target, count) in [("/again", 5), ("/long-again", 24 << 20)] where bytes.elementsEqual(Self.request(target).utf8) {
-            let answer = "HTTP/1.1 200 OK\r\nContent-Length: \(count)\r\n\r\n" + String(repeating: "x", count: count)
-            stream.sendAgain(Array(answer.utf8).withUnsafeBytes { CompleteResponse($0) }, endingWith: nil)
+            let answer = Array("HTTP/1.1 200 OK\r\nContent-Length: \(count)\r\n\r\n".utf8) + [UInt8](repeating: 0x78, count: count)
+            stream.sendAgain(answer.withUnsafeBytes { CompleteResponse($0) }, endingWith: nil)
             return true
         }
         return false

@@ -65,7 +65,8 @@ struct FindingBasisTests {
             try test.fetch("/list?x=2", [], stored + [("No-Vary-Search", "params")], "2")
         },
         Row("what is evicted") { test in
-            for number in 0..<300 { try test.fetch("/filling/\(number)", [], stored, String(repeating: "x", count: 100_000)) }
+            let content = String(repeating: "x", count: 100_000)
+            for number in 0..<300 { try test.fetch("/filling/\(number)", [], stored, content) }
             test.cache.store.flush()
         },
         Row("another target is stored", holds: true) { try $0.fetch("/other", [], stored, "2") },
