@@ -143,19 +143,23 @@ struct ReplayTests {
         #expect(replay.left == 1)
     }
 
-    /// Where it is looked for nearest to what never came, and how long the targets are until they differ.
-    @Test("what is near is looked for only as long as that holds nobody up", arguments: [(10, [999]), (8_000, [0])])
-    func nearestOfMany(shared: Int, nearest: [Int]) {
+    /// How many there are, how long their targets are until they differ, and where it is looked for nearest to what never came.
+    @Test("what is near is looked for only as long as that holds nobody up", arguments: [(1_000, 10, [999]), (200, 8_000, [0])])
+    func nearestOfMany(count: Int, shared: Int, nearest: [Int]) {
         let path = "/" + String(repeating: "a", count: shared)
-        let recorded = (0..<1_000).map { Spelt.request("GET \(path)/\($0 == 999 ? "wanted" : "b\($0)")", secrets) }
+        let request = { (name: String, content: String) in
+            ReplayRequest(
+                method: Array("GET".utf8), target: Array("\(path)/\(name)".utf8), fields: Fields(), content: Array(content.utf8), secrets)
+        }
+        let recorded = (0..<count).map { request($0 == count - 1 ? "wanted" : "b\($0)", "") }
         var replay = Replay(recorded.map { ($0, Fields()) }, order: .repeating)
-        guard case .refuse(.notRecorded(let found)) = replay.respond(to: Spelt.request("GET \(path)/wantee", secrets)) else {
+        guard case .refuse(.notRecorded(let found)) = replay.respond(to: request("wantee", "")) else {
             Issue.record("it was recorded")
             return
         }
         #expect(Array(found.prefix(1)) == nearest)
         // The very same but for its content is found wherever it stands.
-        if case .refuse(.otherContent) = replay.respond(to: Spelt.request("GET \(path)/wanted\n\n{}", secrets)) {
+        if case .refuse(.otherContent) = replay.respond(to: request("wanted", "{}")) {
         } else {
             Issue.record("its other content was overlooked")
         }
