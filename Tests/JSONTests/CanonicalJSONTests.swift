@@ -62,7 +62,7 @@ struct CanonicalJSONTests {
     @Test("many members are put in order, too many are left alone")
     func members() throws {
         func text(_ count: Int) -> String { "{" + (0..<count).reversed().map { "\"\($0)\":\($0)" }.joined(separator: ",") + "}" }
-        let sorted = (0..<65_536).map(String.init).sorted { Array($0.utf8).lexicographicallyPrecedes(Array($1.utf8)) }
+        let sorted = (0..<65_536).map(String.init).sorted()
         #expect(form(text(65_536)) == "{" + sorted.map { "\"\($0)\":\($0)" }.joined(separator: ",") + "}")
         #expect(form(text(65_537)) == nil)
     }

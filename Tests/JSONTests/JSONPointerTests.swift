@@ -17,7 +17,7 @@ struct JSONPointerTests {
         // A repeated name counts where it stands first.
         "/foo/never",
     ]
-    static var some: [JSONPointer] { (there + missing).compactMap(JSONPointer.init) }
+    static let some = (there + missing).compactMap(JSONPointer.init)
 
     private func found(_ pointers: [String], _ text: String) throws -> [Bool] {
         JSONPointer.found(try pointers.map { try #require(JSONPointer($0)) }, in: Array(text.utf8).span)

@@ -48,14 +48,15 @@ struct RequirementTests {
         var (suite, sentence): (Substring, Substring?) = ("", nil)
         var awaitsSentence = false
         for line in text.split(separator: "\n") {
-            let words = line.split { !$0.isLetter && !$0.isNumber && $0 != "_" }
+            let isInside = line.hasPrefix("     ")
+            let words = isInside ? [] : line.split { !$0.isLetter && !$0.isNumber && $0 != "_" }
             if let place = words.firstIndex(of: "struct"), line.first != " ", place + 1 < words.count { suite = words[place + 1] }
             if line.hasPrefix("    @Test(") || awaitsSentence {
                 let parts = line.split(separator: "\"", omittingEmptySubsequences: false)
                 if parts.count > 2 { sentence = parts[1] }
                 awaitsSentence = parts.count <= 2
             }
-            if let place = words.firstIndex(of: "func"), line.hasPrefix("    "), !line.hasPrefix("     "), let found = sentence {
+            if let place = words.firstIndex(of: "func"), line.hasPrefix("    "), let found = sentence {
                 tests.append(("\(suite)/\(words[place + 1])", String(found)))
                 sentence = nil
             }
