@@ -1,5 +1,6 @@
 // Entries as they lie in the stream, and bytes that are none.
 
+import TestSupport
 import Testing
 
 @testable import Fleet
@@ -78,7 +79,7 @@ struct EntryTests {
     func anything() {
         var numbers = SeededNumbers(state: 1)
         let names = ["k", "v", "f", "n", "s", "", "x", "kk"]
-        for _ in 0..<20_000 {
+        for _ in 0..<(TestRun.isFast ? 4_000 : 20_000) {
             let pairs: [LogField] = (0..<Int.random(in: 0...6, using: &numbers)).map { _ in
                 let value = (0..<Int.random(in: 0...20, using: &numbers)).map { _ in UInt8.random(in: .min ... .max, using: &numbers) }
                 return (Array(names.randomElement(using: &numbers)!.utf8), value)
