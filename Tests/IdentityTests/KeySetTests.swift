@@ -43,7 +43,7 @@ struct KeySetTests {
     }
 
     @Test(
-        "An RSA key with an exponent that checks nothing, or takes long, is left out", .slow,
+        "An RSA key with an exponent that checks nothing, or takes long, is left out",
         arguments: [("AQ", KeyRefusal.malformed), ("Ag", .malformed), ("AAAA", .malformed), ("AQAAAAE", .tooLong)])
     func exponents(exponent: String, refusal: KeyRefusal) throws {
         let modulus = TokenIssuer.base64URL(TokenIssuer("RS256").number("n"))

@@ -3,10 +3,21 @@
 import CTestTokens
 
 /// `@unchecked Sendable` because nothing changes after `init`, and each signature has a context of its own in OpenSSL.
-package final class TokenIssuer: @unchecked Sendable {
+private final class TokenKey: @unchecked Sendable {
+    /// Making one of RSA takes long, so all issuers of a run have the same.
+    static let rsa = TokenKey("RSA2048")
+
+    let pointer: OpaquePointer
+
+    init(_ kind: String) { pointer = test_key_make(kind) }
+
+    deinit { test_key_free(pointer) }
+}
+
+package final class TokenIssuer: Sendable {
     package let algorithm: String
     package let name: String
-    private let key: OpaquePointer
+    private let key: TokenKey
 
     /// - Parameter kind: of the key, where it is not the algorithm's usual one: `RSA1024`, `ED448`, …
     package init(_ algorithm: String = "ES256", name: String = "one", kind: String? = nil) {
@@ -14,10 +25,8 @@ package final class TokenIssuer: @unchecked Sendable {
         let usual = [
             "ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "EdDSA": "ED25519",
         ]
-        key = test_key_make(kind ?? usual[algorithm] ?? "RSA2048")
+        key = (kind ?? usual[algorithm]).map { TokenKey($0) } ?? .rsa
     }
-
-    deinit { test_key_free(key) }
 
     /// The public key as a JWK.
     /// - Parameter more: further members, as JSON.
@@ -36,7 +45,7 @@ package final class TokenIssuer: @unchecked Sendable {
 
     package func number(_ name: String) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: 2048)
-        let count = test_key_number(key, name, &bytes, bytes.count)
+        let count = test_key_number(key.pointer, name, &bytes, bytes.count)
         return Array(bytes.prefix(count))
     }
 
@@ -53,7 +62,7 @@ package final class TokenIssuer: @unchecked Sendable {
     package func signature(_ message: [UInt8]) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: 1024)
         let bits = algorithm == "EdDSA" ? 0 : Int32(algorithm.suffix(3)) ?? 256
-        let count = test_key_sign(key, algorithm.hasPrefix("PS") ? 1 : 0, bits, message, message.count, &bytes, bytes.count)
+        let count = test_key_sign(key.pointer, algorithm.hasPrefix("PS") ? 1 : 0, bits, message, message.count, &bytes, bytes.count)
         return Array(bytes.prefix(count))
     }
 
