@@ -102,9 +102,10 @@ package final class TestCertificates {
     ///   - hosts: whom it is for, as openssl writes them: `IP:127.0.0.1`, `DNS:api.test`.
     ///   - isRSA: else its key is of an elliptic curve.
     package func make(_ name: String, hosts: String = "IP:127.0.0.1", isRSA: Bool = false) throws -> Pair {
-        try TestTools.write("subjectAltName=\(hosts)\n", to: "\(directory)/\(name).ext")
-        try run("req \(isRSA ? "-newkey rsa:2048 -nodes" : Self.newKey) -subj /CN=\(name) -keyout \(name).key -out \(name).csr")
-        try run("x509 -req -in \(name).csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile \(name).ext -out \(name).pem")
+        let sections = "[req]\ndistinguished_name = subject\nx509_extensions = extensions\n[subject]\n[extensions]\n"
+        try TestTools.write(sections + "subjectAltName = \(hosts)\n", to: "\(directory)/\(name).cnf")
+        let made = "-subj /CN=\(name) -keyout \(name).key -out \(name).pem"
+        try run("req -x509 \(isRSA ? "-newkey rsa:2048 -nodes" : Self.newKey) -config \(name).cnf -days 2 -CA ca.pem -CAkey ca.key \(made)")
         return Pair(certificate: "\(directory)/\(name).pem", key: "\(directory)/\(name).key")
     }
 
