@@ -21,7 +21,8 @@ package struct PlayTrait: SuiteTrait, TestTrait, TestScoping {
 }
 
 /// Where plays run. They wait for other threads and processes, and block their own meanwhile; and Swift Testing has no more threads than there are
-/// cores, which then would do nothing.
+/// cores, which then would do nothing. What came last runs first: the next test of a serialized suite, which comes when the one before it is over, does
+/// not wait for all that came at the beginning, and those suites are not left alone at the end.
 private final class PlayThreads: TaskExecutor {
     static let shared = PlayThreads(count: 2 * max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))))
 
@@ -41,7 +42,7 @@ private final class PlayThreads: TaskExecutor {
     private func run() {
         while true {
             ready.wait()
-            jobs.withLock { $0.removeFirst() }.runSynchronously(on: asUnownedTaskExecutor())
+            jobs.withLock { $0.removeLast() }.runSynchronously(on: asUnownedTaskExecutor())
         }
     }
 }
