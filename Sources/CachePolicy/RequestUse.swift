@@ -9,12 +9,18 @@ public enum BypassReason: String, Sendable, CaseIterable {
     case stream
     /// It changes to another protocol.
     case upgrade
+    /// Responses to it are kept by its content: that is longer than its route keeps any by.
+    case longContent = "long_content"
+    /// The same: that changes something, or may for all that can be told.
+    case changingContent = "changing_content"
+    /// The same: others' content takes so much memory or work that this was not looked through.
+    case unreadContent = "unread_content"
 
     /// RFC 9211 §2.2.
     public var forwardToken: StaticString {
         switch self {
-        case .method: "method"
-        case .content, .range, .precondition, .stream, .upgrade: "bypass"
+        case .method, .changingContent: "method"
+        case .content, .range, .precondition, .stream, .upgrade, .longContent, .unreadContent: "bypass"
         }
     }
 
@@ -26,6 +32,9 @@ public enum BypassReason: String, Sendable, CaseIterable {
         case .range: .rangeRequest
         case .precondition: .preconditions
         case .stream, .upgrade: .stream
+        case .longContent: .longContent
+        case .changingContent: .changingContent
+        case .unreadContent: .unreadContent
         }
     }
 }

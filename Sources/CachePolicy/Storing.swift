@@ -6,6 +6,10 @@ import HTTPCore
 public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case methodNotCacheable = "method"
     case requestContent = "request_content"
+    /// Those of requests that are kept by their content.
+    case longContent = "long_content"
+    case changingContent = "changing_content"
+    case unreadContent = "unread_content"
     case rangeRequest = "range"
     case preconditions = "precondition"
     case status = "status"

@@ -29,6 +29,9 @@ extension NotStoredReason {
         switch self {
         case .methodNotCacheable: "responses to this method are not kept"
         case .requestContent: "the request had content, whose meaning for the response nobody knows"
+        case .longContent: "the request's content is longer than what responses are kept by on its route"
+        case .changingContent: "the request's content changes something, or nobody can tell that it only reads"
+        case .unreadContent: "the content of other requests took so much memory or work that this one's was not looked through"
         case .rangeRequest: "only a part was asked for"
         case .preconditions: "the request had preconditions that only the upstream can judge"
         case .status: "responses with this status are not kept"
@@ -69,6 +72,8 @@ extension NotStoredReason {
         case .methodNotCacheable:
             WhyAdvice(
                 "routes.methods", "names methods that only read on a route, so that their responses are kept; GraphQL mutations never are")
+        case .longContent:
+            WhyAdvice("routes.content_limit", "is the longest content of a request that its response is kept by")
         case .status:
             WhyAdvice(
                 "cache.store",
@@ -84,8 +89,8 @@ extension NotStoredReason {
         case .tooManyMembers: WhyAdvice("cache.member_limit", "is the most fields in Vary and the most groups of a kept response")
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
         case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
-        case .requestContent, .rangeRequest, .preconditions, .noContent, .partial, .requestNoStore, .noStore, .varyStar, .contentCoding,
-            .incomplete, .invalidJSON, .empty, .unprovenEnd, .undecodable, .outdated, .stream,
+        case .requestContent, .changingContent, .unreadContent, .rangeRequest, .preconditions, .noContent, .partial, .requestNoStore,
+            .noStore, .varyStar, .contentCoding, .incomplete, .invalidJSON, .empty, .unprovenEnd, .undecodable, .outdated, .stream,
             .notAllowed:
             nil
         }
@@ -110,6 +115,11 @@ extension BypassReason {
         switch self {
         case .method: "Responses to this method do not come from the store."
         case .content: "The request had content, so the store has no response for it."
+        case .longContent:
+            "Responses to this method are kept by the request's content, and only as long as that is no longer than routes.content_limit."
+        case .changingContent:
+            "Responses to this method are kept by the request's content, but not where that changes something, or may (as a GraphQL mutation)."
+        case .unreadContent: "Responses to this method are kept by the request's content, which was not looked through."
         case .range: "Only a part was asked for, and no fresh whole is stored."
         case .precondition: "The request had preconditions that only the upstream can judge."
         case .stream: "Responses of this route are streams (routes.stream), which never come from the store."

@@ -61,7 +61,7 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
             return handOver(shard.receivedWhole(head, body, on: stream))
         }
         // What waits for the worker is held in memory: where that is too much already, the response is not kept.
-        guard !shard.workers.content.isFull else { return handOver(shard.pass(head, body, on: stream)) }
+        guard !shard.workers.content.isFull else { return handOver(shard.pass(head, body, .unreadContent, on: stream)) }
         phase = .identifying(body)
         shard.countExaminedBeside()
         shard.workers.content.perform(content.count, shard.identification(of: head, content)) { self.identified($0) }
@@ -82,7 +82,8 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
     private func stream(_ reason: StreamingReason, _ bytes: Span<UInt8>) {
         shard.countContent(ContentOutcome(reason))
         let body = StreamedContent(framing: framing, reason: reason, hold: hold, awaitsContinue: false)
-        guard let next = shard.pass(head, .streamed(body), on: stream) else { return }
+        let isKept = shard.isKeptByContent(head)
+        guard let next = shard.pass(head, .streamed(body), isKept ? BypassReason(reason) : nil, on: stream) else { return }
         stream.handOver(to: next)
         let held = content
         content = []

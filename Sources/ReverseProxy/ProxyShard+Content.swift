@@ -33,7 +33,7 @@ extension ProxyShard {
         case .streamed(let reason):
             countContent(ContentOutcome(reason))
             let body = StreamedContent(framing: framing, reason: reason, hold: nil, awaitsContinue: stream.isContinueAwaited)
-            return pass(head, .streamed(body), on: stream)
+            return pass(head, .streamed(body), isKept ? BypassReason(reason) : nil, on: stream)
         }
     }
 
@@ -50,7 +50,10 @@ extension ProxyShard {
     func receivedWhole(
         _ head: RequestHead, _ body: RequestBody, identity: [UInt8]?, on stream: any ClientStream
     ) -> (any ClientExchange)? {
-        guard let identity else { return pass(head, body, on: stream) }
+        guard let identity else {
+            let isLong = body.bytes.count > routes.all[routes.place(of: head.pathAndQuery)].contentLimitBytes
+            return pass(head, body, isLong ? .longContent : .changingContent, on: stream)
+        }
         var arrival = arrival(body, identity: identity)
         return look(head, body, &arrival, on: stream)
     }
@@ -78,5 +81,16 @@ extension ProxyShard {
 
     private func isRefused(_ head: RequestHead, on stream: any ClientStream) -> Bool {
         if case .refuse = facts(head, on: stream).decide() { true } else { false }
+    }
+}
+
+extension BypassReason {
+    /// Of a request that would be kept by its content.
+    init(_ reason: StreamingReason) {
+        self =
+            switch reason {
+            case .tooLong: .longContent
+            case .noRoom: .unreadContent
+            }
     }
 }

@@ -45,8 +45,11 @@ extension ProxyShard {
     }
 
     /// Passes a request on that the store has nothing to do with.
-    func pass(_ head: RequestHead, _ body: RequestBody, on stream: any ClientStream) -> (any ClientExchange)? {
-        guard cache != nil, let reason = bypass(head, body) else {
+    /// - Parameter reason: why, where its head does not tell.
+    func pass(
+        _ head: RequestHead, _ body: RequestBody, _ reason: BypassReason? = nil, on stream: any ClientStream
+    ) -> (any ClientExchange)? {
+        guard cache != nil, let reason = reason ?? bypass(head, body) else {
             return perform(facts(head, on: stream), head, body, arrival(body), stream)
         }
         var facts = facts(head, on: stream)

@@ -75,6 +75,28 @@ struct WhyTests {
         #expect(why["upstream"]?["total_seconds"]?.double != nil && why["upstream"]?["wait_seconds"]?.double != nil)
     }
 
+    @Test(
+        "where a POST is kept by its content, and this one is not, the content is why: routes.methods is set already",
+        arguments: [
+            ("[1]", nil, []), ("[\(String(repeating: "1,", count: 60))1]", "long_content", ["routes.content_limit"]),
+            ("[\(String(repeating: "1,", count: 160))1]", "long_content", ["routes.content_limit", "limits.request_buffer"]),
+            ("[\(String(repeating: "1,", count: 120))1]", "unread_content", ["limits.request_buffers"]),
+            ("{\"query\":\"mutation { a }\"}", "changing_content", []), ("{", "changing_content", []),
+        ] as [(String, String?, [String])])
+    func content(_ content: String, _ notStored: String?, _ settings: [String]) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) {
+            ($0.otherRoute.methods, $0.otherRoute.contentLimitBytes) = ([.post], 100)
+            ($0.downstream.requestBufferBytes, $0.downstream.requestBuffersBytes) = (300, 230)
+        }
+        let response = try play.request("POST", "/a", [("Content-Type", "application/json")], content: content)
+        let why = try why(play)
+        #expect(why["reason"]?.string == notStored ?? "nothing_stored")
+        #expect(why["not_stored"]?.string == notStored && why["stored"] == .bool(notStored == nil))
+        #expect(why["advice"]?.array?.compactMap { $0["setting"]?.string } == settings)
+        let token = notStored.map { $0 == "changing_content" ? "fwd=method" : "fwd=bypass" } ?? "fwd=uri-miss; stored"
+        #expect(response["Cache-Status"]?.contains(token) == true)
+    }
+
     @Test("a hit, a stale response confirmed, a rescue and an error each say how they came about")
     func life() throws {
         let play = try ProxyPlay(
