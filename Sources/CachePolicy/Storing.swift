@@ -26,7 +26,6 @@ public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case contentType = "content_type"
     case contentCoding = "content_coding"
     case tooLarge = "too_large"
-    case incomplete = "incomplete"
     case invalidJSON = "invalid_json"
     case empty = "empty"
     case unprovenEnd = "unproven_end"

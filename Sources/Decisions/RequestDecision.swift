@@ -57,7 +57,7 @@ public struct Serving: Sendable, Equatable {
 /// A stored response that does not go out now, and whether it may if the upstream fails.
 public struct StoredCopy<Response: AnyObject> {
     public let response: Response
-    public let rescue: RescueDecision
+    public let mayRescue: Bool
 }
 
 /// Why a stored response that fits has to be validated.
@@ -286,12 +286,12 @@ extension RequestFacts {
             if case .otherVariant = lookedUp.result { return .forward(.otherVariant, place(lookedUp)) }
             return .forward(.nothingStored, place(lookedUp))
         }
-        let copy = StoredCopy(response: response, rescue: mode == .record ? .forbidden(.record) : rescue(found.stored))
+        let copy = StoredCopy(response: response, mayRescue: mode != .record && mayRescue(found.stored))
         return lookedUp.isForPart ? .part(copy) : .validate(copy, validationCause(found), place(lookedUp))
     }
 
-    private func rescue(_ stored: StoredMetadata) -> RescueDecision {
-        Reuse.rescue(stored, directives, strictness: strictness, staleFor: staleFor, now: now)
+    private func mayRescue(_ stored: StoredMetadata) -> Bool {
+        Reuse.rescue(stored, directives, strictness: strictness, staleFor: staleFor, now: now).isAllowed
     }
 
     private func validationCause(_ found: Rating) -> ValidationCause {
@@ -326,9 +326,9 @@ extension RequestDecision {
         switch self {
         // It has just gone out.
         case .serveAndRefresh(let response, _, _, let place): (response, true, place)
-        case .validate(let copy, _, let place): (copy.response, copy.rescue.isAllowed, place)
+        case .validate(let copy, _, let place): (copy.response, copy.mayRescue, place)
         case .forward(_, let place): (nil, false, place)
-        case .part(let copy): (copy?.response, copy?.rescue.isAllowed ?? false, nil)
+        case .part(let copy): (copy?.response, copy?.mayRescue ?? false, nil)
         case .serve, .pass, .refuse: (nil, false, nil)
         }
     }

@@ -53,7 +53,6 @@ extension NotStoredReason {
         case .contentType: "the response's media type is not one that is kept"
         case .contentCoding: "the response was coded in a way that cannot, or for no-transform may not, be taken off"
         case .tooLarge: "the response is too large"
-        case .incomplete: "the response ended too early"
         case .invalidJSON: "the response says that it is JSON and is not"
         case .empty: "the response says that it is JSON and is empty"
         case .unprovenEnd: "nothing proves that the response was complete"
@@ -90,7 +89,7 @@ extension NotStoredReason {
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
         case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
         case .requestContent, .changingContent, .unreadContent, .rangeRequest, .preconditions, .noContent, .partial, .requestNoStore,
-            .noStore, .varyStar, .contentCoding, .incomplete, .invalidJSON, .empty, .unprovenEnd, .undecodable, .outdated, .stream,
+            .noStore, .varyStar, .contentCoding, .invalidJSON, .empty, .unprovenEnd, .undecodable, .outdated, .stream,
             .notAllowed:
             nil
         }

@@ -165,13 +165,6 @@ public final class HTTP2Session {
     /// Whether another request can be made on this connection (RFC 9113 §5.1.1, §6.8).
     public var mayRequest: Bool { !isEnded && nghttp2_session_check_request_allowed(session) != 0 }
 
-    /// How much content the peer takes now, of this stream.
-    public func peerWindowBytes(of stream: Int32) -> Int {
-        min(
-            max(0, Int(nghttp2_session_get_stream_remote_window_size(session, stream))),
-            max(0, Int(nghttp2_session_get_remote_window_size(session))))
-    }
-
     // MARK: Sending (queued until `write`)
 
     /// - Returns: the stream; nil where this connection takes no more.

@@ -85,7 +85,7 @@ private final class UserLookUp: TransferReceiver {
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
         guard let head, isDelimited else { return end(.failure) }
         // That it is in trouble, or wants to be asked later, says nothing of anybody.
-        if LastGood.isTrouble(head.status) || head.status == 429 { return end(.failure) }
+        if LastGood.isTrouble(head.status) { return end(.failure) }
         guard ContentCoding(head.fields) == .identity else { return end(.nothing) }
         end(settings.values(status: head.status, head.fields, content: content).map { .values($0) } ?? .nothing)
     }

@@ -51,12 +51,7 @@ extension RequestDecision<Stored> {
 }
 
 extension StoredCopy<Stored> {
-    fileprivate var text: String {
-        switch rescue {
-        case .allowed: "\(response.name) (may rescue)"
-        case .forbidden(let reason): "\(response.name) (no rescue: \(reason))"
-        }
-    }
+    fileprivate var text: String { "\(response.name) (\(mayRescue ? "may" : "may not") rescue)" }
 }
 
 extension Serving {

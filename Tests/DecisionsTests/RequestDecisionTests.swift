@@ -112,10 +112,10 @@ struct RequestDecisionTests {
         ) { ($0.found, $0.asked) = (stale, "no-cache") },
         RequestRow(
             "a copy that must not rescue is validated all the same",
-            "validate copy (no rescue: mustRevalidate): stale(CachePolicy.ValidationReason.stale), repeated"
+            "validate copy (may not rescue): stale(CachePolicy.ValidationReason.stale), repeated"
         ) { ($0.found, $0.strictness) = (metadata(age: 100, .mustRevalidate), .strict) },
         RequestRow(
-            "a stored error never rescues", "validate copy (no rescue: storedError): stale(CachePolicy.ValidationReason.stale), repeated"
+            "a stored error never rescues", "validate copy (may not rescue): stale(CachePolicy.ValidationReason.stale), repeated"
         ) { $0.found = metadata(age: 100, status: 503) },
         RequestRow("nothing is stored", "forward: nothingStored, repeated"),
         RequestRow("nothing for these selecting fields", "forward: otherVariant, repeated") { $0.hasOtherVariant = true },
@@ -176,7 +176,7 @@ struct RequestDecisionTests {
         },
         RequestRow("replay: what is not stored is asked for", "forward: nothingStored, repeated") { $0.mode = .replay },
         RequestRow(
-            "record: what is fresh is asked for all the same, alone, and does not rescue", "validate copy (no rescue: record): record, none"
+            "record: what is fresh is asked for all the same, alone, and does not rescue", "validate copy (may not rescue): record, none"
         ) { ($0.found, $0.mode) = (fresh, .record) },
         RequestRow("record: nothing is stored", "forward: nothingStored, none") { $0.mode = .record },
     ]
