@@ -77,21 +77,21 @@ extension ResponseCache {
     public func decideStoring(
         _ response: ResponseHead, for request: PlacedRequest, good: GoodResponse = GoodResponse()
     ) -> StorageDecision {
-        if let fault = good.faultOfHead(response) { return .forbidden(fault.notStored) }
-        return decideStoring(
+        decideStoring(
             response, control(response), to: request.head, request.directives, isPartitioned: request.keys.isPartitioned,
-            beside: request.found)
+            beside: request.found, good: good)
     }
 
-    /// The same where nothing of the head has been found wrong.
     /// - Parameters:
     ///   - control: what the head says of caching.
     ///   - isPartitioned: whether its key holds the request's credentials.
     ///   - found: what was found for it.
+    ///   - good: what its route calls good.
     public func decideStoring(
         _ response: ResponseHead, _ control: ResponseCacheControl, to head: RequestHead, _ directives: RequestCacheControl,
-        isPartitioned: Bool, beside found: FoundResponse?
+        isPartitioned: Bool, beside found: FoundResponse?, good: GoodResponse
     ) -> StorageDecision {
+        if let fault = good.faultOfHead(response) { return .forbidden(fault.notStored) }
         let policy = policy(for: head)
         // An error that would be kept for a moment lies beside what is good, or nowhere.
         if let found, !found.metadata.isNegative, policy.settings.freshness.negativeLifetime(of: response.status, said: nil) != nil {

@@ -132,19 +132,14 @@ extension Fetch: TransferReceiver {
         subject.head.method == .options ? GoodResponse() : shard.routes.good(on: subject.route)
     }
 
-    private func faultOfHead(_ response: ResponseHead) -> UpstreamFault? {
-        subject.head.method == .options ? nil : shard.routes.faultOfHead(response, on: subject.route)
-    }
-
     private func storageDecision(_ response: ResponseHead) -> StorageDecision {
         if subject.head.method == .post, !hasPlace { takeKeyOfGet(response) }
         guard let isPartitioned = subject.place?.isPartitioned ?? keysOfGet?.isPartitioned, let cache = shard.cache else {
             return .forbidden(subject.notStored)
         }
-        if let fault = faultOfHead(response) { return .forbidden(fault.notStored) }
         let control = keysOfGet == nil ? cache.control(response) : control(response, for: cache)
         let decision = cache.decideStoring(
-            response, control, to: subject.head, subject.directives, isPartitioned: isPartitioned, beside: subject.found)
+            response, control, to: subject.head, subject.directives, isPartitioned: isPartitioned, beside: subject.found, good: good)
         if decision == .allowed { self.control = control }
         return decision
     }

@@ -196,11 +196,6 @@ public struct Routes: Sendable {
 
     private static let undemanding = GoodResponse()
 
-    /// What a response's head has against that.
-    func faultOfHead(_ response: ResponseHead, on route: Int) -> UpstreamFault? {
-        someDemand ? all[route].good.faultOfHead(response) : nil
-    }
-
     /// What an explanation has to know of a target's route.
     public func explained(_ target: [UInt8]) -> ExplainedRoute {
         let route = all[place(of: target[...])]
