@@ -89,7 +89,7 @@ final class StoreDirectory: Sendable {
         unlink(path)
         let new = Descriptor(csystem_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
         guard new.isOpen else { return (secret, true, errno) }
-        let written = secret.withUnsafeBytes { WholeWrite.write($0, to: new.number) }
+        let written = WholeWrite.write(secret, to: new.number)
         return (secret, true, written == keyBytes && fsync(new.number) == 0 ? 0 : errno)
     }
 

@@ -21,6 +21,8 @@ public enum WholeWrite {
         perform(bytes) { left, _ in Glibc.write(descriptor, left.baseAddress, left.count) }
     }
 
+    public static func write(_ bytes: [UInt8], to descriptor: Int32) -> Int { bytes.withUnsafeBytes { write($0, to: descriptor) } }
+
     public static func write(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32, at offset: Int) -> Int {
         perform(bytes) { left, taken in pwrite(descriptor, left.baseAddress, left.count, off_t(offset + taken)) }
     }

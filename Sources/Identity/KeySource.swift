@@ -193,8 +193,7 @@ public final class KeySource: Sendable {
         let isWritten: Bool
         do {
             let file = Descriptor(open(new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600))
-            isWritten =
-                file.isOpen && text.withUnsafeBytes { WholeWrite.write($0, to: file.number) } == text.count && fsync(file.number) == 0
+            isWritten = file.isOpen && WholeWrite.write(text, to: file.number) == text.count && fsync(file.number) == 0
         }
         if isWritten { rename(new, path) }
     }

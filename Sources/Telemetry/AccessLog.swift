@@ -106,7 +106,7 @@ public final class AccessLog: @unchecked Sendable {
             defer { state.buffer = [] }
             return state.buffer
         }
-        let written = bytes.withUnsafeBytes { WholeWrite.write($0, to: file.number) }
+        let written = WholeWrite.write(bytes, to: file.number)
         if written < bytes.count { drop(bytes[written...]) }
     }
 }

@@ -54,7 +54,6 @@ public final class LogWriter: Sendable {
     }
 
     private func write(_ line: String) {
-        var line = line
-        line.withUTF8 { _ = WholeWrite.write(UnsafeRawBufferPointer($0), to: descriptor) }
+        _ = WholeWrite.write(Array(line.utf8), to: descriptor)
     }
 }

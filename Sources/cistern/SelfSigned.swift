@@ -68,8 +68,7 @@ enum SelfSigned {
         let temporary = file + ".new"
         unlink(temporary)
         let descriptor = Descriptor(csystem_open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
-        let number = descriptor.number
-        let isWritten = descriptor.isOpen && content.withUnsafeBytes { WholeWrite.write($0, to: number) } == content.count
+        let isWritten = descriptor.isOpen && WholeWrite.write(content, to: descriptor.number) == content.count
         guard isWritten, rename(temporary, file) == 0 else {
             throw AdminFailure("--tls-self-signed: \(file) cannot be written: \(String(cString: strerror(errno)))")
         }

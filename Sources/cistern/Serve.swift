@@ -222,7 +222,6 @@ enum Startup {
 
 enum StandardError {
     static func write(_ text: String) {
-        var text = text
-        text.withUTF8 { _ = WholeWrite.write(UnsafeRawBufferPointer($0), to: STDERR_FILENO) }
+        _ = WholeWrite.write(Array(text.utf8), to: STDERR_FILENO)
     }
 }

@@ -21,7 +21,7 @@ struct SharingSettingsTests {
         let path = "\(directory.path)/\(name)"
         let file = Descriptor(open(path, O_WRONLY | O_CREAT, 0o600))
         let bytes = Array(text.utf8)
-        #expect(bytes.withUnsafeBytes { WholeWrite.write($0, to: file.number) } == bytes.count)
+        #expect(WholeWrite.write(bytes, to: file.number) == bytes.count)
         return path
     }
 

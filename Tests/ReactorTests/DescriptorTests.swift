@@ -56,6 +56,6 @@ struct DescriptorTests {
             }
         }
         #expect(part == 4 && errno == ENOSPC)
-        #expect(bytes.withUnsafeBytes { WholeWrite.write($0, to: -1) } == 0)
+        #expect(WholeWrite.write(bytes, to: -1) == 0)
     }
 }

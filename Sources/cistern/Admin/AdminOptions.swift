@@ -133,7 +133,7 @@ extension AdminCommand {
 
 enum StandardOutput {
     static func write(_ bytes: [UInt8]) {
-        _ = bytes.withUnsafeBytes { WholeWrite.write($0, to: STDOUT_FILENO) }
+        _ = WholeWrite.write(bytes, to: STDOUT_FILENO)
     }
 
     static func write(_ text: String) { write(Array(text.utf8)) }

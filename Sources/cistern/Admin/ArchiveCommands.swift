@@ -142,7 +142,7 @@ private final class OutputFile {
     }
 
     func write(_ bytes: [UInt8]) throws {
-        let written = bytes.withUnsafeBytes { WholeWrite.write($0, to: file.number) }
+        let written = WholeWrite.write(bytes, to: file.number)
         guard written == bytes.count else { throw AdminFailure("\(path): \(String(cString: strerror(errno)))") }
     }
 }

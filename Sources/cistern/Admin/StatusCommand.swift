@@ -46,7 +46,7 @@ struct StatusCommand: AdminCommand {
         guard file.isOpen else { return }
         // The address is ours: letters, digits and what stands in addresses.
         let content = Array("<!doctype html><title>Cistern</title><meta http-equiv=\"refresh\" content=\"0;url=\(url)\">\n".utf8)
-        _ = content.withUnsafeBytes { WholeWrite.write($0, to: file.number) }
+        _ = WholeWrite.write(content, to: file.number)
         for words in browsers(environment, opening: path) {
             guard case .success(let browser) = ChildProcess.start(words, environment) else { continue }
             _ = ChildProcess.wait(for: browser)

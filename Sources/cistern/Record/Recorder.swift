@@ -118,8 +118,7 @@ final class NewFile {
     }
 
     func write(_ bytes: [UInt8]) throws(Failure) {
-        let written = bytes.withUnsafeBytes { WholeWrite.write($0, to: file.number) }
-        guard written == bytes.count else { throw Failure(temporary) }
+        guard WholeWrite.write(bytes, to: file.number) == bytes.count else { throw Failure(temporary) }
     }
 
     /// Puts it in its place.

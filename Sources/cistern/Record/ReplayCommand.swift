@@ -186,7 +186,7 @@ struct ReadinessOptions: ParsableArguments {
         guard let descriptor else { return }
         let file = Descriptor(descriptor)
         let line = Array("\(url)\n".utf8)
-        let written = line.withUnsafeBytes { WholeWrite.write($0, to: file.number) }
+        let written = WholeWrite.write(line, to: file.number)
         guard written == line.count else { throw AdminFailure("--ready-fd \(descriptor): \(String(cString: strerror(errno)))") }
     }
 }
