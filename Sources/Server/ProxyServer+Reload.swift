@@ -257,25 +257,12 @@ extension NewSettings {
 
 extension Serving {
     /// What was counted before, where others count from now on.
-    fileprivate func past(besides apis: [ServedAPI], _ process: ProcessState, now: Int64) -> MetricsSnapshot {
+    fileprivate func past(besides apis: [ServedAPI], _ process: ProcessState, now: Int64) -> PastFigures {
         var past = past
         for api in self.apis where !apis.contains(where: { $0 === api }) {
             api.addCounts(to: &past, besides: apis.first { $0.name == api.name }, now: now)
         }
         if process.accessLog !== self.process.accessLog { past.accessLogDropped += self.process.accessLog?.dropped ?? 0 }
         return past
-    }
-}
-
-extension MetricsSnapshot {
-    /// Adds what was counted by those that are served no more.
-    mutating func addPast(_ past: MetricsSnapshot) {
-        for (event, count) in past.gone { addGone(event, count) }
-        cookieSetsLeftOut += past.cookieSetsLeftOut
-        tokens.lookUps.merge(past.tokens.lookUps, uniquingKeysWith: +)
-        tokens.keyReads += past.tokens.keyReads
-        tokens.keyFailures += past.tokens.keyFailures
-        failures.scopes = past.failures.scopes
-        accessLogDropped += past.accessLogDropped
     }
 }

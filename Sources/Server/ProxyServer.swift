@@ -71,7 +71,7 @@ public final class ProxyServer: @unchecked Sendable {
             process: process, apis: apis, listeners: listeners,
             interface: AdminInterface(server: self, apis: apis, settings: settings.admin), pages: OwnPages(self),
             challenges: settings.listening.challengeDirectory.map { AcmeChallenges(directory: $0) }, certificates: certificates,
-            past: MetricsSnapshot(shards: ShardMetrics(labels: MetricNames.labels)))
+            past: PastFigures())
         state.withLock { $0 = serving }
         shards = (0..<settings.shards).map { ServedShard(process, number: $0, time: time) }
         for (place, shard) in shards.enumerated() {

@@ -65,8 +65,8 @@ final class ServedAPI: Sendable {
         snapshot.collapsedWaiting += state.collapsed.waiting
         let failures = state.health.summary(now: now)
         snapshot.failures.add(failures)
-        addCounts(of: state.cache?.cookieOrigins, to: &snapshot)
-        addCounts(of: state.cache?.gone, to: &snapshot)
+        snapshot.cookieSetsLeftOut += state.cache?.cookieOrigins?.leftOut ?? 0
+        for (event, count) in state.cache?.gone?.counts ?? [] { snapshot.addGone(event, UInt64(count)) }
         snapshot.tokens.add(lookUps: state.lookUpFigures(), keys: state.keyFigures())
         if name.isEmpty {
             snapshot.soleAPI = Int(place)
@@ -80,21 +80,17 @@ final class ServedAPI: Sendable {
 extension ServedAPI {
     /// What it has counted, for when it counts no more.
     /// - Parameter successor: the same API, which goes on with some of it.
-    func addCounts(to past: inout MetricsSnapshot, besides successor: ServedAPI?, now: Int64) {
+    func addCounts(to past: inout PastFigures, besides successor: ServedAPI?, now: Int64) {
         let next = successor?.state
         if next?.health !== state.health { past.failures.addOpened(state.health.summary(now: now)) }
-        if next?.cache?.cookieOrigins !== state.cache?.cookieOrigins { addCounts(of: state.cache?.cookieOrigins, to: &past) }
-        if next?.cache?.gone !== state.cache?.gone { addCounts(of: state.cache?.gone, to: &past) }
-        let (lookUps, keys) = (state.lookUpFigures(besides: next), state.keyFigures(besides: next))
-        past.tokens.add(lookUps: (lookUps.counts, 0), keys: (0, keys.read, keys.failed))
-    }
-
-    private func addCounts(of origins: CookieOrigins?, to snapshot: inout MetricsSnapshot) {
-        snapshot.cookieSetsLeftOut += origins?.leftOut ?? 0
-    }
-
-    private func addCounts(of gone: GoneMemory?, to snapshot: inout MetricsSnapshot) {
-        for (event, count) in gone?.counts ?? [] { snapshot.addGone(event, UInt64(count)) }
+        if let origins = state.cache?.cookieOrigins, origins !== next?.cache?.cookieOrigins { past.cookieSetsLeftOut += origins.leftOut }
+        if let gone = state.cache?.gone, gone !== next?.cache?.gone {
+            for (event, count) in gone.counts { past.gone[event, default: 0] += UInt64(count) }
+        }
+        past.lookUps.merge(state.lookUpFigures(besides: next).counts, uniquingKeysWith: +)
+        let keys = state.keyFigures(besides: next)
+        past.keyReads += keys.read
+        past.keyFailures += keys.failed
     }
 }
 

@@ -5,7 +5,6 @@ import Downstream
 import HTTPCore
 import Logging
 import ReverseProxy
-import Telemetry
 
 struct Serving: Sendable {
     let process: ProcessState
@@ -19,7 +18,7 @@ struct Serving: Sendable {
     /// nil where no address speaks TLS.
     let certificates: ServedCertificates?
     /// What was counted of APIs as they were before.
-    var past: MetricsSnapshot
+    var past: PastFigures
 
     var settings: ProxySettings { process.settings }
 
