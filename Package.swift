@@ -94,7 +94,7 @@ let package = Package(
             ]),
         room("Reactor", ["CSystem", "Descriptors", "Locking"]),
         room("HTTP2", ["CNGHTTP2"]),
-        room("Engine", ["CHiredis", "CTLS", "CSystem", "Descriptors", "Locking", "Reactor"]),
+        room("Engine", ["CHiredis", "CTLS", "CSystem", "Descriptors", "Reactor"]),
         room("FaultInjection", ["HTTPCore", "CachePolicy"]),
         room("Upstream", ["HTTPCore", "HTTP2", "Reactor", "FaultInjection", "Locking", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
         room("Downstream", ["Addresses", "HTTPCore", "HTTP2", "Reactor", "CSystem", "CTLS", "Descriptors", "Locking"]),
@@ -126,7 +126,7 @@ let package = Package(
         room(
             "ReverseProxy",
             [
-                "Addresses", "HTTPCore", "JSON", "CachePolicy", "Identity", "ResponseCache", "Decisions", "Explanation", "Examination",
+                "Addresses", "HTTPCore", "CachePolicy", "Identity", "ResponseCache", "Decisions", "Explanation", "Examination",
                 "Sending",
                 "Coordination",
                 "Forwarding", "FaultInjection", "Reactor", "Upstream", "Downstream", "Telemetry", "Hashing", "Locking", "Administration",
