@@ -1,11 +1,14 @@
 // From the settings, as operators give them, to what each room takes: the defaults are said in both, and are the same; and each setting arrives.
 
 import Administration
-import ReverseProxy
+import CachePolicy
+import Logging
+import ResponseCache
 import Settings
 import Testing
 import Upstream
 
+@testable import ReverseProxy
 @testable import cistern
 
 @Suite("From the settings to the proxy")
@@ -129,6 +132,90 @@ struct SettingsWiringTests {
         }
         let isTold = Self.text(changed) != Self.toldOfAPI
         #expect(isTold)
+    }
+
+    // MARK: And further, to the cache
+
+    /// Those of `cache`, `credentials` and a route that are for the flow or for senders: the cache has nothing of them.
+    private static let notForCache: Set = [
+        "cache.mode", "cache.profile", "cache.rescue_after", "cache.collapse", "cache.collapse_wait", "cache.refresh_ahead",
+        "cache.refresh_ahead_hits", "cache.background_limit", "cache.recoded_memory", "cache.client_directives",
+        "name", "path", "mode", "rescue_after", "refresh_ahead", "refresh_ahead_hits", "client_directives", "allow", "deny",
+        "client_certificate", "methods", "content_limit", "stream", "upgrade", "invalidates_target",
+    ]
+    private static let flowGroups = ["good.", "cors."]
+
+    private static let forCache =
+        SettingsTable.all.map(\.path).filter { ($0.hasPrefix("cache.") || $0.hasPrefix("credentials.")) && !notForCache.contains($0) }
+        + [
+            "upstream.url", "failure.window", "forwarding.name", "forwarding.via", "forwarding.rewrite_location",
+            "forwarding.preserve_host",
+        ]
+
+    private static let ofRouteForCache = RouteTable.all.map(\.path).filter { path in
+        !notForCache.contains(path) && !flowGroups.contains(where: path.hasPrefix)
+    }
+
+    /// With tokens that are looked at, and an upstream that is asked whose they are.
+    private static var identified: CisternSettings.Credentials {
+        var credentials = CisternSettings().credentials
+        credentials.identity.jwt.keys = "https://keys.test/"
+        (credentials.identity.lookup.path, credentials.identity.lookup.identity) = ("/me", ["/id"])
+        return credentials
+    }
+
+    /// What the cache is told. Without addresses of memory, which are others each time.
+    private static func cacheLines(_ settings: CisternSettings) -> [String] {
+        let settings = ProxySettings(settings)
+        let routes = Routes(settings.routes, rest: settings.otherRoute, strictness: settings.policy.strictness)
+        let keys = TokenKeys(routes, beside: nil, logger: Logger(label: "wiring"))
+        var text = ""
+        dump(ResponseCacheSettings(settings, routes, keys, lookUps: routes.lookUps(after: [])), to: &text)
+        return text.split(separator: "\n").map(String.init).filter { !$0.contains("0x") && !$0.contains("pointerValue") }
+    }
+
+    @Test("a setting of what is kept, and for whom, changes what the cache is told", arguments: forCache)
+    func isTakenByCache(_ path: String) throws {
+        let setting = try #require(SettingsTable.all.first { $0.path == path })
+        var settings = Self.given
+        settings.credentials = Self.identified
+        let before = Self.cacheLines(settings)
+        let same = Self.cacheLines(settings).difference(from: before)
+        #expect(same.isEmpty)
+        Self.change(setting, in: &settings)
+        let changes = Self.cacheLines(settings).difference(from: before)
+        #expect(!changes.isEmpty)
+    }
+
+    @Test("so does a route's", arguments: ofRouteForCache)
+    func isTakenByCacheOfRoute(_ path: String) throws {
+        let setting = try #require(RouteTable.all.first { $0.path == path })
+        var settings = Self.given
+        // It is enough that one route has it.
+        settings.cache.rescueWithShared = "never"
+        var route = CisternSettings.Route(settings)
+        route.credentials = Self.identified
+        settings.routes = [route]
+        let before = Self.cacheLines(settings)
+        Self.change(setting, in: &settings.routes[0])
+        let changes = Self.cacheLines(settings).difference(from: before)
+        #expect(!changes.isEmpty)
+    }
+
+    // MARK: What holds from the start on
+
+    @Test(
+        "what is read at the start only is said to need a restart, and nothing else is",
+        arguments: SettingsTable.all.map(\.path).filter { !elsewhere.contains($0) && !$0.hasPrefix("share.") })
+    func restart(_ path: String) throws {
+        let setting = try #require(SettingsTable.all.first { $0.path == path })
+        let before = ProxySettings(Self.given)
+        var settings = Self.given
+        Self.change(setting, in: &settings)
+        var after = ProxySettings(settings)
+        let all = Self.lines(after)
+        (after.store, after.shards, after.records) = (before.store, before.shards, before.records)
+        #expect((all != Self.lines(after)) == setting.needsRestart)
     }
 
     @Test("settings of an API and of the whole have names of their own")

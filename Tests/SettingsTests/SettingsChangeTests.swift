@@ -66,4 +66,42 @@ struct SettingsChangeTests {
         #expect(change.settings.apis.allSatisfy { $0.settings.store == former.store })
         #expect(change.settings.cache == read.cache && change.settings.log == read.log)
     }
+
+    // MARK: Each setting
+
+    private static func change(_ setting: Setting<CisternSettings>, in settings: inout CisternSettings) {
+        switch setting.binding {
+        case .text(let path): settings[keyPath: path] += "x"
+        case .choice(let path, let words): settings[keyPath: path] = words.first { $0 != settings[keyPath: path] } ?? ""
+        case .list(let path): settings[keyPath: path].append("x")
+        case .listeners(let path): settings[keyPath: path] = [":9"]
+        case .certificates(let path): settings[keyPath: path] = [CisternSettings.Certificate(word: "a.pem")]
+        case .flag(let path): settings[keyPath: path].toggle()
+        case .count(let path, _), .size(let path, _), .duration(let path, _), .share(let path): settings[keyPath: path] += 1
+        }
+    }
+
+    @Test(
+        "each holds at once, or keeps its value until the restart that it is said to need, also for each API",
+        arguments: SettingsTable.all.map(\.path))
+    func each(path: String) throws {
+        let setting = try #require(SettingsTable.all.first { $0.path == path })
+        let former = Self.read(Self.apis)
+        var read = former
+        Self.change(setting, in: &read)
+        for place in read.apis.indices { Self.change(setting, in: &read.apis[place].settings) }
+        let change = SettingsChange(from: former, to: read)
+        #expect(change.awaitingRestart == (setting.needsRestart ? [path] : []))
+        #expect(change.changed == (setting.needsRestart ? [] : [path, "apis.a", "apis.b"]))
+        #expect(change.settings == (setting.needsRestart ? former : read))
+    }
+
+    @Test("those that need a restart are named where reloading is described")
+    func named() throws {
+        let page = try #require(TextFile.read("Configuration/README.md"))
+        let line = page.split(separator: "\n").first { $0.hasPrefix("- What needs a restart is marked below (") }
+        let names = SettingsTable.all.filter(\.needsRestart).map { $0.path.hasPrefix("share.") ? "share" : $0.path }
+        let named = (line ?? "").split(separator: "`").enumerated().filter { $0.offset % 2 == 1 }.map { String($0.element) }
+        #expect(Set(named) == Set(names))
+    }
 }
