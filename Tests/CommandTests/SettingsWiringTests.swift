@@ -213,9 +213,9 @@ struct SettingsWiringTests {
         var settings = Self.given
         Self.change(setting, in: &settings)
         var after = ProxySettings(settings)
-        let all = Self.lines(after)
+        let all = Self.text(after)
         (after.store, after.shards, after.records) = (before.store, before.shards, before.records)
-        #expect((all != Self.lines(after)) == setting.needsRestart)
+        #expect((all != Self.text(after)) == setting.needsRestart)
     }
 
     @Test("settings of an API and of the whole have names of their own")
