@@ -41,9 +41,9 @@ public enum Freshness {
     /// Seconds.
     public static func apparentAge(of stored: StoredMetadata) -> Int64 { max(0, stored.responseTime.seconds - stored.date.seconds) }
 
-    /// Seconds.
+    /// Seconds. A request's time may be ahead of the clock of day (`CausalTimes`).
     public static func responseDelay(of stored: StoredMetadata) -> Int64 {
-        (stored.responseTime.milliseconds - stored.requestTime.milliseconds) / 1000
+        max(0, stored.responseTime.milliseconds - stored.requestTime.milliseconds) / 1000
     }
 
     /// Seconds. A clock that was set back must not make a response younger than it came.

@@ -30,6 +30,8 @@ public final class CollapsedRequests: Sendable {
         var isSlow = false
         /// That of the request that leads, where it is recorded.
         var leader = SpanPlace.none
+        /// How many writes there had been when it began.
+        var writes: UInt64
     }
 
     private struct State {
@@ -37,6 +39,8 @@ public final class CollapsedRequests: Sendable {
         /// By the key's hash, since keys may be long: until when everyone asks for himself (milliseconds). Two keys with one hash cost
         /// the second a request of its own.
         var unshareable: [SeededHash: Int64] = [:]
+        /// Writes that have succeeded.
+        var writes: UInt64 = 0
     }
 
     private let state = Mutex(State())
@@ -58,8 +62,10 @@ public final class CollapsedRequests: Sendable {
                 if now < until { return (.alone, .none) }
                 state.unshareable[key.hash] = nil
             }
+            // It may bring what was so before the write that this client knows of.
+            if let flight = state.flights[key], flight.writes != state.writes { return (.alone, .none) }
             guard let flight = state.flights[key], !flight.isSlow else {
-                state.flights[key, default: Flight()].isSlow = false
+                state.flights[key, default: Flight(writes: state.writes)].isSlow = false
                 if span.isRecorded { state.flights[key]?.leader = span }
                 return (.leader, .none)
             }
@@ -80,10 +86,13 @@ public final class CollapsedRequests: Sendable {
     public func lead(_ key: FlightKey, span: SpanPlace = .none) -> Bool {
         return state.withLock { state in
             guard state.flights[key] == nil else { return false }
-            state.flights[key] = Flight(leader: span)
+            state.flights[key] = Flight(leader: span, writes: state.writes)
             return true
         }
     }
+
+    /// A write has succeeded: whoever comes from now on waits for no response that was asked for before.
+    public func noteWrite() { state.withLock { $0.writes &+= 1 } }
 
     /// Whether anybody waits for the fetch that is under way.
     public func hasFollowers(_ key: FlightKey) -> Bool { state.withLock { $0.flights[key]?.followers.isEmpty == false } }

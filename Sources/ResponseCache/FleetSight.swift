@@ -18,6 +18,8 @@ public final class FleetSight: Sendable {
     /// Until when all is seen, milliseconds by the clock of day: each answer of the log moves it on. So a process, or a machine, that was stopped
     /// and goes on is blind before anything of it has noticed. Set by the log's loop, read at each look-up.
     private let end: Atomic<Int64>
+    /// Set when the log is lost, until it is seen again: the clock of day may be set back meanwhile.
+    private let isLost = Atomic(false)
     private let start: Timestamp
     /// Whether the log was ever seen by this process.
     private let hasLooked = Atomic(false)
@@ -34,16 +36,22 @@ public final class FleetSight: Sendable {
         start = Timestamp(milliseconds: since)
     }
 
-    public func isBlind(at now: Timestamp) -> Bool { now.milliseconds >= end.load(ordering: .acquiring) }
+    public func isBlind(at now: Timestamp) -> Bool {
+        now.milliseconds >= end.load(ordering: .acquiring) || isLost.load(ordering: .acquiring)
+    }
 
     /// - Parameter time: until when the last look counts.
     public func see(until time: Timestamp) {
         hasLooked.store(true, ordering: .releasing)
         end.store(time.milliseconds, ordering: .releasing)
+        isLost.store(false, ordering: .releasing)
     }
 
     /// - Parameter time: of the last look.
-    public func lose(at time: Timestamp) { end.store(min(time.milliseconds, end.load(ordering: .relaxed)), ordering: .releasing) }
+    public func lose(at time: Timestamp) {
+        end.store(min(time.milliseconds, end.load(ordering: .relaxed)), ordering: .releasing)
+        isLost.store(true, ordering: .releasing)
+    }
 
     /// From now on all that is stored counts as stale.
     public func doubt(_ cause: FleetDoubt, at time: Timestamp) { lastDoubt.withLock { $0 = (cause, time) } }
@@ -69,7 +77,7 @@ public final class FleetSight: Sendable {
     /// What a copy is worth that was stored or confirmed at a time.
     func judge(_ time: Timestamp, now: Timestamp) -> Judgement {
         let since = end.load(ordering: .acquiring)
-        guard now.milliseconds >= since, let limit else { return .counts }
+        guard isBlind(at: now), let limit else { return .counts }
         // A clock that was set back makes nothing fresh.
         let isKnown = hasLooked.load(ordering: .acquiring) || time >= start
         guard time > now || !isKnown || now.milliseconds - time.milliseconds >= limit else { return .counts }

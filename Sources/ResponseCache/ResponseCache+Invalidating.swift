@@ -69,7 +69,8 @@ extension ResponseCache {
         level?.invalidated(key)
     }
 
-    func mark(_ key: [UInt8], at time: Timestamp) {
+    func mark(_ key: [UInt8], at now: Timestamp) {
+        let time = shared.times.ofMark(now)
         shared.marks.note(key, at: time)
         store.insert(NewItem(key: key, metadata: StoredMetadata.invalidation(at: time), head: [], body: [], retention: .outlives))
     }
@@ -100,7 +101,10 @@ extension ResponseCache {
 
     /// The same for what is about to be stored: its marks have been brought in, or are waited for.
     func isMarkedNow(_ key: [UInt8], since requestTime: Timestamp) -> Bool {
-        Self.time(of: store.lookUp(key.span)).map { requestTime <= $0 } ?? false
+        guard let time = Self.time(of: store.lookUp(key.span)), requestTime <= time else { return false }
+        // It may be from before a restart, and from a clock that was ahead: what is asked for from now on is later.
+        shared.times.note(markAt: time)
+        return true
     }
 
     /// The keys of the marks that may make invalid what comes for this place; nil where nobody knows which they are.

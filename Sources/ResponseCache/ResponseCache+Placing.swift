@@ -34,6 +34,7 @@ extension ResponseCache {
 
     /// - Parameter base: what is stored, where the new response is the same brought up to date: it takes the place of that only, or of nothing.
     func put(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse? = nil) -> StoringResult {
+        guard !shared.takesNothing else { return .refused }
         guard let marks = marks(for: new, at: place), !isOvertaken(new, marks) else { return .invalidated }
         guard !isOutdated(new.metadata.recency, at: place.others), base.map({ !isElsewhere($0, place.others) }) ?? true else {
             return .outdated

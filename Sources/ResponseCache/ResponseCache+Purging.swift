@@ -23,7 +23,8 @@ extension ResponseCache {
     /// From now on nothing is stored that was asked for until then: a fetch that is under way must not bring back what is about to be taken out.
     /// A thread that has looked at the clock before may be storing. So between this and the purge each of them does something else once.
     public func beginPurge(at now: Timestamp) {
-        shared.purges.purged(at: now)
-        shared.store.tell(.purge(milliseconds: now.milliseconds))
+        let time = shared.times.ofMark(now)
+        shared.purges.purged(at: time)
+        shared.store.tell(.purge(milliseconds: time.milliseconds))
     }
 }

@@ -126,7 +126,9 @@ extension ResponseCache {
         let settings = policy(for: request.head).settings
         var recency = response.recency
         // A POST has made invalid what was there before; its own response is later than that.
-        if response.isOfPOST { recency.requestTime = Timestamp(milliseconds: recency.responseTime.milliseconds + 1) }
+        if response.isOfPOST {
+            recency.requestTime = shared.timeOfRequest(at: Timestamp(milliseconds: recency.responseTime.milliseconds + 1))
+        }
         var received = ReceivedResponse(
             keepingRedirect(response.head), control: response.control, contentBytes: response.content.count,
             requestTime: recency.requestTime, responseTime: recency.responseTime)

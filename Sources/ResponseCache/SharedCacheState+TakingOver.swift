@@ -30,7 +30,10 @@ extension SharedCacheState {
         switch change {
         case .item(let key, let metadata, let head, let body, let retention):
             follow(NewItem(key: key, metadata: metadata, head: head, body: body, retention: Retention(rawValue: retention) ?? .outlives))
-        case .purge(let milliseconds): purges.purged(at: Timestamp(milliseconds: milliseconds))
+        case .purge(let milliseconds):
+            let time = Timestamp(milliseconds: milliseconds)
+            times.note(markAt: time)
+            purges.purged(at: times.ofMark(time))
         case .removal, .staleMark, .clearing, .staleAll: store.follow(change)
         }
     }
@@ -38,7 +41,10 @@ extension SharedCacheState {
     /// A mark that is later than this one stays.
     private func follow(_ item: NewItem) {
         let time = item.metadata.withUnsafeBytes { ResponseCache.timeOfMark($0) }
-        if let time { marks.note(item.key, at: time) }
+        if let time {
+            times.note(markAt: time)
+            marks.note(item.key, at: time)
+        }
         if item.metadata.withUnsafeBytes(StoredMetadata.kind) == .searchVariance { varianceSign.set(in: store) }
         while true {
             let seen = store.see(item.key.span)

@@ -4,6 +4,7 @@ import CachePolicy
 import CacheStore
 import ContentCodings
 import HTTPCore
+import Synchronization
 
 public final class SharedCacheState: Sendable {
     public let settings: ResponseCacheSettings
@@ -18,6 +19,9 @@ public final class SharedCacheState: Sendable {
     let varianceSign: SearchVarianceSign
     let purges: PurgeClock
     let marks: RecentMarks
+    let times: CausalTimes
+    /// Whether another is in its place: by its rules, which may be others, nothing is stored any more.
+    private let isReplaced = Atomic(false)
 
     /// Opens the store.
     /// - Parameters:
@@ -40,21 +44,22 @@ public final class SharedCacheState: Sendable {
     }
 
     public convenience init(store: ResponseStore, sent: SentRequests, settings: ResponseCacheSettings) {
-        self.init(store: store, sent: sent, PurgeClock(), RecentMarks(), SearchVarianceSign(store: store), settings)
+        self.init(store: store, sent: sent, PurgeClock(), RecentMarks(), CausalTimes(), SearchVarianceSign(store: store), settings)
     }
 
     /// That of another API, in the same store.
     /// - Parameter former: of the same API, under other settings.
     public convenience init(beside other: SharedCacheState, settings: ResponseCacheSettings, after former: SharedCacheState? = nil) {
-        self.init(store: other.store, sent: other.sent, other.purges, other.marks, other.varianceSign, settings, after: former)
+        self.init(
+            store: other.store, sent: other.sent, other.purges, other.marks, other.times, other.varianceSign, settings, after: former)
     }
 
     private init(
-        store: ResponseStore, sent: SentRequests, _ purges: PurgeClock, _ marks: RecentMarks, _ sign: SearchVarianceSign,
-        _ settings: ResponseCacheSettings, after former: SharedCacheState? = nil
+        store: ResponseStore, sent: SentRequests, _ purges: PurgeClock, _ marks: RecentMarks, _ times: CausalTimes,
+        _ sign: SearchVarianceSign, _ settings: ResponseCacheSettings, after former: SharedCacheState? = nil
     ) {
         self.settings = settings
-        (self.store, self.sent, self.purges, self.marks, varianceSign) = (store, sent, purges, marks, sign)
+        (self.store, self.sent, self.purges, self.marks, self.times, varianceSign) = (store, sent, purges, marks, times, sign)
         cookieOrigins =
             settings.remembersCookieOrigins
             ? former?.cookieOrigins ?? CookieOrigins(store: store, name: settings.isOneOfSeveral ? settings.keyName : []) : nil
@@ -70,6 +75,14 @@ public final class SharedCacheState: Sendable {
     public func holds(_ basis: FindingBasis, now: Timestamp) -> Bool {
         store.holds(basis.lookUps) && basis.isIdentityCurrent && settings.fleet?.sight.holds(basis.confirmed, now: now) != false
     }
+
+    /// From now on nothing is stored through this one.
+    public func replace() { isReplaced.store(true, ordering: .releasing) }
+
+    var takesNothing: Bool { isReplaced.load(ordering: .acquiring) }
+
+    /// When a request is sent, as its response counts beside what makes responses invalid.
+    public func timeOfRequest(at now: Timestamp) -> Timestamp { times.ofRequest(now) }
 
     /// Stands for a long part of a key, so that nobody can find two contents with one key.
     public func contentDigest(_ content: [UInt8]) -> [UInt8] { store.contentDigest(content) }

@@ -2,6 +2,7 @@
 // becomes of each is decided there.
 
 import CachePolicy
+import Coordination
 import Decisions
 import Examination
 import Explanation
@@ -77,6 +78,7 @@ extension Fetch {
 
     func invalidate(after head: ResponseHead) {
         guard !subject.head.method.isSafe, subject.place == nil else { return }
+        if head.status.isSuccessful || head.status.isRedirection { shard.shared.collapsed.noteWrite() }
         let route = shard.routes.all[subject.route]
         shard.cache?.invalidate(
             after: head, to: subject.head, sparingTarget: !route.invalidatesTarget, withCollection: route.invalidatesCollection,

@@ -97,7 +97,7 @@ final class Fetch: @unchecked Sendable {
     }
 
     func noteSending() {
-        recency.requestTime = shard.now
+        recency.requestTime = shard.cache?.shared.timeOfRequest(at: shard.now) ?? shard.now
         recency.order = shard.takeSentOrder()
     }
 
@@ -224,7 +224,14 @@ final class Fetch: @unchecked Sendable {
         }
         guard let flight else { return }
         self.flight = nil
-        shard.shared.collapsed.end(flight, outcome, now: clock)
+        shard.shared.collapsed.end(flight, outcome == .stored && givesCookie ? .unshareable : outcome, now: clock)
+    }
+
+    /// Whether the response begins something with this client, and does not say that others may have it: who waits for it asks for himself.
+    private var givesCookie: Bool {
+        guard let response, response.fields.contains(.setCookie) else { return false }
+        let control = ResponseCacheControl(response.fields)
+        return !control.isPublic && control.sharedMaxAge == nil && control.maxAge == nil
     }
 
     /// The receiver hears of the end, and nothing more.

@@ -112,6 +112,8 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     public func retire() {
         loop.assertOnLoop()
         background.end()
+        // Under the rules of who is in its place now the same request may be another user's.
+        shared.cache?.replace()
     }
 
     /// On its loop, when nothing is under way.

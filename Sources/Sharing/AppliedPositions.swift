@@ -11,10 +11,10 @@ struct AppliedPositions: Sendable {
     /// From now on it is so.
     /// - Parameters:
     ///   - version: nil: what others say is not seen.
-    ///   - time: of day. One that goes back makes what is asked for count as older than it is, which costs a hit.
+    ///   - time: of day. Where it goes back all begins anew: what was asked for before has later times, and is not shared.
     mutating func note(_ version: RecordVersion?, at time: Int64) {
         guard entries.last?.version != version || entries.isEmpty else { return }
-        let time = max(time, entries.last?.time ?? time)
+        if let last = entries.last, time < last.time { entries = [] }
         // Of one millisecond the first counts: what was asked for in it may have gone before the rest.
         if entries.count >= Self.limit { entries.removeFirst(Self.limit / 2) }
         entries.append((time, version))

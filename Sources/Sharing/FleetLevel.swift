@@ -106,9 +106,11 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         // What leads to variants is not yet what others wait for, nor counted beside its variant.
         let isResponse = item.metadata.withUnsafeBytes(StoredMetadata.kind) == .response
         func count(_ outcome: OfferOutcome) { if isResponse { self.count(outcome) } }
-        guard let placed = node.place(recency, wallNow: loop.time.wallMilliseconds, now: loop.time.monotonicMilliseconds) else {
-            return count(.unplaced)
-        }
+        let wallNow = loop.time.wallMilliseconds
+        // Where the clock was set back it is not known what had been followed then.
+        guard recency.requestTime.milliseconds <= wallNow,
+            let placed = node.place(recency, wallNow: wallNow, now: loop.time.monotonicMilliseconds)
+        else { return count(.unplaced) }
         var lease: HeldLease?
         if !leases.isEmpty {
             if isResponse { lease = leases.removeValue(forKey: HashedKey(item.key)) } else { leases[HashedKey(item.key)]?.isGiven = true }

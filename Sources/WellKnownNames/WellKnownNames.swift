@@ -15,6 +15,15 @@ public enum WellKnownNames {
         "x-remote-user", "x-forwarded-user", "x-forwarded-email", "x-forwarded-access-token", "x-auth-request-user",
         "x-auth-request-email", "x-auth-request-access-token", "x-webauth-user", "x-authenticated-user", "x-authenticated-userid",
         "x-consumer-id", "x-forwarded-client-cert", "client-cert", "dd-api-key", "dd-application-key", "impersonate-user",
+        "x-forwarded-authorization", "x-forwarded-preferred-username", "x-serverless-authorization", "x-apigateway-api-userinfo",
+        "x-endpoint-api-userinfo", "x-userinfo", "tailscale-user-login", "x-pomerium-jwt-assertion", "x-pomerium-claim-email",
+        "x-pomerium-claim-sub", "x-pomerium-claim-user", "x-authentik-username", "x-authentik-jwt", "x-authentik-uid",
+        "x-authentik-email", "teleport-jwt-assertion", "x-auth-username", "x-auth-userid", "x-auth-subject", "x-auth-email",
+        "x-auth-request-preferred-username", "x-consumer-username", "x-consumer-custom-id", "x-credential-identifier",
+        "remote-email", "remote-name", "remote-groups", "x-hasura-admin-secret", "x-hasura-user-id", "x-hasura-role",
+        "x-redmine-api-key", "x-plex-token", "x-emby-token", "x-mediabrowser-token", "x-meili-api-key", "x-typesense-api-key",
+        "x-algolia-api-key", "x-algolia-application-id", "x-postmark-server-token", "x-postmark-account-token", "x-gitlab-token",
+        "x-figma-token",
     ]
 
     /// Those among them that a whole group of users may have in common.
@@ -41,6 +50,8 @@ public enum WellKnownNames {
         "x-original-path", "x-rewrite-url", "x-override-url", "x-request-uri", "request-uri", "x-envoy-original-path", "x-script-name",
         "script-name", "x-forwarded-path", "x-forwarded-uri", "x-forwarded-ssl", "x-forwarded-protocol", "x-scheme", "x-url-scheme",
         "front-end-https", "x-wap-profile", "proxy",
+        "x-forwarded-request-uri", "x-forwarded-pathbase", "x-http-path-override", "x-http-destinationurl", "x-method", "base-url",
+        "http-host", "x-requested-host",
     ]
 
     /// Request fields that tell a client's address, in lower case.

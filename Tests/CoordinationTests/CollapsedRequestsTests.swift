@@ -36,6 +36,20 @@ struct CollapsedRequestsTests {
         #expect(Follower().join(requests) == "leader")
     }
 
+    @Test("who comes after a write waits for nothing that was asked for before it; with the next fetch all is as ever")
+    func written() {
+        let requests = CollapsedRequests()
+        let (leader, follower, reader) = (Follower(), Follower(), Follower())
+        #expect([leader, follower].map { $0.join(requests) } == ["leader", "follower"])
+        requests.noteWrite()
+        #expect(reader.join(requests) == "alone")
+        requests.noteSlow(FlightKey([1]))
+        #expect(reader.join(requests) == "alone")
+        requests.end(FlightKey([1]), .stored, now: 0)
+        #expect(follower.woken == ["stored"] && reader.woken.isEmpty)
+        #expect([reader, follower].map { $0.join(requests) } == ["leader", "follower"])
+    }
+
     @Test("another key is another fetch")
     func keys() {
         let requests = CollapsedRequests()

@@ -312,6 +312,7 @@ struct SharingTests {
         SightRow(testDescription: "blind, as old as the limit", history: [nil, 200], time: 180, now: 210, expected: .isStale),
         SightRow(testDescription: "confirmed while blind", history: [nil, 200], time: 300, now: 329, expected: .counts),
         SightRow(testDescription: "of the future: a clock was set back", history: [nil, 200], time: 211, now: 210, expected: .isStale),
+        SightRow(testDescription: "a clock set back makes no one see", history: [nil, 200], time: 150, now: 190, expected: .isStale),
         SightRow(testDescription: "seen again", history: [nil, 200, nil], time: 0, now: 500, expected: .counts),
         SightRow(
             testDescription: "lost twice counts from the first", afterGap: .drop, history: [nil, 200, 300], time: 250, now: 400,

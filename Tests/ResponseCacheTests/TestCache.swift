@@ -73,7 +73,7 @@ final class TestCache {
         let head = Self.request(target, lines, method: method)
         let finding = try cache.find(head, content: content.map { Array($0.utf8) })
         let request = PlacedRequest(head, RequestCacheControl(head.fields), keys: finding.keys, found: finding.result.found)
-        return Sent(request: request, order: cache.shared.sent.take(), time: time.wall)
+        return Sent(request: request, order: cache.shared.sent.take(), time: cache.shared.timeOfRequest(at: time.wall))
     }
 
     private func recency(_ sent: Sent) -> Recency {

@@ -34,6 +34,38 @@ struct CollapsingTests {
         #expect(try play.metric("cistern_requests_total{result=\"collapsed\",method=\"GET\",status_class=\"2xx\"}") == 99)
     }
 
+    @Test("what begins something with one client is not for those who wait with it", arguments: ["", "Cache-Control: public\r\n"])
+    func cookies(control: String) throws {
+        let gate = Gate()
+        let count = Counter()
+        let origin = ScriptedOrigin { _ in
+            let number = count.next()
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nSet-Cookie: cart=\(number)\r\n\(control)Content-Length: 1\r\n\r\n"
+            return [.pass(gate), .send(head + "\(number)")]
+        }
+        let play = try ProxyPlay(origin)
+        let clients = try crowd(3, play, "/cart")
+        #expect(try play.waitFor("cistern_collapsed_waiting", 2))
+        gate.open()
+        let carts = clients.compactMap { $0.readResponse()?.text }.sorted()
+        #expect(carts == (control.isEmpty ? ["1", "2", "3"] : ["1", "1", "1"]))
+    }
+
+    @Test("who has written reads what is so since, though others wait for what was before")
+    func readYourWrites() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("\"before\"")] }
+        let play = try ProxyPlay(origin)
+        let other = try #require(try crowd(1, play, "/list").first)
+        asked.pass()
+        origin.react { _ in [.json("\"after\"")] }
+        #expect(try play.request("PUT", "/list/1", content: "{}").status == 200)
+        #expect(try play.get("/list").text == "\"after\"")
+        gate.open()
+        #expect(other.readResponse()?.text == "\"before\"")
+    }
+
     @Test("a follower's response says that it was collapsed")
     func status() throws {
         let gate = Gate()

@@ -1,0 +1,85 @@
+// A clock of day that is set back, or that was ahead for a while: what was purged or written to stays so, and storing goes on.
+
+import CachePolicy
+import HTTPCore
+import Testing
+
+@testable import ResponseCache
+
+@Suite("The cache: a clock that is set back")
+struct ClockSetBackTests {
+    private static let user = [("X-User", "u")]
+    private static let fresh = [("Cache-Control", "max-age=600")]
+
+    /// What makes invalid what is stored for /a, or comes from storing it.
+    private static let changes: [(name: String, make: @Sendable (TestCache) -> Void)] = [
+        ("a write", { $0.write("/a") }),
+        (
+            "a mark of another node",
+            { test in
+                let head = TestCache.request("/a")
+                let key = ResponseCache.invalidationKey(test.cache.keysOfGet(for: head).shared)
+                test.cache.follow(mark: key, at: test.time.wall)
+            }
+        ),
+    ]
+
+    @Test("a copy from before counts no more, in any partition; what is asked for then is stored", arguments: changes.indices)
+    func stored(change: Int) throws {
+        let test = try TestCache()
+        try test.fetch("/a", Self.user, Self.fresh, "\"before\"")
+        test.now -= 5_000
+        Self.changes[change].make(test)
+        #expect(try test.found("/a", Self.user) == nil)
+        #expect(try test.fetch("/a", Self.user, Self.fresh, "\"after\"") == .allowed)
+        #expect(try test.text("/a", Self.user) == "\"after\"")
+        test.now += 10_000
+        #expect(try test.text("/a", Self.user) == "\"after\"")
+    }
+
+    @Test("what was under way is not stored", arguments: [false, true])
+    func underWay(isPurge: Bool) throws {
+        let test = try TestCache()
+        let sent = try test.send("/a")
+        test.now -= 5_000
+        if isPurge { test.cache.beginPurge(at: test.time.wall) } else { test.write("/a") }
+        #expect(test.complete(sent, Self.fresh) == .forbidden(.storeRefused))
+        #expect(try test.fetch("/a", [], Self.fresh) == .allowed)
+    }
+
+    @Test("a purge or a write while the clock was ahead keeps nothing from being stored later", arguments: [false, true])
+    func ahead(isPurge: Bool) throws {
+        let test = try TestCache()
+        test.now += 7_200_000
+        if isPurge { test.cache.beginPurge(at: test.time.wall) } else { test.write("/a") }
+        test.now -= 7_200_000
+        #expect(try test.fetch("/a", [], Self.fresh) == .allowed)
+        #expect(try test.found("/a") != nil)
+        let found = try #require(try test.found("/a"))
+        #expect(Freshness.currentAge(of: found.metadata, now: test.time.wall) == 0)
+    }
+
+    @Test("nor after a restart, but for the first response")
+    func restarted() throws {
+        let test = try TestCache()
+        test.now += 7_200_000
+        test.write("/a")
+        test.now -= 7_200_000
+        let state = SharedCacheState(store: test.cache.store, sent: SentRequests(), settings: test.cache.shared.settings)
+        let times = (0..<2).map { _ in state.timeOfRequest(at: test.time.wall) }
+        #expect(times == [test.time.wall, test.time.wall])
+        let cache = TestCache.other(state)
+        let key = ResponseCache.invalidationKey(cache.keysOfGet(for: TestCache.request("/a")).shared)
+        #expect(cache.isMarkedNow(key, since: times[0]))
+        #expect(!cache.isMarkedNow(key, since: state.timeOfRequest(at: test.time.wall)))
+    }
+
+    @Test("what was replaced by a reload stores nothing any more")
+    func replaced() throws {
+        let test = try TestCache()
+        let sent = try test.send("/a")
+        test.cache.shared.replace()
+        #expect(test.complete(sent, Self.fresh) == .forbidden(.storeRefused))
+        #expect(try test.found("/a") == nil)
+    }
+}
