@@ -13,7 +13,9 @@ extension LogFollower {
         lastTick = now
         if state != .away, now - lastAnswer > limits.silence { return leave(wasStopped ? .stopped : .silence) + [.reconnect] }
         if case .missing(let until) = state, now >= until { return abandonMissing() + checkpoint() }
-        guard state == .seeing, now - lastLook >= limits.looking else { return [] }
+        // Who does not read, because too much waits to be obeyed, hears nothing else.
+        let rest = owesReading ? limits.looking / 4 : limits.looking
+        guard state == .seeing || (owesReading && state != .away), now - lastLook >= rest else { return [] }
         lastLook = now
         return [.look]
     }
@@ -43,11 +45,16 @@ extension LogFollower {
         if isOtherLog {
             actions.append(.gap(former == nil ? .neverFollowed : .epoch))
             reached = KeptPosition(after: former, epoch: info.epoch, primary: info.primary)
-            (highest, lowestLate, checkpoints) = (.beginning, nil, [])
+            (highest, lowestLate) = (.beginning, nil)
+            // What waits to be obeyed still does.
+            for index in checkpoints.indices { checkpoints[index].kept = nil }
         }
         (obeyed, next) = (position, remembers ? min(position, info.last) : .beginning)
         let isTrimmed = isTrimmed(info)
-        if isTrimmed { actions += [.raiseFloor(info.floor)] + (isOtherLog ? [] : [.gap(.trimmed)]) }
+        if isTrimmed {
+            actions += [.raiseFloor(info.floor)] + (isOtherLog ? [] : [.gap(.trimmed)])
+            reached?.added = isOtherLog ? info.removed : nil
+        }
         let isNewPrimary = former.map { isOtherLog || $0.primary != info.primary || info.last < highest } ?? false
         let fence = isNewPrimary && !isOtherLog ? meet(info, fleetMilliseconds ?? 0, &actions) : nil
         if !remembers { past = met == nil || isOtherLog ? obeyed : min(past, obeyed) }
@@ -55,7 +62,7 @@ extension LogFollower {
         if !remembers || isNewPrimary { (verified, removed) = (next, info.removed) }
         if isTrimmed { (verified, removed) = (max(next, info.floor), info.removed) }
         counted = isTrimmed ? nil : reached?.added
-        (isCounting, isMeeting) = (false, isNewPrimary && !isOtherLog)
+        (isCounting, isMeeting, onTheWay) = (false, isNewPrimary && !isOtherLog, 0)
         (met, engineTime, state) = (info, nil, .catchingUp(to: info.last))
         return actions + [.mayAppend(fence: fence, isNewPrimary: isNewPrimary), .readFrom(next)]
     }
@@ -68,16 +75,23 @@ extension LogFollower {
         let isWhole = info.removed == removed || (info.last == next && info.added == counted)
         if info.lastDeleted > verified || !isWhole && info.floor > verified {
             actions.append(.raiseFloor(info.floor))
-            if info.floor > obeyed { actions.append(.gap(.trimmed)) }
+            if info.floor > obeyed { actions += passed() }
+            verified = info.floor
         }
-        (verified, removed) = (next, info.removed)
-        guard state == .verifying else { return actions }
+        (verified, removed) = (max(verified, next), info.removed)
+        guard state == .verifying else { return actions + keepOnTheWay() }
         isFilled = true
         if let met { startCounting(met) }
         counted = reached?.added
         reached?.primary = info.primary
         state = .missing(until: now + limits.waitForMissing)
         return actions + lookForMissing(now) + checkpoint()
+    }
+
+    /// Entries were removed unread. How many there were is not known before all is read.
+    private mutating func passed() -> [Action] {
+        if case .catchingUp = state { reached?.added = nil }
+        return [.gap(.trimmed)]
     }
 
     /// Why it is not the log that was met; nil where it is.

@@ -16,7 +16,10 @@ extension LogFollower {
         highest = max(highest, next)
         let isLate = next <= position
         count(isLate: isLate)
-        if !isLate { reached?.position = next }
+        if !isLate {
+            reached?.position = next
+            onTheWay += 1
+        }
         guard placed.entry.origin.map({ seen.note($0, at: placed.position) }) ?? true else { return }
         if let fence = Fence(placed) {
             actions.append(.doubt(after: fence.doubtedAfter, before: fence.position))
@@ -33,6 +36,7 @@ extension LogFollower {
             actions.append(.doubt(after: next.previous, before: highest))
         }
         actions.append(.apply(placed))
+        handedBytes += placed.entry.memoryBytes
     }
 
     /// Who made the fence met a log that had come to where its doubt begins, and looked below for what was appended by who knew no better.
@@ -73,7 +77,8 @@ extension LogFollower {
             actions.append(.look)
         }
         switch state {
-        case .away, .catchingUp: break
+        case .catchingUp: actions += lookOnTheWay()
+        case .away: break
         case .verifying, .missing, .seeing:
             if let late = lowestLate {
                 lowestLate = nil
@@ -108,24 +113,64 @@ extension LogFollower {
         return actions + [.seeing]
     }
 
+    /// Whoever reads for long may be passed by trimming, and may end before all is read.
+    private mutating func lookOnTheWay() -> [Action] {
+        guard onTheWay >= limits.entriesOnTheWay else { return [] }
+        onTheWay = 0
+        return [.look]
+    }
+
+    /// What was read is whole up to here, so the next process may go on from here: not where something of it is missing, which that would take for
+    /// its past.
+    mutating func keepOnTheWay() -> [Action] {
+        guard case .catchingUp = state, !seen.isMissingSome(shownAfter: past), let reached, reached != kept,
+            checkpoints.last?.kept != reached
+        else { return [] }
+        return report(keeping: reached)
+    }
+
     mutating func checkpoint() -> [Action] {
-        // Until all is known of what was read, it is read again by the next process.
-        guard state == .seeing, let reached, checkpoints.last?.kept != reached else { return [] }
+        switch state {
+        case .away: return []
+        case .seeing:
+            guard let reached, checkpoints.last?.kept != reached else { return [] }
+            return report(keeping: reached)
+        case .catchingUp, .verifying, .missing:
+            // Until all is known of what was read, it is read again by the next process. What waits to be obeyed is bounded all the same.
+            return handedBytes < limits.portionBytes ? [] : report(keeping: nil)
+        }
+    }
+
+    private mutating func report(keeping kept: KeptPosition?) -> [Action] {
         lastReport += 1
-        checkpoints.append(Checkpoint(report: lastReport, kept: reached))
+        checkpoints.append(Checkpoint(report: lastReport, kept: kept, bytes: handedBytes))
+        handedBytes = 0
         return [.report(lastReport)]
     }
 
     private mutating func read() -> [Action] {
-        owesReading = checkpoints.count > limits.batches
+        let ahead = checkpoints.reduce(handedBytes) { $0 + $1.bytes }
+        owesReading = checkpoints.count > limits.batches || ahead > limits.aheadBytes
         return owesReading ? [] : [.readFrom(next)]
     }
 
     mutating func keep(_ report: UInt64) -> [Action] {
         guard let last = checkpoints.lastIndex(where: { $0.report <= report }) else { return [] }
-        let kept = checkpoints[last].kept
-        self.kept = kept
+        let kept = checkpoints[...last].last { $0.kept != nil }?.kept
         checkpoints.removeSubrange(...last)
-        return [.keep(kept)] + (owesReading && state != .away ? read() : [])
+        if let kept { self.kept = kept }
+        return (kept.map { [.keep($0)] } ?? []) + (owesReading && state != .away ? readOn() : [])
     }
+
+    /// What was not read for a while says nothing of whether this process was stopped.
+    private mutating func readOn() -> [Action] {
+        let actions = read()
+        if !owesReading { engineTime = nil }
+        return actions
+    }
+}
+
+extension LogEntry {
+    /// What it takes until it is obeyed, about.
+    var memoryBytes: Int { 128 + message.argument.count }
 }

@@ -15,6 +15,13 @@ public struct LogFollower: Hashable, Sendable {
         public var fenceLead: UInt64 = 1_000
         /// Batches that were handed over and not yet obeyed durably. Beyond, nothing is read.
         public var batches = 64
+        /// The same in bytes of memory: some ten thousand entries, most of which are short. Not less than a portion.
+        public var aheadBytes = 4 << 20
+        /// Until all is read, and while something is missing, a report is asked for after so many of them: about a thousand entries, which are obeyed
+        /// in some milliseconds.
+        public var portionBytes = 256 << 10
+        /// While what was said meanwhile is read, the log is looked at after so many entries. Where none was removed unread, the position is kept.
+        public var entriesOnTheWay = 4_096
         /// Milliseconds between two looks at the state of the log.
         public var looking: Int64 = 2_000
         public var nodes = 8_192
@@ -137,10 +144,16 @@ public struct LogFollower: Hashable, Sendable {
     var checkpoints: [Checkpoint] = []
     var lastReport: UInt64 = 0
     var owesReading = false
+    /// Bytes of what was handed over since the last report was asked for.
+    var handedBytes = 0
+    /// Entries that were read since the log was looked at, of what was said while this node was away.
+    var onTheWay = 0
 
     struct Checkpoint: Hashable, Sendable {
         var report: UInt64
-        var kept: KeptPosition
+        /// nil: nothing is kept, it is told only how much waits.
+        var kept: KeptPosition?
+        var bytes: Int
     }
 
     /// - Parameter kept: What an earlier process kept; nil: nothing of this log was ever obeyed.

@@ -23,6 +23,10 @@ struct SeenSequences: Hashable, Sendable {
 
     /// Whether something between the first and the last of a node has not come.
     var isMissingSome: Bool { !missing.isEmpty || abandoned != nil }
+    /// The same of what was shown later than a position.
+    func isMissingSome(shownAfter position: LogPosition) -> Bool {
+        abandoned ?? .beginning > position || missing.values.contains { $0 > position }
+    }
     /// Whether waiting for it is of no use.
     var isMissingTooMuch: Bool { abandoned != nil }
 

@@ -25,18 +25,20 @@ final class FleetObedience: FleetFollowing {
 
     private func goOn(_ orders: ArraySlice<FleetOrder>, then: @escaping @Sendable () -> Void) {
         guard let any = caches.first else { return then() }
-        guard let first = orders.first else {
+        var orders = orders
+        // Some hundred thousand may follow each other: none goes deeper into the stack than the one before it.
+        while case .mark(let key)? = orders.first {
+            any.follow(mark: key, at: now)
+            orders = orders.dropFirst()
+        }
+        guard !orders.isEmpty else {
             any.shared.synchronize()
             return then()
-        }
-        if case .mark(let key) = first {
-            any.follow(mark: key, at: now)
-            return goOn(orders.dropFirst(), then: then)
         }
         // A loop that has looked at the clock before may be storing: after a turn of each it has, and what it stored is found.
         let purges = orders.prefix { if case .mark = $0 { false } else { true } }
         any.beginPurge(at: now)
-        server.afterEachLoop { [self] in
+        server.afterEachLoop { [self, orders] in
             queue.async { [self] in
                 for order in purges { purge(order) }
                 goOn(orders.dropFirst(purges.count), then: then)

@@ -70,6 +70,8 @@ public final class FleetLog: @unchecked Sendable {
     private var hasSight = false
 
     private static let tickMilliseconds = 250
+    /// Handed over together: each time the disk is waited for once.
+    private static let ordersAtATime = 2_048
 
     init(
         _ settings: FleetSettings, _ keys: EngineKeys, _ number: UInt64, beside store: StorePlace, _ logger: Logger, time: any TimeSource
@@ -308,10 +310,16 @@ public final class FleetLog: @unchecked Sendable {
         }
         guard !isObeying, !batches.isEmpty, let following else { return }
         isObeying = true
-        let report = batches.compactMap(\.report).last
-        let sight = batches.compactMap(\.sight).last
-        let orders = batches.flatMap(\.orders)
-        batches = []
+        // The rest when these are done: what was said while this node was away may be a million.
+        var orders: [FleetOrder] = []
+        var taken = 0
+        while taken < batches.count, taken == 0 || orders.count + batches[taken].orders.count <= Self.ordersAtATime {
+            orders += batches[taken].orders
+            taken += 1
+        }
+        let report = batches[..<taken].compactMap(\.report).last
+        let sight = batches[..<taken].compactMap(\.sight).last
+        batches.removeFirst(taken)
         let obeyed: @Sendable () -> Void = { [weak self] in
             guard let self else { return }
             loop.execute { [self] in

@@ -16,14 +16,19 @@ final class FleetLogPlay {
     let redis: RedisProcess
     let node: FleetNode
     let said = SaidLines()
+    let handed = HandedOrders()
     private let temporary = TestTools.temporaryDirectory()
     private var isStopped = false
 
     private struct Obedient: FleetFollowing {
         let hasStored = false
         let mayKeepPosition = true
+        let handed: HandedOrders
 
-        func obey(_ orders: [FleetOrder], then: @escaping @Sendable () -> Void) { then() }
+        func obey(_ orders: [FleetOrder], then: @escaping @Sendable () -> Void) {
+            handed.add(orders.count)
+            then()
+        }
         func finish() {}
     }
 
@@ -36,7 +41,7 @@ final class FleetLogPlay {
         settings.timeout = 10_000
         let logger = Logger(label: "play") { [said] _ in LineHandler(said: said) }
         node = FleetNode(settings, beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20), logger)
-        node.start(Obedient())
+        node.start(Obedient(handed: handed))
     }
 
     deinit { stop() }
@@ -80,6 +85,28 @@ final class FleetLogPlay {
 
         func put(_ reach: PurgeReach) { self.reach.withLock { $0 = reach } }
     }
+}
+
+/// How many orders were handed over each time, shared by the log's loop and the play.
+final class HandedOrders: Sendable {
+    private let counts = Mutex<[Int]>([])
+
+    func add(_ count: Int) { counts.withLock { $0.append(count) } }
+
+    var all: [Int] { counts.withLock { $0 } }
+}
+
+extension RedisProcess {
+    /// So many entries that no node has made.
+    /// - Parameter areOld: they are as old as an entry can be.
+    func append(_ count: Int, value: String = "v", areOld: Bool = false) {
+        let script = "for i = 1, \(count) do redis.call('XADD', KEYS[1], \(areOld ? "i .. '-1'" : "'*'"), 'k', ARGV[1]) end"
+        let words = ["EVAL", script, "1", "cistern:play:{log}", value]
+        direct.ask(words.map { Array($0.utf8) })
+        #expect(logLength == count)
+    }
+
+    var logLength: Int { Int(direct.ask("XLEN cistern:play:{log}").drop { $0 == ":" }.prefix { $0.isNumber }) ?? -1 }
 }
 
 /// What a node has said in its log, shared by its threads and the play.

@@ -156,7 +156,7 @@ final class FleetPlay {
         return numbers.flatMap { number in withUnsafeBytes(of: number.bigEndian) { Array($0) } }
     }
 
-    var logLength: Int { Int(redis.direct.ask("XLEN cistern:play:{log}").drop { $0 == ":" }.prefix { $0.isNumber }) ?? -1 }
+    var logLength: Int { redis.logLength }
 
     func end() {
         for node in nodes { node.play.stop() }

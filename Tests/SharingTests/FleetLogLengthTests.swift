@@ -1,0 +1,24 @@
+// A log that is long, or has long entries, or has filled the engine.
+
+import ResponseCache
+import TestSupport
+import Testing
+
+@testable import Sharing
+
+@Suite(
+    "Long logs", .play, .serialized,
+    .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+struct FleetLogLengthTests {
+    @Test("what was said while a node was away is handed over some thousand orders at a time")
+    func long() throws {
+        let redis = try RedisProcess()
+        #expect(!redis.direct.ask("PING").isEmpty)
+        redis.append(20_000)
+        let play = try FleetLogPlay(redis)
+        #expect(try eventually { play.node.isSeeing })
+        let counts = play.handed.all
+        #expect(counts.reduce(0, +) == 20_000 && counts.allSatisfy { $0 <= 4_096 }, "\(counts)")
+        play.stop()
+    }
+}

@@ -1,0 +1,30 @@
+// What other nodes have said, done by a whole proxy: however much of it comes at once.
+
+import Locking
+import Logging
+import ResponseCache
+import ReverseProxy
+import TestSupport
+import Testing
+
+@testable import Server
+@testable import Sharing
+
+@Suite("Obeying what others say", .play)
+struct FleetObedienceTests {
+    @Test("more than a hundred thousand orders in a row are obeyed, one after the other")
+    func many() throws {
+        let used = Mutex<ProxySettings?>(nil)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { settings in used.withLock { [settings] in $0 = settings } }
+        play.stop()
+        let settings = try #require(used.withLock { $0 })
+        let server = try ProxyServer(settings, logger: Logger(label: "play") { _ in SwiftLogNoOpLogHandler() }, time: play.time)
+        server.start()
+        let obedience = FleetObedience(server)
+        let done = Gate()
+        let marks = Array(repeating: FleetOrder.mark(Array("http://a/xI".utf8)), count: 120_000)
+        obedience.obey(marks + [.everything(isSoft: true)] + marks[..<10]) { done.open() }
+        done.pass()
+        server.stop(deadline: Duration.zero)
+    }
+}
