@@ -23,7 +23,7 @@ extension LogFollower {
     /// A clock that counts while a machine is stopped as well; where it was set forward that looks the same, and the log is met again all the same.
     mutating func noteTime(_ time: UInt64) -> [Action] {
         defer { engineTime = time }
-        guard let engineTime, time > engineTime + limits.stillness else { return [] }
+        guard let engineTime, time > engineTime, time - engineTime > limits.stillness else { return [] }
         return leave(.stopped) + [.reconnect]
     }
 

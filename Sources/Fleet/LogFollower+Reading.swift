@@ -59,8 +59,9 @@ extension LogFollower {
 
     private mutating func count(isLate: Bool) {
         if let met, next > met.last { startCounting(met) }
-        if !isLate, let count = counted { counted = count + 1 }
-        if isCounting || !isLate, let added = reached?.added { reached?.added = added + 1 }
+        // What the engine has said of it may be anything: it only has to differ from what it says then.
+        if !isLate, let count = counted { counted = count &+ 1 }
+        if isCounting || !isLate, let added = reached?.added { reached?.added = added &+ 1 }
     }
 
     mutating func startCounting(_ met: LogInfo) {

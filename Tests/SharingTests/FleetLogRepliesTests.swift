@@ -1,0 +1,76 @@
+// What the engine says of the log: numbers that cannot be are none, and nothing is calculated with them.
+
+import Engine
+import Fleet
+import Testing
+
+@testable import Sharing
+
+@Suite("What the engine says of the log")
+struct FleetLogRepliesTests {
+    struct TimeRow: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        let reply: EngineReply
+        let expected: Int64?
+
+        init(_ sentence: String, _ seconds: String, _ micros: String, _ expected: Int64?) {
+            (testDescription, self.expected) = (sentence, expected)
+            reply = .list([.bytes(Array(seconds.utf8)), .bytes(Array(micros.utf8))])
+        }
+    }
+
+    @Test(
+        "the engine's time",
+        arguments: [
+            TimeRow("in milliseconds", "1700000000", "123999", 1_700_000_000_123), TimeRow("the beginning", "0", "0", 0),
+            TimeRow("as late as it can be", "1099511627775", "999999", 1_099_511_627_775_999),
+            TimeRow("later than that", "1099511627776", "0", nil), TimeRow("before the beginning", "-1", "0", nil),
+            TimeRow("as early as a number can say", "-9223372036854775808", "0", nil),
+            TimeRow("as late as a number can say", "9223372036854775807", "0", nil),
+            TimeRow("more than a number can say", "9223372036854775808", "0", nil),
+            TimeRow("a negative part of a second", "1", "-1", nil), TimeRow("more than a second in its part", "1", "1000000", nil),
+            TimeRow("the least part", "1099511627775", "-9223372036854775808", nil),
+            TimeRow("the greatest part", "1099511627775", "9223372036854775807", nil), TimeRow("no numbers", "x", "", nil),
+        ])
+    func time(_ row: TimeRow) { #expect(FleetLog.time(row.reply) == row.expected) }
+
+    @Test("numbers of RESP, lists of another length, and what is no list")
+    func otherTimes() {
+        #expect(FleetLog.time(.list([.integer(1), .integer(2_000)])) == 1_002)
+        #expect(FleetLog.time(.list([.integer(.min), .integer(.min)])) == nil)
+        for reply in [.list([]), .list([.integer(1)]), .integer(1), .nothing, .list([.nothing, .nothing])] as [EngineReply] {
+            #expect(FleetLog.time(reply) == nil)
+        }
+    }
+
+    @Test(
+        "how old an entry is, whatever is said of its time and of now",
+        arguments: [
+            (1_000, 1_500, 500), (1_000, 1_000, 0), (2_000, 1_000, 0), (0, -5, 0), (.max, -5, 0), (.max, .max, 0), (0, .max, .max),
+            (UInt64(Int64.max), -2, 0), (UInt64(Int64.max) + 1, .max, 0), (5, nil, 0),
+        ] as [(UInt64, Int64?, Int64)])
+    func lag(milliseconds: UInt64, now: Int64?, expected: Int64) {
+        #expect(FleetLog.lag(of: LogPosition(milliseconds), fleetNow: now) == expected)
+    }
+
+    @Test(
+        "replicas", arguments: [("2", 2), ("0", 0), ("-1", 0), ("9223372036854775807", Int.max), ("9223372036854775808", 0), ("x", 0)])
+    func replicas(text: String, expected: Int) {
+        #expect(FleetLog.replicas(InfoText(Array("connected_slaves:\(text)\r\n".utf8))) == expected)
+    }
+
+    @Test(
+        "the state of the log: counts that are negative are none",
+        arguments: [("-1", nil), ("9223372036854775807", UInt64(Int64.max)), ("9223372036854775808", nil), ("0", 0)] as [(String, UInt64?)])
+    func stream(text: String, expected: UInt64?) {
+        func reply(_ length: String, _ added: String) -> EngineReply {
+            let words = [
+                "length", length, "last-generated-id", "18446744073709551615-18446744073709551615", "entries-added", added, "odd",
+            ]
+            return .list(words.map { .bytes(Array($0.utf8)) })
+        }
+        #expect(FleetLog.stream(reply(text, "0"))?.count == expected)
+        let stream = FleetLog.stream(reply("3", text))
+        #expect(stream?.added == expected ?? 3 && stream?.last == LogPosition(.max, .max))
+    }
+}
