@@ -2,7 +2,8 @@
 
 extension LogWriter {
     mutating func appendWrite(_ message: LogMessage, _ token: Token?, _ now: Int64) -> [Action] {
-        let covering = unsentWrites[.everythingStale] == nil ? message : .everythingStale
+        let isCovered = unsentWrites[.everythingStale] != nil || message.argument.count > limits.argumentBytes
+        let covering = isCovered ? .everythingStale : message
         var actions: [Action] = []
         if unsentWrites[covering] == nil {
             guard unsentWrites.count < limits.writes else { return sayEverything(token, now) }
@@ -39,6 +40,8 @@ extension LogWriter {
         if !isKept, (replicas == 0 ? unreachedPurges : pendingPurges) >= limits.purges {
             return token.map { [.tell($0, .refused)] } ?? []
         }
+        // All of it is what it means, and more.
+        let message = message.argument.count > limits.argumentBytes ? LogMessage(.all, isSoft: message.isSoft) : message
         var item = Item(message: message, isPurge: true, isKept: isKept, isTold: isKept, tokens: token.map { [$0] } ?? [], since: now)
         var actions: [Action] = [.hold(message)]
         if phase == .away { actions += tell(&item, .notReached) }

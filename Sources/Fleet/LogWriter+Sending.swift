@@ -67,9 +67,10 @@ extension LogWriter {
     private mutating func nextBatch(_ now: Int64) -> [Item] {
         var batch: [Item] = []
         var left: [Item] = []
-        var looked = 0
+        var (looked, bytes) = (0, 0)
         for item in queue.prefix(limits.lookedAt) {
-            guard batch.count < limits.batch else { break }
+            bytes += item.message.argument.count
+            guard batch.count < limits.batch, batch.isEmpty || bytes <= limits.batchBytes else { break }
             looked += 1
             if isMerging(item, now) { left.append(item) } else { batch.append(ready(item, now)) }
         }

@@ -14,6 +14,10 @@ public struct LogWriter: Hashable, Sendable {
         public var purges = 4_096
         /// Entries of one batch, and how many that wait are looked at for it.
         public var batch = 128
+        /// Bytes of their arguments: far less than a connection takes at a time. One that is longer goes alone.
+        public var batchBytes = 1 << 20
+        /// Bytes of one argument, or it is said more widely: what a node appends, others have to be able to read.
+        public var argumentBytes = 1 << 20
         public var lookedAt = 1_024
         /// Who waits for one entry.
         public var waiters = 256

@@ -10,7 +10,6 @@ extension FleetLog {
     private static let patience: Int64 = 1_000
     /// Until it is tried again.
     private static let restMilliseconds = 250
-    private static let readCount = 512
     /// Entries are trimmed by age as they are appended, and by number now and then.
     private static let entryLimit = 1_000_000
     private static let trimInterval: UInt64 = 1_000
@@ -162,7 +161,7 @@ extension FleetLog {
 
     /// What is there already is not waited for: the node is blind until it has read it.
     private func reading(from position: LogPosition) -> EngineCommand {
-        var words = ["XREAD", "COUNT", String(Self.readCount)]
+        var words = ["XREAD", "COUNT", String(readCount.count)]
         var hold: Int64 = 0
         if case .catchingUp = follower.state {
         } else {
@@ -175,8 +174,10 @@ extension FleetLog {
 
     private func came(_ replies: [EngineReply]) {
         guard !replies.contains(where: { $0.failure != nil }), metConnection == reader.connection(forKey: keys.log) else {
+            noteUnread(replies[2].failure)
             return lose(replies)
         }
+        readCount.came(isSeeing: follower.isSeeing)
         let epoch = Self.epoch(replies[0])
         guard epoch == follower.epoch else { return handle(.epoch(epoch)) }
         guard let time = Self.time(replies[1]).flatMap({ UInt64(exactly: $0) }) else { return lose(replies) }
@@ -189,6 +190,16 @@ extension FleetLog {
             guard let entries = Self.entries(streams) else { fallthrough }
             take(entries)
         default: lose(replies)
+        }
+    }
+
+    /// Why no entries have come.
+    private func noteUnread(_ failure: EngineFailure?) {
+        switch failure {
+        case .protocolError: readCount.failed(.tooMuch)
+        // What is waited for while there is nothing is late for other reasons.
+        case .timedOut: if case .catchingUp = follower.state { readCount.failed(.late) }
+        default: break
         }
     }
 

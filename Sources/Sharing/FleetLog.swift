@@ -21,6 +21,7 @@ public final class FleetLog: @unchecked Sendable {
     let writer: EngineClient
     var follower: LogFollower
     var logWriter: LogWriter
+    var readCount = ReadCount()
     /// Set when it is started; it owns this.
     weak var node: FleetNode?
     private var following: (any FleetFollowing)?

@@ -248,4 +248,35 @@ struct WriterTests {
             play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1)) == [Play.send((Play.message(1), 1), (Play.message(2), 2))])
         #expect(play.when(.answered([Play.at(1), Play.at(2)])).last == Play.send((Play.message(3), 3)))
     }
+
+    @Test("a batch is bounded by its bytes, and what is longer than that goes alone")
+    func batchBytes() {
+        var limits = LogWriter.Limits()
+        (limits.batchBytes, limits.argumentBytes) = (10, 20)
+        var play = Play(limits: limits)
+        func message(_ name: UInt8, _ count: Int) -> LogMessage { LogMessage(.target, argument: Array(repeating: name, count: count)) }
+        let messages = [message(1, 6), message(2, 4), message(3, 1), message(4, 15), message(5, 1)]
+        for message in messages { _ = play.when(.append(message, .purge, token: nil)) }
+        #expect(play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1)) == [Play.send((messages[0], 1), (messages[1], 2))])
+        let rest: [(LogMessage, UInt64)] = [(messages[2], 3), (messages[3], 4), (messages[4], 5)]
+        var position: UInt64 = 1
+        for (sent, next) in zip([2, 1, 1], rest) {
+            let replies = (0..<sent).map { Play.at(position + UInt64($0)) }
+            position += UInt64(sent)
+            _ = play.when(.answered(replies))
+            #expect(play.when(.waited(replicas: 1)).last == Play.send(next))
+        }
+    }
+
+    @Test("what is too long to be read by others is said more widely: a write as everything stale, a purge as all")
+    func tooLong() {
+        var limits = LogWriter.Limits()
+        limits.argumentBytes = 1
+        var play = Play(limits: limits)
+        let long = LogMessage(.target, argument: [1, 2])
+        #expect(play.when(.append(long, .write, token: nil)) == [.hold(.everythingStale)])
+        #expect(play.when(.append(long, .purge, token: nil)) == [.hold(LogMessage(.all))])
+        #expect(play.when(.append(LogMessage(.selection, argument: [1, 2], isSoft: true), .purge, token: nil)) == [.hold(.everythingStale)])
+        #expect(play.when(.append(a, .purge, token: nil)) == [.hold(a)])
+    }
 }

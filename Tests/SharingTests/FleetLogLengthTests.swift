@@ -21,4 +21,16 @@ struct FleetLogLengthTests {
         #expect(counts.reduce(0, +) == 20_000 && counts.allSatisfy { $0 <= 4_096 }, "\(counts)")
         play.stop()
     }
+
+    @Test("entries that make a reply longer than is taken are read in smaller portions")
+    func longEntries() throws {
+        let redis = try RedisProcess()
+        #expect(!redis.direct.ask("PING").isEmpty)
+        // Some 60 MB: 167 of these are too much.
+        redis.append(600, value: String(repeating: "v", count: 100_000))
+        let play = try FleetLogPlay(redis)
+        #expect(try eventually { play.node.isSeeing })
+        #expect(play.figures.unopened >= 600)
+        play.stop()
+    }
 }
