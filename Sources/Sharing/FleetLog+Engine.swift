@@ -94,6 +94,7 @@ extension FleetLog {
         note(time, asked: asked)
         metConnection = reader.connection(forKey: keys.log)
         handle(.connected(info, fleetMilliseconds: fleet))
+        trimByAge(info)
     }
 
     /// Asks again, behind what is being read: on a connection replies keep their order.
@@ -105,6 +106,7 @@ extension FleetLog {
                     return log.lose(replies)
                 }
                 log.handle(.looked(info))
+                log.trimByAge(info)
             })
     }
 
@@ -210,7 +212,7 @@ extension FleetLog {
         }
         if let last = placed.last {
             figures.position = last.position
-            figures.lagMilliseconds = Self.lag(of: last.position, fleetNow: node?.change { $0.clock.now(now) } ?? nil)
+            figures.lagMilliseconds = Self.lag(of: last.position, fleetNow: fleetNow)
         }
         handle(.entries(placed))
     }
@@ -259,7 +261,9 @@ extension FleetLog {
             then: inSession { log, replies in
                 // Whether what was under way was done is not known: it is sent again.
                 guard log.writerConnection == log.writer.connection(forKey: log.keys.log) else { return log.lose() }
-                log.noteRefusal(replies.prefix(entries.count).lazy.compactMap(\.failure).first)
+                let refusal = replies.prefix(entries.count).lazy.compactMap(\.failure).first
+                log.noteRefusal(refusal)
+                if refusal == .full { log.trimOfFull() }
                 if replies.count > entries.count { log.noteTrimming(replies[entries.count].failure) }
                 let answers = zip(entries, replies).map { Self.reply($1, to: $0) }
                 guard let all = answers as? [LogWriter.Reply] else { return log.lose(replies) }
@@ -271,8 +275,7 @@ extension FleetLog {
         let fields = outgoing.entry.fields
         let place = keys.log + LogEntry.associatedData(of: fields)
         let sealed = outgoing.entry.fields(sealedArgument: settings.secrets.first.seal(outgoing.entry.message.argument, at: place))
-        let fleet = node?.change { $0.clock.now(now) } ?? nil
-        let oldest = max(0, (fleet ?? 0) - settings.keep)
+        let oldest = max(0, (fleetNow ?? 0) - settings.keep)
         var words = [Array("XADD".utf8), keys.log, Array("MINID".utf8), Array("~".utf8), Array(String(oldest).utf8)]
         words.append(Array((outgoing.position?.text ?? "*").utf8))
         for field in sealed { words += [field.name, field.value] }
@@ -289,6 +292,26 @@ extension FleetLog {
             .refused
         case .failed, .status, .integer, .nothing, .list: nil
         }
+    }
+
+    // MARK: Trimming
+
+    private func trimByAge(_ info: LogInfo) {
+        trim(before: trimming.looked(first: info.first, fleetNow: fleetNow, now: now))
+    }
+
+    /// What fills the engine may be the log, and nothing that is appended trims it any more.
+    private func trimOfFull() { trim(before: trimming.refused(fleetNow: fleetNow, now: now)) }
+
+    private var fleetNow: Int64? { node?.change { $0.clock.now(now) } ?? nil }
+
+    /// Of all commands that write this one is let through where there is no memory.
+    private func trim(before oldest: LogPosition?) {
+        guard let oldest else { return }
+        let words = ["MINID", "~", oldest.text].map { Array($0.utf8) }
+        writer.sendAll(
+            [EngineCommand([Array("XTRIM".utf8), keys.log] + words, key: keys.log)], patienceMilliseconds: Self.patience,
+            then: inSession { log, replies in log.noteTrimming(replies[0].failure) })
     }
 
     func waitForReplica() {

@@ -22,6 +22,7 @@ public final class FleetLog: @unchecked Sendable {
     var follower: LogFollower
     var logWriter: LogWriter
     var readCount = ReadCount()
+    var trimming: LogTrimming
     /// Set when it is started; it owns this.
     weak var node: FleetNode?
     private var following: (any FleetFollowing)?
@@ -84,6 +85,7 @@ public final class FleetLog: @unchecked Sendable {
         writer = EngineClient(loop: loop, settings.engine)
         follower = LogFollower(node: number, kept: files.keptPosition()?.kept, now: time.monotonicMilliseconds)
         logWriter = LogWriter(node: number)
+        trimming = LogTrimming(keep: settings.keep, node: number)
     }
 
     /// - Parameter following: obeys what others say.
@@ -258,7 +260,7 @@ public final class FleetLog: @unchecked Sendable {
         )
     }
 
-    /// Why the engine does not trim the log by its number of entries; nil: it does.
+    /// Why the engine does not trim the log; nil: it does.
     func noteTrimming(_ failure: EngineFailure?) {
         guard let failure else {
             isUntrimmed = false
@@ -267,7 +269,7 @@ public final class FleetLog: @unchecked Sendable {
         guard !isUntrimmed, failure.isMisconfiguration else { return }
         isUntrimmed = true
         logger.warning(
-            "the fleet's log is not kept to its greatest length (XTRIM): the engine \(failure.sentence(fleet: settings.name)). Entries go by their age only"
+            "the fleet's log is not trimmed (XTRIM): the engine \(failure.sentence(fleet: settings.name)). Entries go by their age only, as others are appended"
         )
     }
 

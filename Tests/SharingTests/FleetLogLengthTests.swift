@@ -33,4 +33,28 @@ struct FleetLogLengthTests {
         #expect(play.figures.unopened >= 600)
         play.stop()
     }
+
+    @Test("a log that nobody appends to is trimmed by its age")
+    func idle() throws {
+        let redis = try RedisProcess()
+        #expect(!redis.direct.ask("PING").isEmpty)
+        redis.append(1_000, areOld: true)
+        let play = try FleetLogPlay(redis)
+        #expect(try eventually { redis.logLength < 200 })
+        #expect(try eventually { play.node.isSeeing })
+        play.stop()
+    }
+
+    @Test("a log that has filled the engine is trimmed, though nothing can be appended")
+    func full() throws {
+        try FleetLogPlay.run { (play: FleetLogPlay) throws in
+            play.redis.append(1_000, areOld: true)
+            play.redis.direct.ask("CONFIG SET maxmemory 1")
+            let told = play.purge(["/a"])
+            #expect(try eventually { told.now == .pending(reason: "refused") })
+            #expect(try eventually { play.redis.logLength < 200 })
+            play.redis.direct.ask("CONFIG SET maxmemory 0")
+            #expect(try eventually { play.figures.appended >= 2 && play.node.isSeeing })
+        }
+    }
 }

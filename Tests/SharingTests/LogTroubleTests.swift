@@ -56,7 +56,7 @@ struct SaidOfLogTests {
             }
             #expect(play.figures.appended >= 1_000 && play.redis.direct.ask("INFO commandstats").contains("cmdstat_xtrim"))
             #expect(play.said.count(of: "other nodes are not told") == 0, "\(play.said.all)")
-            #expect(play.said.count(of: "is not kept to its greatest length (XTRIM): the engine does not let the user use a command") == 1)
+            #expect(play.said.count(of: "is not trimmed (XTRIM): the engine does not let the user use a command") == 1)
         }
     }
 }
