@@ -24,7 +24,7 @@ extension LogWriter {
     private mutating func sayEverything(_ token: Token?, _ now: Int64) -> [Action] {
         var actions: [Action] = [.hold(.everythingStale)]
         queue.removeAll { item in
-            guard !item.isPurge, item.sequence == nil, let tokens = unsentWrites[item.message] else { return false }
+            guard !item.isPurge, !item.isKept, item.sequence == nil, let tokens = unsentWrites[item.message] else { return false }
             actions.append(.settle(item.message, at: nil))
             actions += tokens.map { .tell($0, .later) }
             return true
@@ -35,14 +35,20 @@ extension LogWriter {
         return actions
     }
 
-    mutating func appendPurge(_ message: LogMessage, _ token: Token?, isKept: Bool, _ now: Int64) -> [Action] {
-        // Where there is no replica, those in the log are as durable as can be, and the oldest give way.
-        if !isKept, (replicas == 0 ? unreachedPurges : pendingPurges) >= limits.purges {
-            return token.map { [.tell($0, .refused)] } ?? []
-        }
+    /// An earlier process has seen it, and could not say it.
+    mutating func appendKeptWrite(_ message: LogMessage, _ token: Token?, _ now: Int64) -> [Action] {
+        queue.append(Item(message: message, isKept: true, tokens: token.map { [$0] } ?? [], since: now))
+        return [.hold(message)]
+    }
+
+    mutating func appendPurge(
+        _ message: LogMessage, _ token: Token?, isKept: Bool, at place: LogPlace? = nil, _ now: Int64
+    ) -> [Action] {
+        if !isKept, !hasRoom(for: message) { return token.map { [.tell($0, .refused)] } ?? [] }
         // All of it is what it means, and more.
         let message = message.argument.count > limits.argumentBytes ? LogMessage(.all, isSoft: message.isSoft) : message
         var item = Item(message: message, isPurge: true, isKept: isKept, isTold: isKept, tokens: token.map { [$0] } ?? [], since: now)
+        (item.place, item.isPlaceKept) = (place, place != nil)
         var actions: [Action] = [.hold(message)]
         if phase == .away { actions += tell(&item, .notReached) }
         // The engine has refused what is before it a moment ago.
@@ -51,15 +57,24 @@ extension LogWriter {
         return actions
     }
 
-    /// Tells once that a purge is pending, after it is kept.
+    private func hasRoom(for message: LogMessage) -> Bool {
+        var (count, bytes) = unreached
+        // Where there is no replica, those in the log are as durable as can be, and the oldest give way.
+        if replicas != 0 {
+            count += unreplicated.count
+            bytes += unreplicated.reduce(0) { $0 + $1.message.argument.count }
+        }
+        return count < limits.purges && bytes + message.argument.count <= limits.purgeBytes
+    }
+
+    /// Tells once that a purge is pending, after it is kept; and keeps where it is now.
     func tell(_ item: inout Item, _ cause: Pending) -> [Action] {
-        guard item.isPurge, !item.isTold else { return [] }
-        item.isTold = true
-        let isKept = item.isKept
-        item.isKept = true
-        let message = item.message
+        guard item.isPurge else { return [] }
+        let (isTold, isKept) = (item.isTold, item.isKept && (item.isPlaceKept || item.place == nil))
+        (item.isTold, item.isKept, item.isPlaceKept) = (true, true, item.place != nil)
+        let (message, place) = (item.message, item.place)
         return item.tokens.flatMap { token -> [Action] in
-            (isKept ? [] : [.keepPending(token, message)]) + [.tell(token, .pending(cause))]
+            (isKept ? [] : [.keepPending(token, message, at: place)]) + (isTold ? [] : [.tell(token, .pending(cause))])
         }
     }
 
@@ -85,7 +100,7 @@ extension LogWriter {
         var actions: [Action] = []
         for index in queue.indices {
             actions += tell(&queue[index], .notReached)
-            guard !queue[index].isPurge else { continue }
+            guard !queue[index].isPurge, !queue[index].isKept else { continue }
             actions += queue[index].tokens.map { .tell($0, .later) }
             queue[index].tokens = []
         }
@@ -95,6 +110,16 @@ extension LogWriter {
         }
         for index in unreplicated.indices { actions += tell(&unreplicated[index], .notReplicated) }
         return actions
+    }
+
+    /// Writes that have no place in the log, for the next process: said after `lost`, at the end of this one.
+    public var writesToKeep: [LogMessage] {
+        var (writes, seen, bytes): ([LogMessage], Set<LogMessage>, Int) = ([], [], 0)
+        for item in queue where !item.isPurge && !item.isKept && item.message.kind != .hello && seen.insert(item.message).inserted {
+            writes.append(item.message)
+            bytes += item.message.argument.count
+        }
+        return writes.count > limits.keptWrites || bytes > limits.keptWriteBytes ? [.everythingStale] : writes
     }
 
     /// What is under way goes back to where it came from.

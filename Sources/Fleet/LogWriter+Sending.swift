@@ -3,10 +3,11 @@
 extension LogWriter {
     mutating func connect(isNewPrimary: Bool, fence: Fence?, replicas: Int, _ now: Int64) -> [Action] {
         var actions = leave(now)
-        self.replicas = replicas
+        self.replicas = max(0, replicas)
         (phase, hasAppended, pausedUntil, pause, waitsAgainAt) = (.idle, false, .min, limits.firstPause, nil)
         if let fence { add(Outgoing(entry: fence.entry, position: fence.position)) }
-        if isNewPrimary, lastSequence > 0 { actions += repeatLastMinute(now) }
+        actions += findPlaces(isNewPrimary: isNewPrimary)
+        if isNewPrimary, lastSequence > 0 || !unreplicated.isEmpty { actions += repeatLastMinute(now) }
         if isNewPrimary ? lastSequence > 0 : !unreplicated.isEmpty { greet(now) }
         lostAt = nil
         return actions
@@ -21,15 +22,18 @@ extension LogWriter {
     /// The new primary may not have what the former had when it was lost.
     private mutating func repeatLastMinute(_ now: Int64) -> [Action] {
         let since = (lostAt ?? now) - limits.sentAgain
-        var items = unreplicated + queue.filter { $0.sequence != nil }
+        // What an earlier process has put there has a number of that.
+        let unnumbered = unreplicated.filter { $0.sequence == nil }
+        var items = unreplicated.filter { $0.sequence != nil } + queue.filter { $0.sequence != nil }
         var sent = Set(items.compactMap(\.sequence))
         for entry in remembered where entry.time >= since && sent.insert(entry.sequence).inserted {
             items.append(Item(message: entry.message, sequence: entry.sequence, since: now, isSettled: true, isHeld: false))
         }
         items.sort { ($0.sequence ?? 0) < ($1.sequence ?? 0) }
+        items += unnumbered
         // Another log may have been met, whose marks lack what was said in the former.
         let again = items.filter { !$0.isHeld }.map { Action.hold($0.message) }
-        for index in items.indices { items[index].isHeld = true }
+        for index in items.indices { (items[index].isHeld, items[index].place) = (true, nil) }
         queue = items + queue.filter { $0.sequence == nil }
         unreplicated = []
         guard let forgotten, forgotten >= since, unsentWrites[.everythingStale] == nil else { return again }
@@ -83,7 +87,7 @@ extension LogWriter {
         var item = item
         lastSequence += 1
         item.sequence = lastSequence
-        guard !item.isPurge, item.message.kind != .hello else { return item }
+        guard !item.isPurge, !item.isKept, item.message.kind != .hello else { return item }
         item.tokens = unsentWrites.removeValue(forKey: item.message) ?? []
         if lately.count >= limits.writes { lately = lately.filter { now - $0.value < limits.mergeWindow } }
         if lately.count < limits.writes { lately[item.message] = now }
@@ -91,7 +95,7 @@ extension LogWriter {
     }
 
     private func isMerging(_ item: Item, _ now: Int64) -> Bool {
-        guard item.sequence == nil, !item.isPurge, let last = lately[item.message] else { return false }
+        guard item.sequence == nil, !item.isPurge, !item.isKept, let last = lately[item.message] else { return false }
         return now - last < limits.mergeWindow
     }
 
@@ -165,7 +169,11 @@ extension LogWriter {
         var item = item
         let (wasSettled, wasHeld) = (item.isSettled, item.isHeld)
         (item.isSettled, item.isHeld) = (true, false)
+        item.place = log.map { LogPlace(epoch: $0.epoch, primary: $0.primary, position: position) }
+        item.isPlaceKept = false
         if item.isPurge { unreplicated.append(item) }
+        // A write is no longer anybody's concern.
+        if !item.isPurge, item.isKept { return [.settle(item.message, at: position)] + item.tokens.map { .dropPending($0) } }
         return (wasHeld ? [.settle(item.message, at: position)] : [])
             + (wasSettled ? [] : item.tokens.map { .tell($0, .appended(position)) })
     }
@@ -196,7 +204,7 @@ extension LogWriter {
     private mutating func waitAgain(_ now: Int64) -> [Action] {
         var actions: [Action] = []
         for index in unreplicated.indices { actions += tell(&unreplicated[index], replicas == 0 ? .noReplica : .notReplicated) }
-        let surplus = replicas == 0 ? max(0, unreplicated.count - limits.purges) : 0
+        let surplus = replicas == 0 ? surplus : 0
         actions += unreplicated.prefix(surplus).flatMap(\.tokens).map { .dropPending($0) }
         unreplicated.removeFirst(surplus)
         if (waitsAgainAt ?? .min) <= now {
@@ -204,5 +212,16 @@ extension LogWriter {
             pause = min(pause * 2, limits.longestPause)
         }
         return actions
+    }
+
+    /// How many of the oldest are more than can be kept.
+    private var surplus: Int {
+        var bytes = unreplicated.reduce(0) { $0 + $1.message.argument.count }
+        var count = 0
+        while unreplicated.count - count > limits.purges || bytes > limits.purgeBytes {
+            bytes -= unreplicated[count].message.argument.count
+            count += 1
+        }
+        return count
     }
 }

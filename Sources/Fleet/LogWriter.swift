@@ -31,6 +31,11 @@ public struct LogWriter: Hashable, Sendable {
         public var longestPause: Int64 = 30_000
         /// Fences that wait to be sent.
         public var fences = 16
+        /// Bytes of the arguments of purges that are not durable. Beyond, they are refused.
+        public var purgeBytes = 16 << 20
+        /// Writes that have no place in the log when the process ends, and the bytes of their arguments. Beyond, one entry stands for them.
+        public var keptWrites = 1_024
+        public var keptWriteBytes = 1 << 20
 
         public init() {}
     }
@@ -41,7 +46,10 @@ public struct LogWriter: Hashable, Sendable {
         /// Somebody purges, and waits for an answer.
         case purge
         /// An earlier process answered it as pending.
-        case keptPurge
+        /// - Parameter place: where it lies in the log, if it does.
+        case keptPurge(LogPlace? = nil)
+        /// An earlier process ended before it was in the log.
+        case keptWrite
     }
 
     /// What became of an outgoing entry.
@@ -57,8 +65,12 @@ public struct LogWriter: Hashable, Sendable {
         /// What is applied on this node already. Tokens are told of, each at most once as appended and once as durable or pending.
         case append(LogMessage, Purpose, token: Token?)
         /// `LogFollower.Action.mayAppend`, and a connection for writing to the same primary. Nothing was written on it yet.
-        /// - Parameter replicas: `connected_slaves`.
-        case connected(isNewPrimary: Bool, fence: Fence?, replicas: Int)
+        /// - Parameters:
+        ///   - replicas: `connected_slaves`.
+        ///   - log: as the follower has met it; nil: nothing is known of it, and no place in it is.
+        case connected(isNewPrimary: Bool, fence: Fence?, replicas: Int, log: LogInfo? = nil)
+        /// `LogFollower.Event.looked`.
+        case looked(LogInfo)
         case lost
         /// `LogFollower.Action.append`.
         case fence(Fence)
@@ -106,8 +118,8 @@ public struct LogWriter: Hashable, Sendable {
         /// `MarkTable.hold`, `MarkTable.settle`: once each for each entry, whatever becomes of it; and once more where it is sent again.
         case hold(LogMessage)
         case settle(LogMessage, at: LogPosition?)
-        /// Keep it durably before anything that follows here is done.
-        case keepPending(Token, LogMessage)
+        /// Keep it durably before anything that follows here is done, in the place of what was kept for the token before.
+        case keepPending(Token, LogMessage, at: LogPlace? = nil)
         case dropPending(Token)
         case tell(Token, Outcome)
     }
@@ -125,6 +137,10 @@ public struct LogWriter: Hashable, Sendable {
         var isPurge = false
         /// Whether it lies on the disk.
         var isKept = false
+        /// Where it is in the log, or was when that was kept; nil: nowhere, as far as is known.
+        var place: LogPlace?
+        /// Whether that lies on the disk too.
+        var isPlaceKept = false
         /// Whether its token was told that it is pending.
         var isTold = false
         var tokens: [Token] = []
@@ -153,6 +169,8 @@ public struct LogWriter: Hashable, Sendable {
     /// Writes that wait in the queue without a sequence, and who waits for them.
     var unsentWrites: [LogMessage: [Token]] = [:]
     var fences: [Outgoing] = []
+    /// The log that it is connected to; nil: nothing is known of it.
+    var log: LogInfo?
     /// Purges that are in the log of this primary, and on no replica as far as we know.
     var unreplicated: [Item] = []
     /// When each message was sent lately.
@@ -177,20 +195,28 @@ public struct LogWriter: Hashable, Sendable {
     public var pendingPurges: Int { unreplicated.count + unreachedPurges }
 
     /// Those of them that are not in the log, as far as we know.
-    var unreachedPurges: Int {
-        var count = 0
-        for item in queue where item.isPurge { count += 1 }
-        if case .sending(let items) = phase { for item in items where item.isPurge { count += 1 } }
-        return count
+    var unreachedPurges: Int { unreached.count }
+
+    /// How many these are, and the bytes of their arguments.
+    var unreached: (count: Int, bytes: Int) {
+        var sum = (count: 0, bytes: 0)
+        for item in queue where item.isPurge { sum = (sum.count + 1, sum.bytes + item.message.argument.count) }
+        guard case .sending(let items) = phase else { return sum }
+        for item in items where item.isPurge { sum = (sum.count + 1, sum.bytes + item.message.argument.count) }
+        return sum
     }
 
     public mutating func handle(_ event: Event, now: Int64) -> [Action] {
         switch event {
         case .append(let message, .write, let token): return appendWrite(message, token, now) + proceed(now)
         case .append(let message, .purge, let token): return appendPurge(message, token, isKept: false, now) + proceed(now)
-        case .append(let message, .keptPurge, let token): return appendPurge(message, token, isKept: true, now) + proceed(now)
-        case .connected(let isNewPrimary, let fence, let replicas):
+        case .append(let message, .keptPurge(let place), let token):
+            return appendPurge(message, token, isKept: true, at: place, now) + proceed(now)
+        case .append(let message, .keptWrite, let token): return appendKeptWrite(message, token, now) + proceed(now)
+        case .connected(let isNewPrimary, let fence, let replicas, let log):
+            self.log = log
             return connect(isNewPrimary: isNewPrimary, fence: fence, replicas: replicas, now) + proceed(now)
+        case .looked(let log): return dropTrimmed(log)
         case .lost: return leave(now)
         case .fence(let fence):
             add(Outgoing(entry: fence.entry, position: nil))

@@ -93,6 +93,7 @@ extension FleetLog {
         let fleet = node?.change { $0.clock.latest(now) } ?? nil
         note(time, asked: asked)
         metConnection = reader.connection(forKey: keys.log)
+        metLog = info
         handle(.connected(info, fleetMilliseconds: fleet))
         trimByAge(info)
     }
@@ -105,7 +106,8 @@ extension FleetLog {
                 guard log.metConnection == log.reader.connection(forKey: log.keys.log), let info = log.info(replies) else {
                     return log.lose(replies)
                 }
-                log.handle(.looked(info))
+                log.handle(LogFollower.Event.looked(info))
+                log.handle(LogWriter.Event.looked(info))
                 log.trimByAge(info)
             })
     }
@@ -244,7 +246,8 @@ extension FleetLog {
             then: inSession { log, replies in
                 guard replies[0].failure == nil else { return log.lose(replies) }
                 log.writerConnection = log.writer.connection(forKey: log.keys.log)
-                log.handle(.connected(isNewPrimary: isNewPrimary, fence: fence, replicas: log.figures.replicas))
+                let replicas = log.figures.replicas
+                log.handle(.connected(isNewPrimary: isNewPrimary, fence: fence, replicas: replicas, log: log.metLog))
             })
     }
 

@@ -25,19 +25,19 @@ public final class FleetLog: @unchecked Sendable {
     var trimming: LogTrimming
     /// Set when it is started; it owns this.
     weak var node: FleetNode?
-    private var following: (any FleetFollowing)?
+    var following: (any FleetFollowing)?
     var figures = LogFigures()
     /// The same for others.
     private let published = Mutex(LogFigures())
 
     /// Who wants to know what became of what.
     private var waiting: [LogWriter.Token: (LogWriter.Outcome) -> Void] = [:]
-    private var lastToken: LogWriter.Token = 0
+    var lastToken: LogWriter.Token = 0
     /// Of each message that is waited for, the purge that it belongs to.
-    private var purges: [LogWriter.Token: PendingPurges.Purge] = [:]
+    var purges: [LogWriter.Token: PendingPurges.Purge] = [:]
     private var lastPurge: PendingPurges.Purge = 0
     /// They lie on the disk.
-    private var pending = PendingPurges()
+    var pending = PendingPurges()
     private var timer: LoopTimer?
     private var writerTimer: LoopTimer?
     private var isStopped = false
@@ -47,6 +47,8 @@ public final class FleetLog: @unchecked Sendable {
     /// From one meeting of the log to the next.
     var session = 0
     var isResting = false
+    /// The log, as it was met last.
+    var metLog: LogInfo?
     /// What was warned of since the log was seen last.
     private var warned: Set<String> = []
     /// When it was warned of entries that do not open (milliseconds of the loop's clock).
@@ -93,9 +95,7 @@ public final class FleetLog: @unchecked Sendable {
         loop.execute { [self] in
             self.node = node
             self.following = following
-            for purge in files.pendingPurges() { appendKept(purge) }
-            countPending()
-            takeLeft()
+            takeKept()
             reader.start()
             writer.start()
             tick()
@@ -111,30 +111,13 @@ public final class FleetLog: @unchecked Sendable {
         }
     }
 
-    private func takeLeft() {
-        let left = files.takeLeftPurges()
-        guard !left.isEmpty else { return }
-        let known = pending.messages
-        for purge in left { appendKept(purge.filter { !known.contains($0) }) }
-        if keepPending() { files.dropLeftPurges() }
-    }
-
-    private func appendKept(_ messages: [LogMessage]) {
-        let purge = nextPurge()
-        for message in messages {
-            lastToken += 1
-            pending.keep(message, of: purge, lastToken)
-            perform(logWriter.handle(.append(message, .keptPurge, token: lastToken), now: now))
-        }
-    }
-
     /// Nothing is followed afterwards.
     public func stop(then: @escaping @Sendable () -> Void) {
         loop.execute { [self] in
             // Purges that are under way are kept for the next process.
             handle(LogWriter.Event.lost)
-            // What was written down as one's own until a moment ago may have been overwritten by the next process.
-            if following?.mayKeepPosition == false { keepPending() }
+            // And so are writes that the others were not told of.
+            keepWrites()
             isStopped = true
             timer?.cancel()
             writerTimer?.cancel()
@@ -180,7 +163,7 @@ public final class FleetLog: @unchecked Sendable {
 
     public var publishedFigures: LogFigures { published.withLock { $0 } }
 
-    private func publish() { published.withLock { $0 = figures } }
+    func publish() { published.withLock { $0 = figures } }
 
     private func perform(_ action: LogFollower.Action) {
         switch action {
@@ -384,40 +367,10 @@ public final class FleetLog: @unchecked Sendable {
         }
     }
 
-    /// What becomes pending by any of these, and what is so no more: with one write, before anybody is told. Some thousand may wait, and each write
-    /// has all of them.
-    private func keepPending(_ actions: [LogWriter.Action]) {
-        var hasChanged = false
-        for action in actions {
-            switch action {
-            case .keepPending(let token, let message): pending.keep(message, of: purges[token] ?? nextPurge(), token)
-            case .dropPending(let token): pending.drop(token)
-            case .send, .wait, .hold, .settle, .tell: continue
-            }
-            hasChanged = true
-        }
-        if hasChanged { keepPending() }
-    }
-
     private func tell(_ token: LogWriter.Token, _ outcome: LogWriter.Outcome) {
         // That a purge is in the log is not yet what is waited for.
         if case .appended = outcome, purges[token] != nil { return }
         purges[token] = nil
         waiting.removeValue(forKey: token)?(outcome)
-    }
-
-    /// Before anybody is told that one is pending.
-    private func countPending() {
-        figures.pendingPurges = pending.count
-        publish()
-    }
-
-    @discardableResult
-    private func keepPending() -> Bool {
-        // Two processes would write one file, and each what it knows.
-        countPending()
-        let isKept = files.keep(pending: pending.purges, isLeft: following?.mayKeepPosition == false)
-        if !isKept { logger.error("purges that are pending cannot be written down: a restart would forget them") }
-        return isKept
     }
 }

@@ -135,7 +135,9 @@ struct ModelFleet: Hashable {
         // Who asked has no answer, and asks again.
         for index in purges.indices where purges[index].node == node && !purges[index].isPending { purges[index].isUnanswered = true }
         nodes[node] = ModelNode(name: names, disk: disk, now: time)
-        for (token, message) in disk.pending.sorted(by: { $0.key < $1.key }) { write(node, .append(message, .keptPurge, token: token)) }
+        for (token, kept) in disk.pending.sorted(by: { $0.key < $1.key }) {
+            write(node, .append(kept.message, .keptPurge(kept.place), token: token))
+        }
     }
 
     mutating func failOver(to replica: Int, clock: Int64) {
@@ -182,6 +184,7 @@ struct ModelFleet: Hashable {
         guard nodes[node].hasToLook, nodes[node].primary != nil else { return }
         nodes[node].hasToLook = false
         follow(node, .looked(engine.info()))
+        write(node, .looked(engine.info()))
     }
 
     func hasToRead(_ node: Int) -> Bool {
@@ -242,7 +245,8 @@ struct ModelFleet: Hashable {
             case .keep(let kept): nodes[node].keep(kept, applied: event)
             case .mayAppend(let fence, let isNewPrimary):
                 nodes[node].written = 0
-                write(node, .connected(isNewPrimary: isNewPrimary, fence: fence, replicas: engine.replicas.count))
+                let (count, log) = (engine.replicas.count, engine.info())
+                write(node, .connected(isNewPrimary: isNewPrimary, fence: fence, replicas: count, log: log))
             case .append(let fence): write(node, .fence(fence))
             case .renewEpoch: engine.renewEpoch()
             case .seeing, .blind: break
@@ -269,7 +273,7 @@ struct ModelFleet: Hashable {
             case .wait: nodes[node].isWaiting = true
             case .hold(let message): if let mark = ModelNode.marks(message) { nodes[node].table.hold(mark) }
             case .settle(let message, let position): if let mark = ModelNode.marks(message) { nodes[node].table.settle(mark, at: position) }
-            case .keepPending(let token, let message): nodes[node].disk.pending[token] = message
+            case .keepPending(let token, let message, let place): nodes[node].disk.pending[token] = .init(message: message, place: place)
             case .dropPending(let token): nodes[node].disk.pending[token] = nil
             case .tell(let token, .durable):
                 purges[Int(token)].isDurable = true

@@ -12,9 +12,14 @@ struct ModelNode: Hashable {
         var isOvertaken = false
     }
 
+    struct Pending: Hashable {
+        var message: LogMessage
+        var place: LogPlace?
+    }
+
     struct Disk: Hashable {
         var kept: KeptPosition?
-        var pending: [LogWriter.Token: LogMessage] = [:]
+        var pending: [LogWriter.Token: Pending] = [:]
         /// The local store: the value of each key's copy.
         var copies: [Int?]
         /// By key, the value that the last invalidation obeyed speaks of: nothing older may be had again.

@@ -85,7 +85,7 @@ struct WriterTests {
         #expect(play.when(.append(a, .purge, token: 1)) == [.hold(a), .keepPending(1, a), .tell(1, .pending(.notReached))])
         #expect(play.when(.append(b, .write, token: 2)) == [.hold(b), .tell(2, .later)])
         var other = Play()
-        #expect(other.when(.append(a, .keptPurge, token: 1)) == [.hold(a)])
+        #expect(other.when(.append(a, .keptPurge(), token: 1)) == [.hold(a)])
         #expect(play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1)) == [Play.send((a, 1), (b, 2))])
         #expect(other.when(.connected(isNewPrimary: true, fence: nil, replicas: 1)) == [Play.send((a, 1))])
         #expect(
@@ -146,7 +146,7 @@ struct WriterTests {
         _ = play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1))
         _ = play.when(.append(a, .purge, token: 1))
         #expect(play.when(.append(b, .purge, token: 2)) == [.tell(2, .refused)])
-        #expect(play.when(.append(b, .keptPurge, token: 3)) == [.hold(b)], "what is kept is sent, however much it is")
+        #expect(play.when(.append(b, .keptPurge(), token: 3)) == [.hold(b)], "what is kept is sent, however much it is")
     }
 
     @Test("a connection that is lost: what was under way is sent again with its sequence, and a wait has something to wait for")
@@ -276,7 +276,8 @@ struct WriterTests {
         let long = LogMessage(.target, argument: [1, 2])
         #expect(play.when(.append(long, .write, token: nil)) == [.hold(.everythingStale)])
         #expect(play.when(.append(long, .purge, token: nil)) == [.hold(LogMessage(.all))])
-        #expect(play.when(.append(LogMessage(.selection, argument: [1, 2], isSoft: true), .purge, token: nil)) == [.hold(.everythingStale)])
+        #expect(
+            play.when(.append(LogMessage(.selection, argument: [1, 2], isSoft: true), .purge, token: nil)) == [.hold(.everythingStale)])
         #expect(play.when(.append(a, .purge, token: nil)) == [.hold(a)])
     }
 }

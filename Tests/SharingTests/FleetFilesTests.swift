@@ -15,8 +15,14 @@ struct FleetFilesTests {
     private var files: FleetFiles { FleetFiles(beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20)) }
     private static let kept = KeptPosition(position: LogPosition(12, 3), epoch: 7, primary: Array("run".utf8), added: 5)
 
-    private static let purges = LogMessage.Kind.allCases.map { [LogMessage($0, argument: Array("of \($0)".utf8), isSoft: $0 == .all)] }
-    private static let all = [LogMessage(.all)]
+    private static let purges = LogMessage.Kind.allCases.map {
+        [PendingMessage(message: LogMessage($0, argument: Array("of \($0)".utf8), isSoft: $0 == .all))]
+    }
+    private static let all = [PendingMessage(message: LogMessage(.all))]
+
+    private static func target(_ name: UInt8, _ place: LogPlace? = nil) -> PendingMessage {
+        PendingMessage(message: LogMessage(.target, argument: [name]), place: place)
+    }
 
     /// One byte of a file is another.
     private func damage(_ name: String, at place: Int) {
@@ -68,13 +74,46 @@ struct FleetFilesTests {
 
     @Test("what one purge says in several messages stays together, and who does not know that reads the same messages")
     func several() throws {
-        let (one, other) = (LogMessage(.target, argument: [1]), LogMessage(.target, argument: [2]))
+        let (one, other) = (Self.target(1), Self.target(2))
         #expect(files.keep(pending: [Self.all, [one, other], [one]]))
         #expect(files.pendingPurges() == [Self.all, [one, other], [one]])
         // Behind the checksum: the kind, then bits of which the first says soft, and says nothing of a target.
         let bytes = try TestTools.readBytes(temporary.path + "/fleet-pending").dropFirst(8)
         let third = bytes.index(bytes.startIndex, offsetBy: 10 + 11 + 1)
         #expect(bytes[third] == 2)
+    }
+
+    @Test("where messages lie in the log comes back, of several logs; who does not know of places reads the messages in front of them")
+    func places() throws {
+        func place(_ log: UInt8, _ position: UInt64) -> LogPlace {
+            LogPlace(epoch: UInt64(log), primary: [log, 0, 255], position: LogPosition(position, 7))
+        }
+        let write = PendingMessage(message: .everythingStale, isWrite: true)
+        let purges = [
+            [Self.target(1, place(1, 5)), Self.target(2)], [write], [Self.target(3, place(2, 6))], [Self.target(4, place(1, .max))],
+        ]
+        #expect(files.keep(pending: purges))
+        #expect(files.pendingPurges() == purges && files.unreadable.isEmpty)
+        // Four of eleven bytes, but for the write, which has no argument; then a kind that there is not.
+        let bytes = try TestTools.readBytes(temporary.path + "/fleet-pending").dropFirst(8)
+        #expect(bytes.dropFirst(4 * 11 + 10).first == 0xFF)
+        // Cut anywhere it is read as far as it is whole.
+        for count in 0..<bytes.count { #expect(PendingContent.purges(Array(bytes.prefix(count))).count <= 4) }
+    }
+
+    @Test("what there is no room for is one message that means all of it; it is soft where all of it is")
+    func noRoom() {
+        func purge(_ count: Int, isSoft: Bool = false) -> [PendingMessage] {
+            [PendingMessage(message: LogMessage(.selection, argument: Array(repeating: 1, count: count), isSoft: isSoft))]
+        }
+        for (purges, expected) in [
+            ([purge(10), purge(400), purge(5)], [purge(10), Self.all]),
+            ([purge(10), purge(400, isSoft: true)], [purge(10), [PendingMessage(message: .everythingStale)]]),
+            ([purge(10), purge(20)], [purge(10), purge(20)]),
+        ] {
+            let bytes = PendingContent.bytes(purges, limit: 300)
+            #expect(bytes.count <= 300 && PendingContent.purges(bytes) == expected)
+        }
     }
 
     @Test("what a process leaves to the one that has taken over is apart, and comes again until it is dropped")
@@ -96,6 +135,7 @@ struct FleetFilesTests {
         #expect(files.keep(pending: Self.purges))
         damage("fleet-pending", at: 30)
         #expect(files.pendingPurges().isEmpty)
+        #expect(files.unreadable.map(\.isPending) == [true], "which is told")
         let nowhere = FleetFiles(beside: StorePlace(directory: temporary.path + "/nowhere", capacityBytes: 16 << 20))
         #expect(!nowhere.keep(Self.kept) && !nowhere.keep(pending: Self.purges) && nowhere.keep(pending: []))
     }

@@ -7,23 +7,23 @@ import Testing
 
 @Suite("Purges that are pending")
 struct PendingPurgesTests {
-    private static let messages = (0..<4).map { LogMessage(.target, argument: [$0]) }
+    private static let messages = (0..<4).map { PendingMessage(message: LogMessage(.target, argument: [$0])) }
 
     @Test("messages of one purge are one, though another purge was kept between them")
     func overlapping() {
         let (one, other) = (Self.messages[0...1], Self.messages[2...3])
         var pending = PendingPurges()
         for (message, purge, token) in [(one[0], 1, 11), (other[2], 2, 21), (other[3], 2, 22), (one[1], 1, 12)]
-            as [(LogMessage, UInt64, UInt64)]
+            as [(PendingMessage, UInt64, UInt64)]
         {
             pending.keep(message, of: purge, token)
         }
         #expect(pending.count == 2 && pending.purges == [Array(one), Array(other)])
-        pending.drop(11)
+        pending.drop([11])
         #expect(pending.count == 2 && pending.purges == [[one[1]], Array(other)])
-        pending.drop(12)
+        pending.drop([12])
         #expect(pending.count == 1 && pending.purges == [Array(other)])
-        for token in [21, 22, 22] as [UInt64] { pending.drop(token) }
+        for token in [21, 22, 22] as [UInt64] { pending.drop([token]) }
         #expect(pending.count == 0 && pending.purges.isEmpty && pending.messages.isEmpty)
     }
 
@@ -33,5 +33,19 @@ struct PendingPurgesTests {
         pending.keep(Self.messages[0], of: 1, 1)
         pending.keep(Self.messages[0], of: 2, 2)
         #expect(pending.count == 2 && pending.messages.count == 1)
+    }
+
+    @Test("where a message lies in the log is kept in the place of what was known before; a write is no purge")
+    func places() {
+        var pending = PendingPurges()
+        pending.keep(Self.messages[0], of: 1, 1)
+        var placed = Self.messages[0]
+        placed.place = LogPlace(epoch: 1, primary: [2], position: LogPosition(3))
+        pending.keep(placed, of: 1, 1)
+        let write = PendingMessage(message: .everythingStale, isWrite: true)
+        pending.keep(write, of: 2, 2)
+        #expect(pending.count == 1 && pending.purges == [[placed], [write]])
+        pending.drop([1, 2])
+        #expect(pending.count == 0 && pending.purges.isEmpty)
     }
 }

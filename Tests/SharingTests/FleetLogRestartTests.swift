@@ -1,0 +1,51 @@
+// What one process of a node leaves to the next: purges that are in the log, and writes that are not.
+
+import CacheStore
+import Glibc
+import ResponseCache
+import TestSupport
+import Testing
+
+@testable import Sharing
+
+@Suite(
+    "Restarts of a node that has something to say", .play, .serialized,
+    .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+struct FleetLogRestartTests {
+    @Test("with no replica a restart does not say again what is in the log, and knows that it is pending")
+    func noReplica() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let one = try fleet.join()
+            #expect(try one.sees())
+            for number in 0..<20 { #expect(try one.purge("prefix=/\(number)").text.contains("\"no_replica\"")) }
+            let before = fleet.logLength
+            for restart in 1...3 {
+                try one.play.restart()
+                #expect(try one.sees() && one.reaches("cistern_share_log_entries_appended_total", 1))
+                #expect(fleet.logLength <= before + restart, "a greeting each")
+                #expect(try one.metric("cistern_share_pending_purges") == 20)
+            }
+        }
+    }
+
+    @Test("a write that was seen while the engine was away is told to the others after a stop")
+    func write() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair { $0.timeout = 20 }
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            let text = try other.get("/a").text
+            fleet.redis.freeze()
+            #expect(try one.play.request("PUT", "/a", content: "{}").status == 200)
+            one.play.stop()
+            let files = FleetFiles(beside: StorePlace(directory: one.play.directory, capacityBytes: 16 << 20))
+            #expect(files.pendingPurges().joined().map(\.isWrite).contains(true))
+            fleet.redis.thaw()
+            try one.play.start()
+            #expect(try one.sees() && other.sees())
+            #expect(try other.metric("cistern_share_pending_purges") == 0)
+            #expect(try eventually { try other.get("/a").text != text })
+            #expect(try eventually { access(one.play.directory + "/fleet-pending", F_OK) != 0 })
+        }
+    }
+}
