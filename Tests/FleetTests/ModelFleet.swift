@@ -34,6 +34,8 @@ struct ModelFleet: Hashable {
     /// What must not be, and was.
     var violation: String?
     var isOutOfMemory = false
+    /// Of each process that begins.
+    var limits = LogFollower.Limits()
     /// What happened, where somebody wants to know.
     var isTraced = false
     var trace: [String] = []
@@ -134,7 +136,7 @@ struct ModelFleet: Hashable {
         let disk = nodes[node].disk
         // Who asked has no answer, and asks again.
         for index in purges.indices where purges[index].node == node && !purges[index].isPending { purges[index].isUnanswered = true }
-        nodes[node] = ModelNode(name: names, disk: disk, now: time)
+        nodes[node] = ModelNode(name: names, disk: disk, now: time, limits)
         for (token, kept) in disk.pending.sorted(by: { $0.key < $1.key }) {
             write(node, .append(kept.message, .keptPurge(kept.place), token: token))
         }

@@ -52,9 +52,9 @@ struct ModelNode: Hashable {
     var gaps: [LogGap] = []
     var hasToLook = false
 
-    init(name: UInt64, disk: Disk, now: Int64) {
+    init(name: UInt64, disk: Disk, now: Int64, _ limits: LogFollower.Limits = .init()) {
         self.disk = disk
-        follower = LogFollower(node: name, kept: disk.kept, now: now)
+        follower = LogFollower(node: name, kept: disk.kept, now: now, limits: limits)
         writer = LogWriter(node: name)
         writes = disk.obeyed.map { _ in 0 }
         (said, heard) = (writes, writes)

@@ -39,6 +39,8 @@ struct RandomWalk {
         fleet = ModelFleet(nodes: count, keys: keys, replicas: Int.random(in: 1...2, using: &numbers))
         recoversAll = true
         fleet.engine.clock = Int64.random(in: -5_000...5_000, using: &numbers)
+        // Positions are kept on the way, and reports asked for, at each entry.
+        if numbers.isTrue(oneIn: 2) { (fleet.limits.entriesOnTheWay, fleet.limits.portionBytes) = (1, 1) }
     }
 
     mutating func run(steps count: Int) {
