@@ -188,14 +188,14 @@ public struct OpenFailure: Sendable {
 public struct ArchiveJudgement: Sendable {
     /// What its route calls good.
     public let good: GoodResponse
-    /// What is wrong with its content.
-    public let fault: UpstreamFault?
+    /// Why its content is not kept.
+    public let flaw: NotStoredReason?
     /// The entity tag of its data, where it came without a validator.
     public let ownTag: [UInt8]?
 
-    public init(good: GoodResponse, fault: UpstreamFault?, ownTag: [UInt8]?) {
+    public init(good: GoodResponse, flaw: NotStoredReason?, ownTag: [UInt8]?) {
         self.good = good
-        self.fault = fault
+        self.flaw = flaw
         self.ownTag = ownTag
     }
 }

@@ -76,7 +76,8 @@ public enum LastGood {
     /// What the content tells, once it is whole and decoded.
     public static func faultOfContent(_ verdict: JSONVerdict, isDelimited: Bool) -> UpstreamFault? {
         switch verdict {
-        case .valid: nil
+        // What cannot be told is no fault.
+        case .valid, .tooDeep: nil
         case .validScalar: isDelimited ? nil : .unprovenEnd
         case .empty: .emptyContent
         case .invalid: .invalidJSON

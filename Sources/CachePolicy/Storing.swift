@@ -30,6 +30,8 @@ public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case empty = "empty"
     case unprovenEnd = "unproven_end"
     case undecodable = "undecodable"
+    /// JSON that nests deeper than is looked at.
+    case tooDeep = "too_deep"
     case notGood = "not_good"
     /// A response whose request was sent later is stored.
     case outdated = "outdated"

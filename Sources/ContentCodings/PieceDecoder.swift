@@ -108,7 +108,7 @@ public final class PieceDecoder {
         return made
     }
 
-    /// Several gzip members in a row are one content (RFC 1952 §2.2); anything else after the end is damage.
+    /// Several gzip members in a row are one content (RFC 1952 §2.2), and zeros behind them fill up a block; anything else is damage.
     private func inflate(
         _ rest: UnsafeRawBufferPointer, _ room: UnsafeMutableRawBufferPointer, _ stream: UnsafeMutablePointer<z_stream>, _ flush: Int32
     ) throws(Failure) -> Int {
@@ -123,7 +123,9 @@ public final class PieceDecoder {
         switch result {
         case Z_OK, Z_BUF_ERROR: break
         case Z_STREAM_END:
-            isEnded = Int(available - stream.pointee.avail_in) == rest.count
+            let behind = rest[Int(available - stream.pointee.avail_in)...]
+            isEnded = behind.allSatisfy { $0 == 0 }
+            if isEnded { taken += behind.count }
             guard isEnded || inflateReset(stream) == Z_OK else { throw .damaged }
         default: throw .damaged
         }

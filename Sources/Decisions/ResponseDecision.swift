@@ -181,12 +181,15 @@ public struct ResponseFacts: ~Copyable {
 extension CollectedFor {
     /// - Parameters:
     ///   - fault: what its content tells.
+    ///   - obstacle: why nobody can tell whether its content is good.
     ///   - mayRescue: whether a copy may go out instead.
-    public func decide(_ fault: UpstreamFault?, mayRescue: Bool, _ strictness: Strictness) -> WholeDecision {
+    public func decide(
+        _ fault: UpstreamFault?, obstacle: NotStoredReason? = nil, mayRescue: Bool, _ strictness: Strictness
+    ) -> WholeDecision {
         if case .gone(let reason) = self { return .rememberGone(reason) }
         if let fault { return mayRescue && strictness == .rescue ? .fail(fault) : .passOn(fault.notStored, fault: fault) }
         switch self {
-        case .store: return .store
+        case .store: return obstacle.map { .passOn($0, fault: nil) } ?? .store
         case .check(let reason), .gone(let reason): return .passOn(reason, fault: nil)
         }
     }

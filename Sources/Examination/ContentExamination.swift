@@ -48,8 +48,13 @@ public struct ContentExamination: Sendable {
         /// The content without its coding; nil where it has none, or none that can be taken off.
         public var decoded: [UInt8]?
         public var fault: UpstreamFault?
+        /// Why nobody can tell whether it is good: that is no fault, but it is not kept.
+        public var obstacle: NotStoredReason?
         /// An entity tag, with quotes.
         public var ownTag: [UInt8]?
+
+        /// Why it is not kept; nil where nothing speaks against that.
+        public var flaw: NotStoredReason? { fault?.notStored ?? obstacle }
     }
 
     /// - Parameter bytes: so much content may be gone through at most; nil where there is more.
@@ -58,30 +63,34 @@ public struct ContentExamination: Sendable {
         guard let coding = arrived.coding else { return Findings(fault: arrived.isDelimited ? nil : .unprovenEnd) }
         guard coding != .identity else {
             guard !isGoneThrough || arrived.bytes.count <= bytes else { return nil }
-            let fault: UpstreamFault? =
-                if arrived.isJSON {
-                    LastGood.faultOfContent(arrived.verdict, isDelimited: arrived.isDelimited)
-                } else {
-                    arrived.isDelimited ? nil : .unprovenEnd
-                }
-            return judged(arrived.bytes, Findings(fault: fault))
+            return judged(arrived.bytes, found(arrived.verdict))
         }
         guard arrived.bytes.count <= bytes else { return nil }
         do throws(ContentDecoder.Failure) {
             let decoded = try ContentDecoder.decode(arrived.bytes, coding, limit: min(demands.limitBytes, bytes))
-            let fault =
-                arrived.isJSON ? LastGood.faultOfContent(JSONTextChecker.check(decoded.span), isDelimited: arrived.isDelimited) : nil
-            return judged(decoded, Findings(decoded: decoded, fault: fault))
+            var findings = arrived.isJSON ? found(JSONTextChecker.check(decoded.span)) : Findings()
+            findings.decoded = decoded
+            return judged(decoded, findings)
+        } catch .tooLarge {
+            // The upstream may well be right: what is behind the limit is not looked at.
+            return bytes < demands.limitBytes ? nil : Findings(obstacle: .tooLarge)
         } catch {
-            if error == .tooLarge, bytes < demands.limitBytes { return nil }
             return Findings(fault: arrived.bytes.isEmpty ? .emptyContent : .undecodable)
         }
+    }
+
+    private func found(_ verdict: JSONVerdict) -> Findings {
+        guard arrived.isJSON else { return Findings(fault: arrived.isDelimited ? nil : .unprovenEnd) }
+        return Findings(
+            fault: LastGood.faultOfContent(verdict, isDelimited: arrived.isDelimited), obstacle: verdict == .tooDeep ? .tooDeep : nil)
     }
 
     /// Whether content without a coding is looked at once more at its end.
     private var isGoneThrough: Bool { arrived.isJSON && (demands.makesTag || demands.good.searchesContent) }
 
     private func judged(_ plain: [UInt8], _ findings: Findings) -> Findings {
+        // What looks through content recurses no deeper than the limit.
+        guard findings.obstacle == nil else { return findings }
         var findings = findings
         findings.fault = findings.fault ?? demands.good.faultOfContent(plain.span, isJSON: arrived.isJSON, storedBytes: demands.storedBytes)
         if demands.makesTag, arrived.isJSON, findings.fault == nil { findings.ownTag = Self.tag(of: plain) }

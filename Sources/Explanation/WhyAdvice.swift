@@ -57,6 +57,7 @@ extension NotStoredReason {
         case .empty: "the response says that it is JSON and is empty"
         case .unprovenEnd: "nothing proves that the response was complete"
         case .undecodable: "the response's coding could not be taken off"
+        case .tooDeep: "the response is JSON that nests deeper than is looked at"
         case .notGood: "the response is not what the route calls a good one"
         case .outdated: "a response that was asked for later had come before it, and is stored"
         case .storeRefused: "the store did not take it, or something was purged or written meanwhile"
@@ -89,7 +90,7 @@ extension NotStoredReason {
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
         case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
         case .requestContent, .changingContent, .unreadContent, .rangeRequest, .preconditions, .noContent, .partial, .requestNoStore,
-            .noStore, .varyStar, .contentCoding, .invalidJSON, .empty, .unprovenEnd, .undecodable, .outdated, .stream,
+            .noStore, .varyStar, .contentCoding, .invalidJSON, .empty, .unprovenEnd, .undecodable, .tooDeep, .outdated, .stream,
             .notAllowed:
             nil
         }

@@ -7,18 +7,22 @@ public enum JSONVerdict: Sendable, Equatable {
     case valid
     /// A number, string or literal at the top. A number that was cut is still a number, so framing must prove its end.
     case validScalar
+    /// An object or array that nests deeper than is gone into.
+    case tooDeep
     case empty
     case invalid
 }
 
 public struct JSONTextChecker: Sendable {
-    /// Nesting beyond this is refused: no API needs it, and clients' parsers recurse.
+    /// What nests deeper is not `valid`: no API needs it, and clients' parsers recurse.
     public static let depthLimit = 512
 
     private var state = JSONState.value.rawValue
     private var depth = 0
     /// One bit a level: whether it is an object.
     private var objects = InlineArray<8, UInt64>(repeating: 0)
+    /// The same of levels beyond the limit.
+    private var deepObjects: [UInt64] = []
     private var isScalar = true
     /// Bytes of a byte order mark that were there; beyond three where the start is passed.
     private var markAt = 0
@@ -40,7 +44,7 @@ public struct JSONTextChecker: Sendable {
         guard depth == 0, let state = JSONState(rawValue: state) else { return .invalid }
         switch state {
         case .value: return markAt == 1 || markAt == 2 ? .invalid : .empty
-        case .afterValue: return isScalar ? .validScalar : .valid
+        case .afterValue: return isScalar ? .validScalar : deepObjects.isEmpty ? .valid : .tooDeep
         case .zero, .integer, .fraction, .exponentDigits: return .validScalar
         default: return .invalid
         }
@@ -106,15 +110,31 @@ public struct JSONTextChecker: Sendable {
         }
     }
 
-    private var isInObject: Bool { objects[(depth - 1) >> 6] & (1 << UInt64((depth - 1) & 63)) != 0 }
+    private var isInObject: Bool {
+        let level = depth - 1
+        let bits = level < Self.depthLimit ? objects[level >> 6] : deepObjects[(level - Self.depthLimit) >> 6]
+        return bits & (1 << UInt64(level & 63)) != 0
+    }
 
     private mutating func open(object: Bool) -> UInt8 {
-        guard depth < Self.depthLimit else { return JSONState.failed.rawValue }
         isScalar = false
         let bit: UInt64 = 1 << UInt64(depth & 63)
-        if object { objects[depth >> 6] |= bit } else { objects[depth >> 6] &= ~bit }
+        if depth >= Self.depthLimit {
+            openDeep(bit, object: object)
+        } else if object {
+            objects[depth >> 6] |= bit
+        } else {
+            objects[depth >> 6] &= ~bit
+        }
         depth += 1
         return object ? JSONState.firstName.rawValue : JSONState.firstElement.rawValue
+    }
+
+    /// It takes one bit a level, so never more than a small part of the text.
+    private mutating func openDeep(_ bit: UInt64, object: Bool) {
+        let place = (depth - Self.depthLimit) >> 6
+        if place == deepObjects.count { deepObjects.append(0) }
+        if object { deepObjects[place] |= bit } else { deepObjects[place] &= ~bit }
     }
 
     private mutating func close(object: Bool) -> UInt8 {

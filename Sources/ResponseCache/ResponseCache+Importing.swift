@@ -53,10 +53,10 @@ extension ResponseCache {
     /// May wait for the disk.
     /// - Parameters:
     ///   - good: what its route calls good.
-    ///   - fault: what is wrong with its content.
+    ///   - flaw: why its content is not kept.
     ///   - ownTag: the entity tag of its data, where it came without a validator.
     public func take(
-        _ archived: ArchivedResponse, good: GoodResponse, fault: UpstreamFault?, ownTag: [UInt8]?, at time: CacheTime
+        _ archived: ArchivedResponse, good: GoodResponse, flaw: NotStoredReason?, ownTag: [UInt8]?, at time: CacheTime
     ) -> ImportResult {
         let head = archived.request
         let keys = keysOfGet(for: head)
@@ -68,11 +68,11 @@ extension ResponseCache {
             archived.response, control, archived.content, isDecoded: archived.isDecoded, ownTag: ownTag, recency,
             isAuthorized: archived.origin.isAuthorized)
         if case .forbidden(let reason) = decision {
-            let isGone = rememberGone(whole, to: head, keys, isFaulty: fault != nil, at: time)
+            let isGone = rememberGone(whole, to: head, keys, isFaulty: flaw != nil, at: time)
             return isGone ? .rememberedAsGone : .notStored(reason)
         }
         guard archived.content.count <= settings.contentLimitBytes else { return .notStored(.tooLarge) }
-        if let fault { return .notStored(fault.notStored) }
+        if let flaw { return .notStored(flaw) }
         let isForOne = !settings.policy.isPrivate && !settings.credentials.areIgnored(for: head)
         if archived.origin.isAuthorized, isForOne, !Storing.mayShare(control) {
             return .notStored(.authorized)

@@ -205,7 +205,8 @@ extension Fetch: TransferReceiver {
     private func examined(_ purpose: CollectedFor, _ findings: ContentExamination.Findings) {
         shard.loop.assertOnLoop()
         collected.findings = findings
-        let decision = purpose.decide(findings.fault, mayRescue: subject.mayRescue, shard.settings.policy.strictness)
+        let decision = purpose.decide(
+            findings.fault, obstacle: findings.obstacle, mayRescue: subject.mayRescue, shard.settings.policy.strictness)
         perform(machine.handle(.examined(decision)))
     }
 

@@ -110,7 +110,7 @@ extension Fetch {
     /// - Returns: whether it did.
     func rememberGone(_ response: ResponseHead) -> Bool {
         let findings = collected.findings
-        guard let placedRequest, let cache = shard.cache, response.status == 410 || findings.fault == nil else { return false }
+        guard let placedRequest, let cache = shard.cache, response.status == 410 || findings.flaw == nil else { return false }
         let content = findings.decoded ?? collected.bytes
         let whole = WholeResponse(response, control(response, for: cache), content, isDecoded: findings.decoded != nil, recency)
         return cache.rememberGone(whole, for: placedRequest, at: shard.cacheTime)

@@ -184,7 +184,7 @@ extension ServedAPI: AdministeredAPI {
                 good, storedBytes: nil, makesTag: settings.policy.makesEntityTags && CachePolicySettings.wantsOwnTag(archived.response),
                 limitBytes: settings.content.bufferLimitBytes))
         let findings = examination.findings()
-        return ArchiveJudgement(good: good, fault: findings?.fault, ownTag: findings?.ownTag)
+        return ArchiveJudgement(good: good, flaw: findings?.flaw, ownTag: findings?.ownTag)
     }
 }
 

@@ -163,6 +163,9 @@ struct ResponseDecisionTests {
         #expect(CollectedFor.store.decide(.invalidJSON, mayRescue: true, .strict) == .passOn(.invalidJSON, fault: .invalidJSON))
         #expect(CollectedFor.store.decide(.shrunk, mayRescue: false, .rescue) == .passOn(.notGood, fault: .shrunk))
         #expect(CollectedFor.check(.noStore).decide(nil, mayRescue: true, .rescue) == .passOn(.noStore, fault: nil))
+        // What nobody can tell is no failure.
+        #expect(CollectedFor.store.decide(nil, obstacle: .tooLarge, mayRescue: true, .rescue) == .passOn(.tooLarge, fault: nil))
+        #expect(CollectedFor.store.decide(nil, obstacle: .tooDeep, mayRescue: false, .strict) == .passOn(.tooDeep, fault: nil))
         #expect(CollectedFor.check(.noStore).decide(.emptyContent, mayRescue: true, .rescue) == .fail(.emptyContent))
     }
 }

@@ -50,11 +50,41 @@ struct ContentExaminationTests {
             (examination(Array("[1]".utf8), mustHave: "/1"), .missingValue), (examination([], .gzip), .emptyContent),
             (examination([1, 2], .gzip), .undecodable), (examination(try TestContent.gzip("[1"), .gzip), .invalidJSON),
             (examination(try TestContent.gzip("[1]"), .gzip, mustHave: "/1"), .missingValue),
-            (examination(bomb, .gzip, limit: 50_000), .undecodable),
+            (examination(bomb, .gzip, limit: 50_000), nil),
         ]
         for (examination, fault) in rows {
             #expect(examination.findings()?.fault == fault)
             if let atOnce = examination.findings(within: 60_000) { #expect(atOnce == examination.findings()) }
+        }
+    }
+
+    @Test("what is too large or too deep to be looked at is no fault, and is not kept")
+    func obstacles() throws {
+        let large = try TestContent.gzip("[" + String(repeating: " ", count: 100_000) + "1]")
+        let bomb = try TestContent.gzip("[" + String(repeating: " ", count: 4 << 20) + "]")
+        let deep = Array((String(repeating: "[", count: 600) + String(repeating: "]", count: 600)).utf8)
+        let rows: [(ContentExamination, ContentExamination.Findings)] = [
+            (examination(large, .gzip, limit: 50_000), .init(obstacle: .tooLarge)),
+            // Nor is more of it decoded than its own length makes likely.
+            (examination(bomb, .gzip, limit: 8 << 20), .init(obstacle: .tooLarge)),
+            (examination(large, .gzip, isJSON: false, limit: 50_000), .init(obstacle: .tooLarge)),
+            (examination(deep, mustHave: "/0", makesTag: true), .init(obstacle: .tooDeep)),
+            (examination(Array(deep.dropLast())), .init(fault: .invalidJSON)),
+            (examination(Array("[1".utf8)), .init(fault: .invalidJSON)),
+        ]
+        for (examination, expected) in rows { #expect(examination.findings() == expected) }
+        let coded = examination(try TestContent.gzip(String(decoding: deep, as: UTF8.self)), .gzip, makesTag: true).findings()
+        #expect(coded == .init(decoded: deep, obstacle: .tooDeep) && coded?.flaw == .tooDeep)
+    }
+
+    @Test("zeros behind gzip fill up a block; anything else is damage")
+    func padding() throws {
+        let coded = try TestContent.gzip("[1]")
+        for behind in [[0], [UInt8](repeating: 0, count: 512)] as [[UInt8]] {
+            #expect(examination(coded + behind, .gzip).findings() == .init(decoded: Array("[1]".utf8)))
+        }
+        for behind in [[1], [0, 0, 1], [UInt8](repeating: 0, count: 512) + coded] as [[UInt8]] {
+            #expect(examination(coded + behind, .gzip).findings()?.fault == .undecodable)
         }
     }
 

@@ -62,11 +62,22 @@ struct JSONTextCheckerTests {
         #expect(JSONTextChecker.check(text.span) == .invalid)
     }
 
-    @Test("nesting up to the limit is taken, beyond it is not")
+    @Test("nesting up to the limit is taken; beyond it a text is too deep, and none where it is none")
     func depth() {
-        for (depth, expected) in [(JSONTextChecker.depthLimit, JSONVerdict.valid), (JSONTextChecker.depthLimit + 1, .invalid)] {
-            let text = Array((String(repeating: "[", count: depth) + String(repeating: "]", count: depth)).utf8)
-            #expect(JSONTextChecker.check(text.span) == expected)
+        let limit = JSONTextChecker.depthLimit
+        for (depth, expected) in [(limit, JSONVerdict.valid), (limit + 1, .tooDeep), (limit + 64, .tooDeep), (100_000, .tooDeep)] {
+            let (open, close) = (String(repeating: "[", count: depth), String(repeating: "]", count: depth))
+            #expect(JSONTextChecker.check(Array((open + close).utf8).span) == expected)
+            #expect(JSONTextChecker.check(Array(("[[1]," + open + close + ",[]]").utf8).span) == (depth < limit ? .valid : .tooDeep))
+            for broken in [open, open + close.dropLast(), open + close + "]", open + "}" + close.dropFirst(), open + "\"a\":1" + close] {
+                #expect(JSONTextChecker.check(Array(broken.utf8).span) == .invalid)
+            }
+        }
+        // Objects and arrays are told apart at every level.
+        for depth in [limit - 1, limit, limit + 1, limit + 63, limit + 64] {
+            let text = String(repeating: "[", count: depth) + "{\"a\":[{}]}" + String(repeating: "]", count: depth)
+            #expect(JSONTextChecker.check(Array(text.utf8).span) == .tooDeep)
+            #expect(JSONTextChecker.check(Array(text.replacing("}]}", with: "]}}").utf8).span) == .invalid)
         }
     }
 

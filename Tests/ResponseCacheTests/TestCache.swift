@@ -145,6 +145,6 @@ final class TestCache {
         let archived = ArchivedResponse(
             request: Self.request(target, request), response: Self.response(status, response), content: Array(content.utf8),
             isDecoded: false, requestTime: moment, responseTime: moment)
-        return cache.take(archived, good: GoodResponse(), fault: fault, ownTag: ownTag.map { Array($0.utf8) }, at: time)
+        return cache.take(archived, good: GoodResponse(), flaw: fault?.notStored, ownTag: ownTag.map { Array($0.utf8) }, at: time)
     }
 }

@@ -68,7 +68,11 @@ struct CodingTests {
         #expect(try ContentDecoder.decode(many, .gzip, limit: 1 << 20).count == 600_000)
         #expect(throws: ContentDecoder.Failure.tooLarge) { try ContentDecoder.decode(many, .gzip, limit: 599_999) }
         let bent = member.dropLast() + [member[member.count - 1] ^ 1]
-        for tail in [[0], Array(member.dropLast()), Array(bent)] as [[UInt8]] {
+        // Zeros fill up a block.
+        for count in [1, 512] {
+            #expect(try ContentDecoder.decode(member + [UInt8](repeating: 0, count: count), .gzip, limit: 1_000).count == 60)
+        }
+        for tail in [[1], [0] + member, Array(member.dropLast()), Array(bent)] as [[UInt8]] {
             #expect(throws: ContentDecoder.Failure.damaged) { try ContentDecoder.decode(member + tail, .gzip, limit: 1_000) }
         }
     }
