@@ -314,6 +314,11 @@ public struct FailureMemory: Sendable {
         case .transfer, .slow: break
         }
         guard began >= eraBegan else { return }
+        guard cause != .junk else {
+            // What is wrong with one response's content is that path's own: others may be as good as ever.
+            if began >= families[scopes.family]?.closedAt ?? .min { failAtTarget(scopes, cause, began, now) }
+            return
+        }
         let familyClosed = failInFamily(scopes, cause, began, now)
         if began >= familyClosed { failAtTarget(scopes, cause, began, now) }
         failInAll(scopes, cause, began, now)

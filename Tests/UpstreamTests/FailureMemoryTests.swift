@@ -185,7 +185,7 @@ struct FailureMemoryTests {
         memory.good("/other/1")
         for number in 0..<5 {
             for user in [1, 2] as [UInt64] {
-                memory.memory.fail(Memory.scopes("/a\(number)/1", user: user, route: 3), .junk, began: 10_000, now: 10_000)
+                memory.memory.fail(Memory.scopes("/a\(number)/1", user: user, route: 3), .status(503), began: 10_000, now: 10_000)
             }
         }
         guard case .serveCopy(let stop, _) = memory.memory.admit(Memory.scopes("/z", route: 3), .withCopy(mayLookBehind: true), now: 10_000)
@@ -196,6 +196,21 @@ struct FailureMemoryTests {
         #expect(stop.scope == .family)
         #expect(memory.memory.openScopes(now: 10_000).contains { $0.scope == .family(.route(3)) })
         #expect(memory.ask("/a0/2") == .go)
+    }
+
+    @Test("junk tells of its own path only: never of a family or of all")
+    func junk() {
+        let memory = Memory()
+        memory.good("/f/0")
+        memory.now = 20_000
+        for number in 1...9 {
+            for user in [1, 2] as [UInt64] {
+                for _ in 0..<5 { memory.bad("/f/\(number)", user: user, .junk) }
+            }
+            #expect(memory.stop("/f/\(number)") == .target)
+        }
+        #expect(memory.ask("/f/0") == .go && memory.ask("/g/1") == .go)
+        #expect(memory.memory.openScopes(now: memory.now).allSatisfy { $0.scope.kind == .target })
     }
 
     @Test("a path that was found well while its family failed goes by itself from then on")
