@@ -23,7 +23,7 @@ public struct UpstreamOrigin: Sendable {
     }
 
     /// The target that an absolute path of the upstream is; nil where it lies outside the base path.
-    fileprivate func target(_ path: ArraySlice<UInt8>) -> [UInt8]? {
+    func target(_ path: ArraySlice<UInt8>) -> [UInt8]? {
         guard path.first == UInt8(ascii: "/") else { return nil }
         guard !basePath.isEmpty else { return strippedPath + path }
         guard path.starts(with: basePath), path.dropFirst(basePath.count).first == UInt8(ascii: "/") else { return nil }

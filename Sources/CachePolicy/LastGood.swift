@@ -24,12 +24,35 @@ public enum UpstreamFault: String, Sendable, CaseIterable {
 }
 
 public enum LastGood {
+    /// What a response is held against.
+    public struct Copy: Sendable {
+        public var status: Status = 200
+        public var isJSON = false
+        public var isCoded = false
+        /// nil where nobody knows, or it makes no difference.
+        public var isHTML: Bool?
+
+        public init() {}
+
+        /// - Parameters:
+        ///   - head: of what is stored.
+        ///   - response: what it is to be held against: only where that is HTML the stored head is read.
+        public init(_ metadata: StoredMetadata, head: UnsafeRawBufferPointer, beside response: ResponseHead) {
+            status = metadata.status
+            (isJSON, isCoded) = (metadata.flags.contains(.isJSON), metadata.flags.contains(.coded))
+            guard !isJSON, MediaType(of: response.fields)?.isHTML == true else { return }
+            isHTML = StoredHead.parse(head).flatMap { MediaType(of: $0.fields) }?.isHTML
+        }
+
+        fileprivate var hasContent: Bool { status != 204 && status != 205 }
+    }
+
     /// What the head alone tells.
     /// - Parameters:
-    ///   - storedIsJSON: whether the stored copy is JSON: then something else in its place is junk.
-    ///   - path: the request's path, to tell a redirect to elsewhere (a login page) from one to the same resource.
+    ///   - request: that it came to: its path, to tell a redirect to elsewhere (a login page) from one to the same resource, and what it accepts.
+    ///   - upstream: to tell its own URIs from others'.
     public static func faultOfHead(
-        _ response: ResponseHead, storedIsJSON: Bool, storedIsCoded: Bool = false, path: ArraySlice<UInt8>, strictness: Strictness
+        _ response: ResponseHead, beside copy: Copy, to request: RequestHead, at upstream: UpstreamOrigin? = nil, strictness: Strictness
     ) -> UpstreamFault? {
         switch response.status {
         // RFC 9111 §4.3.3, RFC 5861 §4.
@@ -37,14 +60,37 @@ public enum LastGood {
         case _ where strictness == .strict: return nil
         case let status where isServersTrouble(status): return .serverError
         case 429: return .rateLimited
-        case 204, 205, 206, 304: return .unexpectedStatus
-        case 302, 303, 307: return leads(response.fields.first(.location), elsewhereThan: path) ? .redirected : nil
+        case 204, 205: return copy.hasContent ? .unexpectedStatus : nil
+        case 206, 304: return .unexpectedStatus
+        case 302, 303, 307: return copy.status.isRedirection || isMeant(response, to: request, at: upstream) ? nil : .redirected
         // A coding that the upstream was not asked for, and has not used before.
-        case _ where response.status.isSuccessful && !storedIsCoded && ContentCoding(response.fields) == nil: return .undecodable
-        case _ where response.status.isSuccessful && storedIsJSON:
-            return MediaType.isJSON(response.fields, orElse: true) ? nil : .unexpectedType
+        case let status where status.isSuccessful && !copy.isCoded && ContentCoding(response.fields) == nil: return .undecodable
+        case let status where status.isSuccessful:
+            return isOfOtherType(response, than: copy) && !isAskedFor(response, by: request.fields) ? .unexpectedType : nil
         default: return nil
         }
+    }
+
+    /// Why a response that may be stored does not take the place of this copy: what is good is not lost to what is not. Nor is it to what is meant,
+    /// but says something else than the copy: that the resource is gone, moved, or has another form too.
+    public static func obstacle(_ response: ResponseHead, inPlaceOf copy: Copy, strictness: Strictness) -> NotStoredReason? {
+        guard strictness == .rescue, copy.status.isSuccessful else { return nil }
+        guard response.status.isSuccessful else { return .status }
+        if response.status == 204 || response.status == 205 { return copy.hasContent ? .noContent : nil }
+        return isOfOtherType(response, than: copy) ? .contentType : nil
+    }
+
+    /// Something else where JSON was, or a web page where there was none.
+    private static func isOfOtherType(_ response: ResponseHead, than copy: Copy) -> Bool {
+        if copy.isJSON { return !MediaType.isJSON(response.fields, orElse: true) }
+        return copy.isHTML == false && MediaType(of: response.fields)?.isHTML == true
+    }
+
+    /// Whether the client has named the type: then the upstream has several forms, although it may not say so in Vary. A web page is what everything
+    /// in between responds with, so it never counts; nor does plain text beside JSON, which many clients name without a thought.
+    private static func isAskedFor(_ response: ResponseHead, by request: Fields) -> Bool {
+        guard let type = MediaType(of: response.fields), !type.isHTML, Accepting.names(type, in: request) else { return false }
+        return !type.isEssence("text/plain") || !Accepting.namesJSON(in: request)
     }
 
     /// The same for a preflight: what it says is in its fields. Browsers follow no redirect there (Fetch §4.8).
@@ -84,8 +130,14 @@ public enum LastGood {
         }
     }
 
-    private static func leads(_ location: ArraySlice<UInt8>?, elsewhereThan path: ArraySlice<UInt8>) -> Bool {
-        guard var target = location else { return false }
+    /// To the same resource, by another name or with other arguments, or to another one of the same upstream.
+    private static func isMeant(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> Bool {
+        guard let location = response.fields.first(.location) else { return true }
+        return !leads(location, elsewhereThan: request.pathAndQuery) || Redirection.staysWithin(upstream, location, from: request)
+    }
+
+    private static func leads(_ location: ArraySlice<UInt8>, elsewhereThan path: ArraySlice<UInt8>) -> Bool {
+        var target = location
         if let scheme = target.firstIndex(of: UInt8(ascii: ":")), target[scheme...].starts(with: Array("://".utf8)) {
             target = target[(scheme + 3)...]
             target = target[(target.firstIndex(of: UInt8(ascii: "/")) ?? target.endIndex)...]
@@ -93,6 +145,28 @@ public enum LastGood {
         let isMark: (UInt8) -> Bool = { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }
         return !target.prefix { !isMark($0) }.elementsEqual(path.prefix { !isMark($0) })
     }
+}
+
+/// Media types that a request names in Accept, with a weight other than 0. What a star stands for is not named.
+enum Accepting {
+    static func names(_ type: MediaType, in request: Fields) -> Bool {
+        !type.essence.contains(UInt8(ascii: "*")) && contains(request) { $0.isEssence(type.essence) }
+    }
+
+    static func namesJSON(in request: Fields) -> Bool { contains(request, where: \.isJSON) }
+
+    private static func contains(_ request: Fields, where fits: (MediaType) -> Bool) -> Bool {
+        guard !FieldListLimit.isExceeded(by: .accept, in: request) else { return false }
+        return FieldLists.contains(.accept, in: request) { member in
+            guard let type = MediaType(member), fits(type) else { return false }
+            return !FieldLists.members(of: member, separator: UInt8(ascii: ";")).dropFirst().contains(where: ContentCoding.isZeroWeight)
+        }
+    }
+}
+
+extension MediaType {
+    /// A web page.
+    var isHTML: Bool { isEssence("text/html") || isEssence("application/xhtml+xml") }
 }
 
 extension UpstreamFault {

@@ -73,6 +73,8 @@ public struct ResponseFacts: ~Copyable {
     /// What the operator demands of a response where there is a copy; nil where that is nothing.
     public var good: GoodResponse?
     public let strictness: Strictness
+    /// Where the upstream is, to tell its own URIs from others'.
+    public var upstream: UpstreamOrigin?
 
     public init(
         _ request: RequestHead, sent: KnownFieldSet, _ status: Status, copy: Copy?, mayRescue: Bool = false, isLookedUp: Bool = false,
@@ -123,8 +125,8 @@ public struct ResponseFacts: ~Copyable {
         // A part was asked for: only an upstream in trouble is a reason to cut it from the copy.
         if request.fields.contains(.range) { return LastGood.isTrouble(status) ? .serverError : nil }
         let fault = LastGood.faultOfHead(
-            response, storedIsJSON: copy.metadata.flags.contains(.isJSON), storedIsCoded: copy.metadata.flags.contains(.coded),
-            path: request.pathAndQuery, strictness: strictness)
+            response, beside: LastGood.Copy(copy.metadata, head: copy.head, beside: response), to: request, at: upstream,
+            strictness: strictness)
         return fault ?? good?.faultOfHead(response)
     }
 

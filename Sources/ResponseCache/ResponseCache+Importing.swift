@@ -61,7 +61,10 @@ extension ResponseCache {
         let head = archived.request
         let keys = keysOfGet(for: head)
         let control = control(archived.response)
-        let decision = decideStoring(archived.response, for: PlacedRequest(head, keys: keys, found: nil), good: good)
+        // What is no success may lie beside what is.
+        let isGood = archived.response.status.isSuccessful
+        let found = isGood ? nil : (try? waiting { () throws(NotAtHand) in try find(head, from: keys) })?.result.found
+        let decision = decideStoring(archived.response, for: PlacedRequest(head, keys: keys, found: found), good: good)
         let recency = Recency(
             order: shared.sent.take(), isImported: true, requestTime: archived.requestTime, responseTime: archived.responseTime)
         let whole = WholeResponse(

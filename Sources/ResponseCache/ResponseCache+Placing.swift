@@ -36,9 +36,9 @@ extension ResponseCache {
     func put(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse? = nil) -> StoringResult {
         guard !shared.takesNothing else { return .refused }
         guard let marks = marks(for: new, at: place), !isOvertaken(new, marks) else { return .invalidated }
-        guard !isOutdated(new.metadata.recency, at: place.others), base.map({ !isElsewhere($0, place.others) }) ?? true else {
-            return .outdated
-        }
+        guard !isOutdated(new.metadata.recency, at: place.others), !isLesser(new.metadata, thanAnyAt: place.others),
+            base.map({ !isElsewhere($0, place.others) }) ?? true
+        else { return .outdated }
         let result = new.names.isEmpty ? insertOnly(new, at: place, inPlaceOf: base) : insertVariant(new, at: place, inPlaceOf: base)
         guard result == .stored else { return result }
         // A write may have come through another shard since that was looked for: its mark is there before it takes out what is stored, so either
@@ -105,6 +105,7 @@ extension ResponseCache {
     private func mayReplace(_ stored: StoredItem?, _ metadata: StoredMetadata, _ base: FoundResponse?) -> Bool {
         guard let stored, let other = StoredMetadata.recency(of: stored.metadata) else { return true }
         guard !metadata.isNegative || Self.isNegative(stored), !metadata.recency.isOutdated(by: other) else { return false }
+        guard !isLesser(metadata, than: stored) else { return false }
         // What this very request has put in belongs to it: an attempt before got as far as its variant.
         guard let base, other.order != metadata.order else { return true }
         return StoredMetadata.kind(of: stored.metadata) == .response && other.order == base.metadata.order
@@ -112,6 +113,21 @@ extension ResponseCache {
 
     /// An error that is kept for a moment takes the place of nothing but another.
     private static func isNegative(_ stored: StoredItem) -> Bool { StoredMetadata(stored.metadata)?.isNegative == true }
+
+    /// Whether one is none of success and the other is, or leads to others that may be: the last good copy is not lost to an error or a redirect, also
+    /// where it was not found when that was asked for.
+    private func isLesser(_ new: StoredMetadata, than stored: StoredItem) -> Bool {
+        guard strictness == .rescue, !new.isNegative, !new.status.isSuccessful else { return false }
+        switch StoredMetadata.kind(of: stored.metadata) {
+        case .varyMarker: return true
+        case .response: return StoredMetadata(stored.metadata).map { !$0.isNegative && $0.status.isSuccessful } ?? false
+        default: return false
+        }
+    }
+
+    private func isLesser(_ new: StoredMetadata, thanAnyAt keys: [[UInt8]]) -> Bool {
+        !new.status.isSuccessful && keys.contains { key in store.see(key.span).item.map { isLesser(new, than: $0) } ?? false }
+    }
 
     /// Under a variant's key, with a marker that leads to it. The marker is as recent as the latest variant, so that an older response that
     /// varies otherwise does not leave them all behind: it is brought up to date first. A new one comes second: until then what it takes the
@@ -142,7 +158,7 @@ extension ResponseCache {
                 guard let marked = mark(known, seen, replaced: replaced) else { continue }
                 return marked == .stored ? insert(known) : marked
             }
-            let isInTheWay = new.metadata.isNegative && seen.item.map { !Self.isNegative($0) } ?? false
+            let isInTheWay = seen.item.map { new.metadata.isNegative ? !Self.isNegative($0) : isLesser(new.metadata, than: $0) } ?? false
             guard !isOutdated, !isInTheWay else { return .outdated }
             let generation = recency.order.number
             let inserted = insert(generation)

@@ -97,7 +97,10 @@ extension ResponseCache {
         if let found, !found.metadata.isNegative, policy.settings.freshness.negativeLifetime(of: response.status, said: nil) != nil {
             return .forbidden(.status)
         }
-        return policy.decide(response, control, to: storable(head, directives, isPartitioned: isPartitioned))
+        let decision = policy.decide(response, control, to: storable(head, directives, isPartitioned: isPartitioned))
+        guard decision == .allowed, let found, head.method != .options else { return decision }
+        let copy = LastGood.Copy(found.metadata, head: found.head, beside: response)
+        return LastGood.obstacle(response, inPlaceOf: copy, strictness: strictness).map { .forbidden($0) } ?? .allowed
     }
 
     func storable(_ head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool) -> StorableRequest {

@@ -107,6 +107,7 @@ extension Fetch: TransferReceiver {
         facts.isStream =
             response.status == 101
             || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: shard.routes.all[subject.route].streams)
+        facts.upstream = shard.shared.cacheSettings.upstream
         if let decision = facts.judge(response, hasStandIn: hasStandIn) { return decision }
         // Now its place is known, where that is another than its request's.
         let storage = storageDecision(response)

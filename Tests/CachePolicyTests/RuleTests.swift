@@ -375,22 +375,4 @@ struct InvalidationTests {
         let hidden = SelectingFields.values(of: ["cookie".utf8.map { $0 }[...]], in: fields("Cookie: secret")) { _, _ in [1] }
         #expect(!String(decoding: hidden, as: UTF8.self).contains("secret"))
     }
-
-    @Test(
-        "faults of heads",
-        arguments: [
-            (500, "X: 1", .serverError), (501, "X: 1", nil), (429, "X: 1", .rateLimited), (404, "X: 1", nil), (401, "X: 1", nil),
-            (200, "Content-Type: text/html", .unexpectedType), (200, "Content-Type: application/json", nil), (200, "X: 1", nil),
-            (302, "Location: /login", .redirected), (302, "Location: http://o/a?x=1", nil), (301, "Location: /b", nil),
-            (204, "X: 1", .unexpectedStatus), (511, "X: 1", .serverError), (522, "X: 1", .serverError), (505, "X: 1", nil),
-            (999, "X: 1", .serverError), (200, "Content-Type: application/json\nContent-Encoding: compress", .undecodable),
-            (200, "Content-Type: application/json\nContent-Encoding: gzip", nil),
-        ] as [(UInt16, String, UpstreamFault?)])
-    func faults(status: UInt16, lines: String, expected: UpstreamFault?) {
-        let answer = ResponseHead(status: Status(rawValue: status), fields: fields(lines))
-        let path = Array("/a?x=1".utf8)[...]
-        #expect(LastGood.faultOfHead(answer, storedIsJSON: true, path: path, strictness: .rescue) == expected)
-        let strict: UpstreamFault? = status == 500 ? .serverError : nil
-        #expect(LastGood.faultOfHead(answer, storedIsJSON: true, path: path, strictness: .strict) == strict)
-    }
 }

@@ -79,6 +79,13 @@ struct ResponseDecisionTests {
         HeadRow("trouble where the copy may not go out", 503, [json], nil) { $0.mayRescue = false },
         HeadRow("a web page instead of JSON", 200, ["Content-Type: text/html"], .fail(.unexpectedType)),
         HeadRow("which to the letter is a response", 200, ["Content-Type: text/html"], nil) { $0.strictness = .strict },
+        HeadRow("which to the client that wants one is none either", 200, ["Content-Type: text/html"], .fail(.unexpectedType)) {
+            $0.sent = ["Accept: text/html"]
+        },
+        HeadRow("another form that the client has named", 200, ["Content-Type: text/csv"], nil) { $0.sent = ["Accept: text/csv"] },
+        HeadRow("a redirect to another resource", 303, ["Location: /results/1"], nil),
+        HeadRow("a redirect to a login", 303, ["Location: /login"], .fail(.redirected)),
+        HeadRow("no content where some was", 204, [], .fail(.unexpectedStatus)),
         HeadRow("a part of what has a copy, and trouble", 503, [], .fail(.serverError)) { $0.sent = ["Range: bytes=0-1"] },
         HeadRow("a stream, although there is a copy in JSON", 200, ["Content-Type: text/event-stream"], .stream(.stream)) {
             $0.isStream = true
@@ -166,6 +173,7 @@ struct ResponseDecisionTests {
         // What nobody can tell is no failure.
         #expect(CollectedFor.store.decide(nil, obstacle: .tooLarge, mayRescue: true, .rescue) == .passOn(.tooLarge, fault: nil))
         #expect(CollectedFor.store.decide(nil, obstacle: .tooDeep, mayRescue: false, .strict) == .passOn(.tooDeep, fault: nil))
+        #expect(CollectedFor.check(.noStore).decide(nil, obstacle: .tooDeep, mayRescue: true, .rescue) == .passOn(.noStore, fault: nil))
         #expect(CollectedFor.check(.noStore).decide(.emptyContent, mayRescue: true, .rescue) == .fail(.emptyContent))
     }
 }

@@ -359,6 +359,7 @@ MEANT = [
     for text in (b"404 Not Found", b"410 Gone")
 ] + faults(
     "answers that are meant",
+    ("303 to a result is passed on, the copy stays", status(b"303 See Other", b"Location: /results/1\r\n", b""), {}),
     ("404 as HTML is passed on, the copy stays", status(b"404 Not Found", content=PAGE, type=b"text/html"), {}),
     ("201 is passed on, the copy stays", status(b"201 Created"), {}),
     ("202 is passed on, the copy stays", status(b"202 Accepted"), {}),

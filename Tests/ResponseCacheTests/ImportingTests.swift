@@ -106,6 +106,16 @@ struct ImportingTests {
         #expect(try gone("/b") == nil)
     }
 
+    @Test("store any: an archived error does not take the place of a copy, and lies beside it where that is gone")
+    func errors() throws {
+        let test = try TestCache { $0.policy.keepsAny = true }
+        for target in ["/a", "/b"] { #expect(test.take(target, [], [Self.fresh], target, secondsAgo: 60) == .stored) }
+        #expect(test.take("/a", status: 404, [Self.fresh], "{\"gone\":1}") == .rememberedAsGone)
+        #expect(test.take("/b", status: 301, [Self.fresh], "") == .notStored(.status))
+        #expect(test.take("/c", status: 404, [Self.fresh], "{}") == .stored)
+        #expect(try ["/a", "/b"].map { try test.text($0) } == ["/a", "/b"])
+    }
+
     @Test("fetched or imported, what is gone lies in the same place; and a crowd of archived 404s does not count as lost routes")
     func goneEqual() throws {
         let (fetched, imported) = (try TestCache(), try TestCache())

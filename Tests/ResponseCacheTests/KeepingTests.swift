@@ -44,6 +44,35 @@ struct KeepingTests {
         #expect(try test.found("/a", [("X-F", "2")]) == nil)
     }
 
+    @Test("store any: what is no success does not take the place of one, also where nothing was found when it was asked for")
+    func lesser() throws {
+        let html = ("Content-Type", "text/html")
+        for strictness in Strictness.allCases {
+            let test = try TestCache { ($0.policy.keepsAny, $0.policy.strictness) = (true, strictness) }
+            let isKept = strictness == .rescue
+            let (early, late) = (try test.send("/a"), try test.send("/a"))
+            #expect(test.complete(early, [Self.fresh], "good") == .allowed)
+            #expect(test.complete(late, [Self.fresh], "gone", status: 404) == (isKept ? .forbidden(.outdated) : .allowed))
+            #expect(try test.text("/a") == (isKept ? "good" : "gone"))
+            // Nor of the marker that leads to one.
+            try test.fetch("/b", [("X-F", "1")], [Self.fresh, ("Vary", "X-F")], "good")
+            for lines in [[Self.fresh], [Self.fresh, ("Vary", "X-G")]] {
+                let other = try test.send("/b", [("X-F", "2")])
+                #expect((test.complete(other, lines, "gone", status: 404) == .allowed) != isKept)
+            }
+            #expect((try test.text("/b", [("X-F", "1")]) == "good") == isKept)
+            // Its own place it has.
+            try test.fetch("/c", [("X-F", "1")], [Self.fresh, ("Vary", "X-F")], "good")
+            let other = try test.send("/c", [("X-F", "2")])
+            #expect(test.complete(other, [Self.fresh, ("Vary", "X-F")], "gone", status: 404) == .allowed)
+            #expect(try test.text("/c", [("X-F", "1")]) == "good" && test.text("/c", [("X-F", "2")]) == "gone")
+            // What was found is held against what comes.
+            let known = try test.send("/a")
+            #expect((test.complete(known, [Self.fresh, html], "page") == .allowed) != isKept)
+            #expect(test.complete(known, [Self.fresh], "new") == .allowed)
+        }
+    }
+
     @Test("a write or a purge after the request was sent: its response is not stored")
     func overtaken() throws {
         let test = try TestCache()

@@ -1,0 +1,161 @@
+// What counts as a failing upstream although it responded, and what does not take the place of a good copy: tables of heads.
+
+import HTTPCore
+import Testing
+
+@testable import CachePolicy
+
+private func held(_ change: (inout LastGood.Copy) -> Void = { $0.isJSON = true }) -> LastGood.Copy {
+    var copy = LastGood.Copy()
+    change(&copy)
+    return copy
+}
+
+/// A request for /a?x=1, what responded, and what is held against it.
+struct FaultRow: CustomTestStringConvertible, Sendable {
+    let status: UInt16
+    let lines: String
+    let expected: UpstreamFault?
+    var accept = ""
+    var copy = held()
+    var target = "/a?x=1"
+    var upstream: UpstreamOrigin?
+
+    init(_ status: UInt16, _ lines: String, _ expected: UpstreamFault?, _ change: (inout FaultRow) -> Void = { _ in }) {
+        (self.status, self.lines, self.expected) = (status, lines, expected)
+        change(&self)
+    }
+
+    /// A redirect, from `target`.
+    static func redirect(
+        _ location: String, from target: String = "/jobs/1", isMeant: Bool, _ change: (inout FaultRow) -> Void = { _ in }
+    ) -> Self {
+        FaultRow(303, "Location: \(location)", isMeant ? nil : .redirected) {
+            $0.target = target
+            change(&$0)
+        }
+    }
+
+    var testDescription: String { "\(status) \(lines) to \(target) \(accept)" }
+
+    func fault(_ strictness: Strictness = .rescue) -> UpstreamFault? {
+        let asked = request(.get, "Host: api.test:81" + (accept.isEmpty ? "" : "\nAccept: \(accept)"), target: target)
+        let response = ResponseHead(status: Status(rawValue: status), fields: fields(lines))
+        return LastGood.faultOfHead(response, beside: copy, to: asked, at: upstream, strictness: strictness)
+    }
+}
+
+@Suite("What counts as a failing upstream although it responded")
+struct LastGoodTests {
+    private static let json = "Content-Type: application/json"
+    private static let html = "Content-Type: text/html; charset=utf-8"
+    private static let csv = "Content-Type: text/csv"
+    private static let plain = "Content-Type: text/plain"
+
+    private static let statuses: [FaultRow] = [
+        FaultRow(500, "X: 1", .serverError), FaultRow(501, "X: 1", nil), FaultRow(429, "X: 1", .rateLimited), FaultRow(404, "X: 1", nil),
+        FaultRow(401, "X: 1", nil), FaultRow(301, "Location: /b", nil), FaultRow(511, "X: 1", .serverError),
+        FaultRow(522, "X: 1", .serverError), FaultRow(505, "X: 1", nil), FaultRow(506, "X: 1", nil), FaultRow(999, "X: 1", .serverError),
+        FaultRow(204, "X: 1", .unexpectedStatus), FaultRow(205, "X: 1", .unexpectedStatus),
+        // What the copy is itself is expected.
+        FaultRow(204, "X: 1", nil) { $0.copy = held { $0.status = 204 } },
+        FaultRow(302, "Location: https://login.test/", nil) { $0.copy = held { $0.status = 302 } },
+    ]
+
+    private static let types: [FaultRow] = [
+        FaultRow(200, html, .unexpectedType), FaultRow(200, json, nil), FaultRow(200, "X: 1", nil), FaultRow(200, plain, .unexpectedType),
+        FaultRow(200, json + "\nContent-Encoding: compress", .undecodable), FaultRow(200, json + "\nContent-Encoding: gzip", nil),
+        // A web page instead of a picture.
+        FaultRow(200, html, .unexpectedType) { $0.copy = held { $0.isHTML = false } },
+        FaultRow(200, "Content-Type: application/xhtml+xml", .unexpectedType) { $0.copy = held { $0.isHTML = false } },
+        FaultRow(200, html, nil) { $0.copy = held { $0.isHTML = true } }, FaultRow(200, html, nil) { $0.copy = held { _ in } },
+        FaultRow(200, csv, nil) { $0.copy = held { $0.isHTML = false } },
+        // What the client has asked for by name.
+        FaultRow(200, csv, nil) { $0.accept = "text/csv" }, FaultRow(200, csv + "; header=present", nil) { $0.accept = "Text/CSV;q=0.1" },
+        FaultRow(200, csv, nil) { $0.accept = "application/json, text/csv" },
+        FaultRow(200, csv, .unexpectedType) { $0.accept = "text/csv;q=0, application/json" },
+        FaultRow(200, csv, .unexpectedType) { $0.accept = "text/*" }, FaultRow(200, csv, .unexpectedType) { $0.accept = "*/*" },
+        FaultRow(200, csv, .unexpectedType) { $0.accept = "application/json" },
+        FaultRow(200, "Content-Type: */*", .unexpectedType) { $0.accept = "*/*" },
+        FaultRow(200, html, .unexpectedType) { $0.accept = "text/html, application/json" },
+        FaultRow(200, html, .unexpectedType) { ($0.accept, $0.copy) = ("text/html", held { $0.isHTML = false }) },
+        FaultRow(200, plain, nil) { $0.accept = "text/plain" },
+        // What many clients send without a thought.
+        FaultRow(200, plain, .unexpectedType) { $0.accept = "application/json, text/plain, */*" },
+    ]
+
+    private static let upstream = UpstreamOrigin(
+        Array("http://inner.test:8000".utf8), basePath: Array("/auth-api".utf8), others: [UpstreamOrigin(Array("https://spare.test".utf8))])
+
+    private static let redirects: [FaultRow] = [
+        FaultRow(302, "Location: /login", .redirected), FaultRow(302, "Location: http://o/a?x=1", nil), FaultRow(307, "X: 1", nil),
+        .redirect("/results/1", isMeant: true), .redirect("http://API.test:81/results/1", isMeant: true),
+        .redirect("https://api.test:81/results/1", isMeant: true), .redirect("//api.test:81/results/1", isMeant: true),
+        .redirect("../results/1", isMeant: true), .redirect("1/result", isMeant: true), .redirect("?state=done", isMeant: true),
+        .redirect("", isMeant: true), .redirect("/authors/7", isMeant: true), .redirect("/lessons/1", isMeant: true),
+        .redirect("/results/1?author=7", isMeant: true),
+        // Elsewhere.
+        .redirect("http://api.test/results/1", isMeant: false), .redirect("https://other.test/results/1", isMeant: false),
+        .redirect("//other.test/results/1", isMeant: false), .redirect("/\\other.test/results/1", isMeant: false),
+        .redirect("http://api.test:81@other.test/", isMeant: false), .redirect("app:results", isMeant: false),
+        .redirect("ftp://api.test:81/results/1", isMeant: false), .redirect("http:results/1", isMeant: false),
+        // Logins.
+        .redirect("/login", isMeant: false), .redirect("/users/SignIn?next=/jobs/1", isMeant: false),
+        .redirect("/account/log-in", isMeant: false), .redirect("/auth", isMeant: false), .redirect("/auth-service/start", isMeant: false),
+        .redirect("/sso.php", isMeant: false), .redirect("/oauth2/authorize", isMeant: false), .redirect("/saml2/redirect", isMeant: false),
+        .redirect("/session_expired", isMeant: false), .redirect("/start?session=new", isMeant: false),
+        .redirect("/?login", isMeant: false), .redirect("/#/login", isMeant: false), .redirect("login.html", isMeant: false),
+        .redirect("http://api.test:81/logon", isMeant: false),
+        // With what both begin says nothing.
+        .redirect("/sessions/1/result", from: "/sessions/1", isMeant: true),
+        .redirect("/oauth/results/1", from: "/oauth/jobs/1", isMeant: true),
+        .redirect("/jobs/login", from: "/jobs/1", isMeant: false),
+        // The upstream's own names, and its base path.
+        .redirect("http://inner.test:8000/auth-api/results/1", isMeant: true) { $0.upstream = upstream },
+        .redirect("/auth-api/results/1", isMeant: true) { $0.upstream = upstream },
+        .redirect("https://spare.test:443/results/1", isMeant: true) { $0.upstream = upstream },
+        .redirect("http://inner.test/results/1", isMeant: false) { $0.upstream = upstream },
+        .redirect("/auth-api/login", isMeant: false) { $0.upstream = upstream },
+    ]
+
+    @Test("by statuses, types and where redirects lead", arguments: statuses + types + redirects)
+    func faults(_ row: FaultRow) {
+        #expect(row.fault() == row.expected)
+        #expect(row.fault(.strict) == (row.status == 500 ? .serverError : nil))
+    }
+
+    @Test("whether the copy is a web page is read from what is stored")
+    func isHTML() {
+        func isHTML(_ type: String, beside response: String) -> Bool? {
+            let stored = stored(type)
+            let head = ResponseHead(status: 200, fields: fields(response))
+            return stored.bytes.withUnsafeBytes { LastGood.Copy(stored.metadata, head: $0, beside: head).isHTML }
+        }
+        #expect(isHTML("Content-Type: image/png", beside: Self.html) == false)
+        #expect(isHTML("Content-Type: text/html", beside: Self.html) == true)
+        #expect(isHTML("X: 1", beside: Self.html) == nil)
+        // Nobody asks.
+        #expect(isHTML("Content-Type: image/png", beside: Self.csv) == nil)
+    }
+
+    @Test(
+        "what does not take the place of a good copy",
+        arguments: [
+            (404, html, held(), .status), (405, json, held(), .status), (301, "Location: /login", held(), .status),
+            (308, "Location: /b", held(), .status), (300, json, held(), .status), (501, json, held(), .status),
+            (505, json, held(), .status),
+            (410, json, held(), .status), (403, json, held(), .status), (200, json, held(), nil), (203, json, held(), nil),
+            (200, "X: 1", held(), nil), (200, csv, held(), .contentType), (200, html, held(), .contentType),
+            (204, "X: 1", held(), .noContent),
+            (200, html, held { $0.isHTML = false }, .contentType), (200, html, held { $0.isHTML = true }, nil),
+            (200, csv, held { $0.isHTML = false }, nil), (204, "X: 1", held { $0.status = 204 }, nil),
+            // What is no success itself makes room.
+            (404, html, held { $0.status = 404 }, nil), (200, html, held { ($0.status, $0.isJSON) = (404, true) }, nil),
+            (301, "Location: /b", held { $0.status = 301 }, nil),
+        ] as [(UInt16, String, LastGood.Copy, NotStoredReason?)])
+    func obstacles(status: UInt16, lines: String, copy: LastGood.Copy, expected: NotStoredReason?) {
+        let response = ResponseHead(status: Status(rawValue: status), fields: fields(lines))
+        #expect(LastGood.obstacle(response, inPlaceOf: copy, strictness: .rescue) == expected)
+        #expect(LastGood.obstacle(response, inPlaceOf: copy, strictness: .strict) == nil)
+    }
+}

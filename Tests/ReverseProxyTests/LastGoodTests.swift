@@ -1,0 +1,176 @@
+// The last good copy is not lost to what is no good response, and what is good is not called a failure: plays over real sockets.
+
+import CachePolicy
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+@Suite("The last good copy, and what counts against the upstream", .play, .doors)
+struct LastGoodTests {
+    private static let good = "{\"id\":1}"
+    private static let fresh = "Cache-Control: max-age=60"
+
+    private func moved(_ status: String, _ location: String) -> OriginStep {
+        .send("HTTP/1.1 \(status)\r\nLocation: \(location)\r\nContent-Length: 0\r\n\(Self.fresh)\r\n\r\n")
+    }
+
+    /// JSON with gzip.
+    private static func coded(_ content: [UInt8]) -> [OriginStep] {
+        let lines = ["HTTP/1.1 200 OK", "Content-Type: application/json", "Content-Encoding: gzip", "Content-Length: \(content.count)"]
+        return [.send(lines.joined(separator: "\r\n") + "\r\n\r\n"), .sendBytes(content)]
+    }
+
+    private func openScopes(_ play: ProxyPlay) throws -> [String] {
+        try ["target", "family", "upstream"].filter { try play.metric("cistern_failure_scopes{scope=\"\($0)\"}") != 0 }
+    }
+
+    // MARK: What cannot be looked at
+
+    @Test(
+        "content that decodes beyond the limit is passed on, beside a copy and without one, and counts as a success",
+        arguments: [0, 1 << 20])
+    func tooLarge(atOnce: Int) throws {
+        let large = try TestContent.gzip("[\"" + String(repeating: "x", count: 3_000) + "\"]")
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] }) {
+            $0.content.bufferLimitBytes = 2_000
+            $0.content.examinedAtOnceBytes = min(atOnce, 2_000)
+        }
+        _ = try play.get("/a")
+        play.origin.react { _ in Self.coded(large) }
+        for target in ["/a", "/a", "/a", "/a", "/a", "/a", "/bare"] {
+            let response = try play.get(target, [("Accept-Encoding", "gzip")])
+            #expect(response.status == 200 && response.content == large && response["Content-Encoding"] == "gzip")
+        }
+        #expect(try play.metric("cistern_not_stored_total{reason=\"too_large\"}") == 7)
+        #expect(try openScopes(play).isEmpty)
+        play.origin.down()
+        #expect(try play.get("/a").text == Self.good)
+        #expect(try play.get("/bare").status == 502)
+    }
+
+    @Test("a bomb is passed on as it came, and is not unfolded")
+    func bomb() throws {
+        let bomb = try TestContent.gzip("[" + String(repeating: " ", count: 8 << 20) + "]")
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] })
+        _ = try play.get("/a")
+        play.origin.react { _ in Self.coded(bomb) }
+        #expect(try play.get("/a", [("Accept-Encoding", "gzip")]).content == bomb)
+        play.origin.down()
+        #expect(try play.get("/a").text == Self.good)
+    }
+
+    @Test("JSON that nests too deep is passed on and not stored, and takes nothing away")
+    func tooDeep() throws {
+        let deep = String(repeating: "[", count: 600) + String(repeating: "]", count: 600)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] })
+        _ = try play.get("/a")
+        play.origin.react { _ in [.json(deep)] }
+        #expect(try play.get("/a").text == deep)
+        #expect(try play.metric("cistern_not_stored_total{reason=\"too_deep\"}") == 1)
+        play.origin.react { _ in [.json(deep, status: "404 Not Found")] }
+        #expect(try play.get("/a").status == 404)
+        play.origin.react { _ in [.json(String(deep.dropLast()))] }
+        #expect(try play.get("/a").text == Self.good)
+    }
+
+    // MARK: store: any
+
+    @Test(
+        "store any: nothing but a success takes the place of one",
+        arguments: [
+            "404 Not Found", "405 Method Not Allowed", "300 Multiple Choices", "301 Moved Permanently", "308 Permanent Redirect",
+            "403 Forbidden",
+            "501 Not Implemented", "505 HTTP Version Not Supported", "506 Variant Also Negotiates",
+        ], ["", "X-Form"])
+    func storeAny(status: String, vary: String) throws {
+        let lines = vary.isEmpty ? [] : ["Vary: \(vary)"]
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good, lines)] }) { $0.policy.keepsAny = true }
+        _ = try play.get("/a", [("X-Form", "1")])
+        for fields in [lines, []] {
+            play.origin.react { _ in [.answer("<p>", type: "text/html", status: status, [Self.fresh, "Location: /login"] + fields)] }
+            // Also of another variant.
+            for form in ["1", "2"] { #expect("\(try play.get("/a", [("X-Form", form)]).status)" == status.prefix(3)) }
+        }
+        play.origin.down()
+        let rescued = try play.get("/a", [("X-Form", "1")])
+        #expect(rescued.status == 200 && rescued.text == Self.good)
+    }
+
+    @Test("store any: a 404 in JSON lies beside the copy")
+    func storeAnyGone() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] }) { $0.policy.keepsAny = true }
+        _ = try play.get("/a")
+        play.origin.react { _ in [.json("{}", status: "404 Not Found", [Self.fresh])] }
+        #expect(try play.get("/a").status == 404)
+        #expect(try play.metric("cistern_gone_total{event=\"remembered\"}") == 1)
+        play.origin.down()
+        #expect(try play.get("/a")["Cache-Status"]?.hasSuffix("/gone") == true)
+    }
+
+    @Test("store any: a web page does not take the place of a picture", arguments: ["max-age=60", "no-cache"])
+    func picture(_ control: String) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.answer("png", type: "image/png")] }) { $0.policy.keepsAny = true }
+        _ = try play.get("/a.png")
+        play.origin.react { _ in [.answer("<form>", type: "text/html", ["Cache-Control: \(control)"])] }
+        for _ in 0..<2 { #expect(try play.get("/a.png", [("Accept", "image/*, text/html")]).text == "png") }
+        play.origin.react { _ in [.answer("png 2", type: "image/png")] }
+        #expect(try play.get("/a.png").text == "png 2")
+    }
+
+    @Test("store any: a stored 204 is brought up to date by another")
+    func stored204() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.send("HTTP/1.1 204 No Content\r\nX: 1\r\n\r\n")] }) { $0.policy.keepsAny = true }
+        #expect(try play.get("/a")["X"] == "1")
+        play.origin.react { _ in [.send("HTTP/1.1 204 No Content\r\nX: 2\r\n\r\n")] }
+        #expect(try play.get("/a")["X"] == "2")
+    }
+
+    // MARK: Several forms
+
+    @Test("another form that the client has asked for by name is passed on, and the copy stays", arguments: [true, false])
+    func forms(keepsAny: Bool) throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                request["Accept"] == "text/csv" ? [.answer("id\n1", type: "text/csv")] : [.json(Self.good)]
+            }
+        ) { $0.policy.keepsAny = keepsAny }
+        let json = [("Accept", "application/json")]
+        for target in ["/f/1", "/f/2"] { #expect(try play.get(target, json).text == Self.good) }
+        play.time.advance(by: .seconds(20))
+        for _ in 0..<6 { #expect(try play.get("/f/1", [("Accept", "text/csv")]).text == "id\n1") }
+        #expect(try openScopes(play).isEmpty)
+        play.origin.down()
+        #expect(try play.get("/f/1", json).text == Self.good)
+    }
+
+    @Test("junk on many paths stops none of the others")
+    func junk() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] })
+        for number in 0..<10 { _ = try play.get("/f/\(number)") }
+        play.origin.react { request in
+            request.target == "/f/0" ? [.json("{\"id\":2}")] : [.answer("<p>", type: "text/html")]
+        }
+        play.time.advance(by: .seconds(20))
+        for number in 1..<10 {
+            for _ in 0..<5 { #expect(try play.get("/f/\(number)").text == Self.good) }
+        }
+        #expect(try openScopes(play) == ["target"])
+        #expect(try play.get("/f/0").text == "{\"id\":2}")
+    }
+
+    // MARK: Redirects
+
+    @Test("a job that is done leads to its result")
+    func job() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("\"pending\"")] })
+        _ = try play.get("/jobs/1")
+        let done = moved("303 See Other", "/results/1")
+        play.origin.react { _ in [done] }
+        let response = try play.get("/jobs/1")
+        #expect(response.status == 303 && response["Location"] == "/results/1")
+        #expect(try play.metric("cistern_requests_total{result=\"rescued\",method=\"GET\",status_class=\"2xx\"}") == 0)
+        play.origin.down()
+        #expect(try play.get("/jobs/1").text == "\"pending\"")
+    }
+}
