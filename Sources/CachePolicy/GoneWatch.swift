@@ -46,7 +46,7 @@ public struct GoneWatch: Sendable {
     /// At least so many, and more than one of so many.
     private static let leastTargets = 10
     private static let share = 10
-    private static let trustedWindows: Int64 = 30
+    static let trustedWindows: Int64 = 30
 
     public init(window: Int64) {
         self.window = window

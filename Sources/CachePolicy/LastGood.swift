@@ -170,6 +170,15 @@ extension MediaType {
 }
 
 extension UpstreamFault {
+    /// Whether the upstream means it if it says so for long enough: the resource may have moved, or be empty now.
+    public func mayBeMeant(_ status: Status) -> Bool {
+        switch self {
+        case .redirected: true
+        case .unexpectedStatus: status == 204 || status == 205
+        default: false
+        }
+    }
+
     /// Whether what came is no response of the application at all: that tells of the upstream. A redirect to a login page, or values that the
     /// operator does not want, may be one user's.
     public var isJunk: Bool {

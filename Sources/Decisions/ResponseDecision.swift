@@ -95,7 +95,8 @@ public struct ResponseFacts: ~Copyable {
     ///   - response: without what concerns the connection.
     ///   - hasStandIn: whether the copy of others may stand in. Asked only where it counts: where the request has no copy of its own, only an
     ///     upstream in trouble is a reason for it, since all else that is wrong with a response may be about this user.
-    public func judge(_ response: ResponseHead, hasStandIn: () -> Bool) -> ResponseDecision? {
+    ///   - isMeant: whether the same has come for so long that the upstream means it. Asked only where it counts.
+    public func judge(_ response: ResponseHead, hasStandIn: () -> Bool, isMeant: () -> Bool = { false }) -> ResponseDecision? {
         if Validation.isUnasked(status, request: sent) { return .fail(.unexpectedStatus) }
         // Whatever is stored: a copy is no stream.
         if isStream { return .stream(.stream) }
@@ -104,6 +105,7 @@ public struct ResponseFacts: ~Copyable {
             return status != 429 && LastGood.isTrouble(status) && hasStandIn() ? .fail(.serverError) : nil
         }
         guard mayRescue, let fault = fault(response, beside: copy) else { return nil }
+        if request.method != .options, fault.mayBeMeant(status), isMeant() { return nil }
         return .fail(fault)
     }
 

@@ -22,6 +22,7 @@ public final class GoneMemory: Sendable {
 
     private struct State {
         var watch: GoneWatch
+        var changes: ChangeWatch
         var recent: RecentGone
         var counts = [Int](repeating: 0, count: Event.allCases.count)
     }
@@ -29,7 +30,7 @@ public final class GoneMemory: Sendable {
     /// - Parameter window: milliseconds (`failure.window`).
     init(store: ResponseStore, window: Int64) {
         self.store = store
-        state = Mutex(State(watch: GoneWatch(window: window), recent: RecentGone(window: window)))
+        state = Mutex(State(watch: GoneWatch(window: window), changes: ChangeWatch(window: window), recent: RecentGone(window: window)))
     }
 
     /// By the name of the event.
@@ -62,10 +63,20 @@ public final class GoneMemory: Sendable {
         return verdict
     }
 
+    /// A redirect to elsewhere, or no content, where there is a copy.
+    /// - Returns: whether that has been so for so long that it is believed.
+    func changed(_ key: [UInt8], now: Int64) -> Bool {
+        let number = Self.number(key)
+        return state.withLock { $0.changes.changed(number, now: now) }
+    }
+
     /// A 200 or 304 to a request of that place in time, for what there is a copy of: what was remembered before it is lifted.
     func found(_ key: [UInt8], _ recency: Recency, now: Int64) {
         let number = Self.number(key)
-        state.withLock { $0.watch.found(number, now: now) }
+        state.withLock { state in
+            state.watch.found(number, now: now)
+            state.changes.found(number)
+        }
         lift(key, by: recency)
     }
 

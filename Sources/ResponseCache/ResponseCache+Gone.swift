@@ -37,6 +37,12 @@ extension ResponseCache {
         }
     }
 
+    /// A redirect to elsewhere, or no content, came instead of what was found.
+    /// - Returns: whether that has been so for so long that the upstream means it.
+    public func isMeant(insteadOf found: FoundResponse, at time: CacheTime) -> Bool {
+        gone?.changed(found.key, now: time.monotonic) ?? false
+    }
+
     /// The upstream has what was found: what said that it is gone counts no more.
     public func notePresent(_ found: FoundResponse, _ recency: Recency, at time: CacheTime) {
         gone?.found(found.key, recency, now: time.monotonic)

@@ -108,7 +108,7 @@ extension Fetch: TransferReceiver {
             response.status == 101
             || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: shard.routes.all[subject.route].streams)
         facts.upstream = shard.shared.cacheSettings.upstream
-        if let decision = facts.judge(response, hasStandIn: hasStandIn) { return decision }
+        if let decision = facts.judge(response, hasStandIn: hasStandIn, isMeant: isMeant) { return decision }
         // Now its place is known, where that is another than its request's.
         let storage = storageDecision(response)
         facts.isLookedUp = hasPlace
@@ -164,7 +164,7 @@ extension Fetch: TransferReceiver {
         land(report.isTrouble ? .failed(.fault(.serverError, response.status)) : .unshareable)
         // Whether it is good is known at its end, which may be far away.
         shard.noteReached()
-        if response.status.isSuccessful { notePresent() }
+        if isPresent(response.status) { notePresent() }
         body = .none
         let isWanted = receiver?.streamBegan(response, length: length, notStored: reason) ?? false
         if !isWanted { perform(machine.handle(.unwanted)) }
@@ -256,7 +256,13 @@ extension Fetch: TransferReceiver {
 
     private func noteWhole(_ status: Status) {
         noteSuccess()
-        if status.isSuccessful { notePresent() }
+        if isPresent(status) { notePresent() }
+    }
+
+    /// Whether the upstream has what the copy is of: where content was, a status without any says nothing of that.
+    private func isPresent(_ status: Status) -> Bool {
+        guard status == 204 || status == 205 else { return status.isSuccessful }
+        return subject.found?.metadata.status == status
     }
 
     /// Without a type it must still be JSON where the copy is.

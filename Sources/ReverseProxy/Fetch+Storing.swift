@@ -106,6 +106,12 @@ extension Fetch {
         return cache.judgeGone(response, decision, for: placedRequest, by: subject.scopes.user, at: shard.cacheTime)
     }
 
+    /// Whether a redirect to elsewhere, or no content, has come for so long instead of the copy that the upstream means it.
+    func isMeant() -> Bool {
+        guard let found = subject.found, let cache = shard.cache else { return false }
+        return cache.isMeant(insteadOf: found, at: shard.cacheTime)
+    }
+
     /// Remembers that it is gone, if the whole response says so.
     /// - Returns: whether it did.
     func rememberGone(_ response: ResponseHead) -> Bool {

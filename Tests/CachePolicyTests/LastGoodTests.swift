@@ -158,4 +158,19 @@ struct LastGoodTests {
         #expect(LastGood.obstacle(response, inPlaceOf: copy, strictness: .rescue) == expected)
         #expect(LastGood.obstacle(response, inPlaceOf: copy, strictness: .strict) == nil)
     }
+
+    @Test("what has shown something else for thirty windows means it, until it is found again")
+    func changes() {
+        var watch = ChangeWatch(window: 10)
+        func isMeant(_ target: UInt64, _ now: Int64) -> Bool { watch.changed(target, now: now) }
+        #expect(!isMeant(1, 0) && !isMeant(1, 299) && isMeant(1, 300) && isMeant(1, 301))
+        #expect(!isMeant(2, 301))
+        watch.found(1)
+        #expect(!isMeant(1, 302) && !isMeant(1, 601) && isMeant(1, 602))
+        // Where places are few those go that were asked for longest ago, and begin anew.
+        for number in 1...8 as ClosedRange<UInt64> { _ = isMeant(2 + number * 1_024, 700) }
+        #expect(isMeant(2 + 8 * 1_024, 1_000) && !isMeant(2, 1_000))
+        #expect(UpstreamFault.redirected.mayBeMeant(302) && UpstreamFault.unexpectedStatus.mayBeMeant(204))
+        #expect(!UpstreamFault.unexpectedStatus.mayBeMeant(304) && !UpstreamFault.serverError.mayBeMeant(503))
+    }
 }

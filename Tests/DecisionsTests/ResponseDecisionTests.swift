@@ -26,6 +26,8 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
     var mayRescue = true
     var strictness = Strictness.rescue
     var isStream = false
+    /// It has come for long.
+    var isMeant = false
 
     init(
         _ name: String, _ status: Status, _ lines: [String], _ expected: ResponseDecision?, _ change: (inout HeadRow) -> Void = { _ in }
@@ -85,7 +87,11 @@ struct ResponseDecisionTests {
         HeadRow("another form that the client has named", 200, ["Content-Type: text/csv"], nil) { $0.sent = ["Accept: text/csv"] },
         HeadRow("a redirect to another resource", 303, ["Location: /results/1"], nil),
         HeadRow("a redirect to a login", 303, ["Location: /login"], .fail(.redirected)),
+        HeadRow("which is meant once it has come for long", 303, ["Location: /login"], nil) { $0.isMeant = true },
         HeadRow("no content where some was", 204, [], .fail(.unexpectedStatus)),
+        HeadRow("which is meant likewise", 204, [], nil) { $0.isMeant = true },
+        HeadRow("trouble never is", 503, [json], .fail(.serverError)) { $0.isMeant = true },
+        HeadRow("nor is a part that nobody asked for", 206, [], .fail(.unexpectedStatus)) { $0.isMeant = true },
         HeadRow("a part of what has a copy, and trouble", 503, [], .fail(.serverError)) { $0.sent = ["Range: bytes=0-1"] },
         HeadRow("a stream, although there is a copy in JSON", 200, ["Content-Type: text/event-stream"], .stream(.stream)) {
             $0.isStream = true
@@ -95,7 +101,7 @@ struct ResponseDecisionTests {
 
     @Test("by its head", arguments: heads)
     func head(_ row: HeadRow) {
-        #expect(row.decide { $0.judge($1) { row.hasStandIn } } == row.expected)
+        #expect(row.decide { $0.judge($1, hasStandIn: { row.hasStandIn }, isMeant: { row.isMeant }) } == row.expected)
     }
 
     private static func room(_ length: Int?, isFull: Bool = false) -> ResponseFacts.Room {

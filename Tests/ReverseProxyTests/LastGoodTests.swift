@@ -173,4 +173,28 @@ struct LastGoodTests {
         play.origin.down()
         #expect(try play.get("/jobs/1").text == "\"pending\"")
     }
+
+    @Test("what says the same for thirty windows means it", arguments: ["302 Found", "204 No Content"])
+    func lasting(status: String) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] })
+        let other = status.hasPrefix("204") ? OriginStep.send("HTTP/1.1 204 No Content\r\n\r\n") : moved(status, "https://login.test/")
+        let outcome = { try play.get("/a").status }
+        #expect(try outcome() == 200)
+        for isAnew in [false, true] {
+            play.origin.react { _ in [other] }
+            #expect(try outcome() == 200)
+            play.time.advance(by: .seconds(299))
+            #expect(try outcome() == 200)
+            play.time.advance(by: .seconds(1))
+            for _ in 0..<3 { #expect("\(try outcome())" == status.prefix(3)) }
+            play.origin.down()
+            #expect(try outcome() == 200)
+            guard !isAnew else { break }
+            play.origin.up()
+            play.origin.react { _ in [.json(Self.good)] }
+            play.time.advance(by: .seconds(60))
+            var attempts = 0
+            while try play.get("/a")["Cache-Status"]?.contains("stored") != true, attempts < 100 { attempts += 1 }
+        }
+    }
 }
