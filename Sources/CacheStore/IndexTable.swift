@@ -51,6 +51,10 @@ struct IndexEntry {
     /// Whether it leads to this record.
     func leads(to segment: UInt64, _ byteOffset: Int) -> Bool { self.segment == segment && self.byteOffset == byteOffset }
 
+    func lies(before position: StoreWriter.Position) -> Bool {
+        (segment, byteOffset) < (position.segment, position.offset)
+    }
+
     var isOccupied: Bool { flags & Self.occupied != 0 }
 }
 
@@ -124,6 +128,15 @@ struct IndexTable {
     mutating func markAllStale(ofPart part: Int) {
         for slot in parts[part].entries.indices where parts[part].entries[slot].isOccupied {
             parts[part].entries[slot].flags |= IndexEntry.markedStale
+        }
+    }
+
+    /// What lies before this place.
+    mutating func markStale(before end: StoreWriter.Position) {
+        for part in parts.indices {
+            for slot in parts[part].entries.indices where parts[part].entries[slot].isOccupied {
+                if parts[part].entries[slot].lies(before: end) { parts[part].entries[slot].flags |= IndexEntry.markedStale }
+            }
         }
     }
 

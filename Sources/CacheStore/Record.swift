@@ -40,7 +40,8 @@ struct RecordHeader {
     static let magic: UInt32 = 0x3152_5343  // "CSR1"
     /// Of a record whose content has a coding: for versions that know none it is damaged, and not the content.
     static let codedMagic: UInt32 = 0x3252_5343  // "CSR2"
-    private static let checkedBytes = 56
+    /// What its checksum, which is the rest of it, is of.
+    static let checkedBytes = 56
 
     var kind: RecordKind
     var retention: Retention

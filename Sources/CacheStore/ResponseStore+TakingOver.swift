@@ -94,6 +94,7 @@ extension ResponseStore {
             recovery.readOn(from: writer.position, to: end)
             swap(&recovery.index, &state.index)
             swap(&recovery.segments, &state.segments)
+            state.statistics.damaged += recovery.statistics.damaged
             state.changes.raiseAll()
             defer { state.leftovers = StoreLeftovers() }
             return state.leftovers.adding(recovery.leftovers)

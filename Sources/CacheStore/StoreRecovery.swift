@@ -1,33 +1,9 @@
-// Opening a store: from the snapshot of a clean stop, or by walking the record headers of all segments. Whatever was damaged meanwhile
-// costs the damaged records and nothing else.
+// Opening a store: from the snapshot of a clean stop, or by walking the record headers of all segments. What was damaged meanwhile may have taken
+// something back, so what was stored before it counts as stale.
 
 import CSystem
 import Descriptors
 import Glibc
-
-enum SegmentScan {
-    /// Calls `body` with each record whose header is valid, in order; returns the offset behind the last one. Behind a damaged header the
-    /// next valid one is looked for: headers are keyed, so nothing else passes for one.
-    /// - Parameter range: of offsets; nil: all of the segment.
-    @discardableResult
-    static func forEachRecord(
-        in segment: Segment, _ range: Range<Int>? = nil, seed: UInt64, _ body: (RecordHeader, Int) -> Void
-    ) -> Int {
-        var offset = range?.lowerBound ?? 0
-        var end = 0
-        while offset + RecordHeader.bytes <= min(segment.size, range?.upperBound ?? segment.size) {
-            let place = segment.base + offset
-            if let header = RecordHeader(at: place, segment: segment.number, offset: offset, limit: segment.size, seed: seed) {
-                body(header, offset)
-                offset += header.recordBytes
-                end = offset
-            } else {
-                offset += RecordHeader.alignment
-            }
-        }
-        return end
-    }
-}
 
 struct StoreRecovery {
     let directory: StoreDirectory
@@ -37,6 +13,8 @@ struct StoreRecovery {
     var segments = SegmentList()
     var end = StoreWriter.Position(segment: 0, offset: 0)
     var statistics = StoreStatistics()
+    /// Places where something may be missing that took something back, and the last of them.
+    private var damage: (places: Int, last: StoreWriter.Position)?
     /// What goes once the directory is ours.
     private(set) var leftovers = StoreLeftovers()
 
@@ -101,6 +79,7 @@ struct StoreRecovery {
             let last = segment.number == end.segment ? end.offset : segment.size
             if first < last { scan(segment, first..<last) }
         }
+        doubtWhatIsBeforeDamage()
         leaveOutOldest()
         if segments.oldest?.number != before { index.removeAll { segments[$0.segment] == nil } }
         self.end = end
@@ -125,35 +104,65 @@ struct StoreRecovery {
 
     private mutating func scan() {
         var count = 0
-        for segment in segments {
-            let (found, last) = scan(segment)
-            count += found
-            end = StoreWriter.Position(segment: segment.number, offset: last)
+        let all = Array(segments)
+        for (place, segment) in all.enumerated() {
+            // Numbers rise by one: else a file is missing.
+            if place > 0, all[place - 1].number + 1 != segment.number { noteDamage(at: .init(segment: segment.number, offset: 0)) }
+            let found = scan(segment)
+            count += found.records
+            if found.records > 0, isCut(segment, beside: all[max(0, place - 1)..<min(place + 2, all.count)]) {
+                noteDamage(at: .init(segment: segment.number, offset: segment.size))
+            }
+            end = StoreWriter.Position(segment: segment.number, offset: found.end)
         }
         statistics.opening.hasForeignRecords =
             count == 0 && segments.contains { RecordHeader.coding(at: $0.base) != nil }
+        // Else nothing can be read, which is said in other words.
+        if count > 0 { doubtWhatIsBeforeDamage() }
     }
 }
 
 extension StoreRecovery {
     /// Does what a segment's records say.
-    /// - Returns: how many there are, and the offset behind the last one.
     @discardableResult
-    private mutating func scan(_ segment: Segment, _ range: Range<Int>? = nil) -> (count: Int, end: Int) {
-        var count = 0
-        let end = SegmentScan.forEachRecord(in: segment, range, seed: seed) { header, offset in
-            count += 1
+    private mutating func scan(_ segment: Segment, _ range: Range<Int>? = nil) -> SegmentScan {
+        var unreadableMarks: [Int] = []
+        let found = SegmentScan.forEachRecord(in: segment, range, seed: seed) { header, offset in
             switch header.kind {
             case .item:
                 let place = IndexEntry(hash: header.hash, segment: segment.number, byteOffset: offset, isMarkedStale: header.isMarkedStale)
                 index.set(place)
+                if header.retention.isNeeded, SegmentScan.isDamaged(header, in: segment, at: offset, seed: seed) {
+                    unreadableMarks.append(offset)
+                }
             case .removal: index.remove(header.hash)
             case .clearing: index = IndexTable()
             case .staleMark: _ = index.markStale(header.hash)
             case .staleAll: index.markAllStale()
             }
         }
-        return (count, end)
+        if let last = [found.lastDamage, unreadableMarks.last].compactMap(\.self).max() {
+            noteDamage(found.damagedPlaces + unreadableMarks.count, at: .init(segment: segment.number, offset: last))
+        }
+        return found
+    }
+
+    /// Whether it may have been longer. Files have the size of the settings under which they were made, and most often one beside them has too.
+    private func isCut(_ segment: Segment, beside others: ArraySlice<Segment>) -> Bool {
+        let sizes = [settings.segmentBytes] + others.filter { $0.number != segment.number }.map(\.size)
+        return !sizes.contains(segment.size) && sizes.contains { $0 > segment.size }
+    }
+
+    private mutating func noteDamage(_ places: Int = 1, at position: StoreWriter.Position) {
+        damage = ((damage?.places ?? 0) + places, position)
+    }
+
+    /// A removal or a mark may be lost there. What is later is exact.
+    private mutating func doubtWhatIsBeforeDamage() {
+        guard let damage else { return }
+        index.markStale(before: damage.last)
+        statistics.damaged += damage.places
+        statistics.opening.damagedPlaces += damage.places
     }
 }
 

@@ -268,6 +268,9 @@ public struct StoreOpening: Sendable {
     public var hasForeignRecords = false
     /// Others than its owner may read the key.
     public var hasOpenKey = false
+    /// Places in the files, and files that are missing or shorter than they were, where something may have been that took something back. What was
+    /// stored before the last of them counts as stale.
+    public var damagedPlaces = 0
     /// Why the directory cannot be written to (errno), as it was at the start; 0 where it could.
     public var error: Int32 = 0
 

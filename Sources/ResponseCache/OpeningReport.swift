@@ -24,6 +24,12 @@ public struct OpeningReport: Sendable {
             lines.append(
                 .warning("nothing that is kept in \(directory) can be read: it was kept under another key than that in the file key"))
         }
+        if found.damagedPlaces > 0 {
+            lines.append(
+                .warning(
+                    "damaged places in the store \(directory): \(found.damagedPlaces). A purge or a write may have been kept there, so what was"
+                        + " stored before the last of them counts as stale"))
+        }
         if found.hasOpenKey {
             lines.append(
                 .warning(
