@@ -30,6 +30,8 @@ struct IndexEntry {
     static let occupied: UInt32 = 1
     /// Looked up since it was written: evicting spares it once.
     static let used: UInt32 = 2
+    /// It outlives its segment (`Retention.isNeeded`).
+    static let needed: UInt32 = 4
     /// Purged softly: it counts as stale, whatever it said.
     static let markedStale: UInt32 = 8
     /// What outlives the process; above them lies the note.
@@ -59,9 +61,10 @@ struct IndexEntry {
 }
 
 extension IndexEntry {
-    init(hash: KeyHash, segment: UInt64, byteOffset: Int, isMarkedStale: Bool) {
+    init(hash: KeyHash, segment: UInt64, byteOffset: Int, isMarkedStale: Bool, isNeeded: Bool = false) {
         let offset = UInt32(byteOffset / RecordHeader.alignment)
-        self.init(hash: hash, segment: segment, offset: offset, flags: isMarkedStale ? Self.markedStale : 0)
+        let flags = (isMarkedStale ? Self.markedStale : 0) | (isNeeded ? Self.needed : 0)
+        self.init(hash: hash, segment: segment, offset: offset, flags: flags)
     }
 }
 

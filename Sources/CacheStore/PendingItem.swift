@@ -25,6 +25,21 @@ final class PendingItem: @unchecked Sendable {
         isMarkedStale = false
     }
 
+    /// That of a record, in memory of its own; nil where its checksum does not hold.
+    convenience init?(_ header: RecordHeader, in segment: Segment, at offset: Int, as retention: Retention, seed: UInt64) {
+        let start = segment.base + offset + RecordHeader.bytes
+        guard RecordHeader.payloadChecksum(start, header.payloadBytes, seed: seed) == header.payloadChecksum else { return nil }
+        var at = 0
+        func part(_ count: Int) -> [UInt8] {
+            defer { at += count }
+            return Array(UnsafeRawBufferPointer(start: start + at, count: count))
+        }
+        let item = NewItem(
+            key: part(header.keyBytes), metadata: part(header.metadataBytes), head: part(header.headBytes),
+            body: .coded(part(header.bodyBytes), header.form), retention: retention)
+        self.init(item, hash: header.hash)
+    }
+
     /// The same item, marked as stale.
     init(markingStale other: PendingItem) {
         hash = other.hash

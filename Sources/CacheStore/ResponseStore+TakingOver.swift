@@ -87,7 +87,7 @@ extension ResponseStore {
     public func own(upTo end: HandedPosition) {
         directory.take()
         let end = StoreWriter.Position(segment: end.segment, offset: Int(clamping: end.offset))
-        var leftovers = state.withLock { state in
+        let leftOut = state.withLock { state in
             var recovery = StoreRecovery(directory: directory, settings: settings, seed: seed)
             swap(&recovery.index, &state.index)
             swap(&recovery.segments, &state.segments)
@@ -95,13 +95,12 @@ extension ResponseStore {
             swap(&recovery.index, &state.index)
             swap(&recovery.segments, &state.segments)
             state.statistics.damaged += recovery.statistics.damaged
+            state.keep(recovery.leftOut.kept)
             state.changes.raiseAll()
-            defer { state.leftovers = StoreLeftovers() }
-            return state.leftovers.adding(recovery.leftovers)
+            return recovery.leftOut
         }
-        leftovers.remove()
         IndexSnapshot.remove(directory: directory.path)
-        writer.goOn(self, from: end)
+        writer.goOn(self, from: end, without: leftOut)
     }
 
     // MARK: Both

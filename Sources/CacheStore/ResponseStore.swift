@@ -40,14 +40,20 @@ public final class ResponseStore: @unchecked Sendable {
         var statistics = StoreStatistics()
         /// Whose the directory is. Where it is another's, nothing new is stored here, but for marks.
         var owner = Owner.us
-        /// What goes once the directory is ours.
-        var leftovers = StoreLeftovers()
         /// Raised with every change of what look-ups find.
         let changes = ChangeCounts()
 
         func place(of hash: KeyHash) -> SeenItem.Place {
             if let pending = pending[hash] { return .pending(ObjectIdentifier(pending)) }
             return index.find(hash).map { .segment($0.segment, offset: $0.offset) } ?? .nowhere
+        }
+
+        /// Is found while it waits to be written again, unless something newer waits.
+        mutating func keep(_ kept: [StoreWriter.Work]) {
+            for case .item(let item) in kept {
+                statistics.pendingBytes += item.bytes
+                if pending[item.hash] == nil { pending[item.hash] = item }
+            }
         }
     }
 
@@ -69,7 +75,7 @@ public final class ResponseStore: @unchecked Sendable {
         initial.index = recovery.index
         initial.segments = recovery.segments
         initial.statistics = recovery.statistics
-        initial.leftovers = recovery.leftovers
+        initial.keep(recovery.leftOut.kept)
         initial.statistics.isWritable = directory.isWritable
         let probes = settings.isRequired && directory.isWritable && handed == nil
         initial.statistics.opening.error = probes ? directory.probe(settings) : directory.error
@@ -82,6 +88,7 @@ public final class ResponseStore: @unchecked Sendable {
         changes = initial.changes
         state = Mutex(initial)
         writer = StoreWriter(directory: directory, settings: settings, seed: seed, start: recovery.end, isHeld: handed != nil)
+        writer.leaveOut(recovery.leftOut, self)
     }
 
     // MARK: Reading

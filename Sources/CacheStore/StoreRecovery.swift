@@ -15,8 +15,10 @@ struct StoreRecovery {
     var statistics = StoreStatistics()
     /// Places where something may be missing that took something back, and the last of them.
     private var damage: (places: Int, last: StoreWriter.Position)?
-    /// What goes once the directory is ours.
-    private(set) var leftovers = StoreLeftovers()
+    /// What the limit leaves no room for.
+    private(set) var leftOut = LeftOutSegments()
+    /// Files that are of no use.
+    private var unusable: [String] = []
 
     init(directory: StoreDirectory, settings: StoreSettings, seed: UInt64) {
         self.directory = directory
@@ -28,8 +30,7 @@ struct StoreRecovery {
         var before = timespec()
         clock_gettime(CLOCK_MONOTONIC, &before)
         openSegments()
-        leaveOutOldest()
-        if directory.isWritable { leftovers.remove() }
+        if directory.isWritable { for path in unusable { unlink(path) } }
         if let snapshot = IndexSnapshot.read(directory: directory.path, segments: segments, seed: seed) {
             index = snapshot.index
             end = snapshot.end
@@ -37,6 +38,7 @@ struct StoreRecovery {
         } else {
             scan()
         }
+        leaveOutOldest()
         // It holds for this start only: after the first write it would be wrong.
         if directory.isWritable { IndexSnapshot.remove(directory: directory.path) }
         var after = timespec()
@@ -49,10 +51,8 @@ struct StoreRecovery {
     /// - Returns: whether that can be used.
     mutating func run(handed index: borrowing Descriptor) -> Bool {
         guard let known = IndexSnapshot.endOfHanded(index) else { return false }
-        // The other process may be making later ones at this moment.
+        // The other process may be making later ones at this moment. What the limit leaves no room for is its own as well, as long as it writes.
         openSegments(upTo: known)
-        leftovers.paths = []
-        leaveOutOldest()
         guard let snapshot = IndexSnapshot.readHanded(index, segments: segments, seed: seed) else { return false }
         self.index = snapshot.index
         end = snapshot.end
@@ -80,15 +80,15 @@ struct StoreRecovery {
             if first < last { scan(segment, first..<last) }
         }
         doubtWhatIsBeforeDamage()
-        leaveOutOldest()
         if segments.oldest?.number != before { index.removeAll { segments[$0.segment] == nil } }
+        leaveOutOldest()
         self.end = end
     }
 
     private mutating func openSegments(upTo last: UInt64 = .max) {
         for number in directory.segmentNumbers() where number <= last {
             guard let segment = Segment(opening: number, in: directory.path, isWritable: directory.isWritable) else {
-                leftovers.paths.append(Segment.path(number, directory.path))
+                unusable.append(Segment.path(number, directory.path))
                 continue
             }
             segments.append(segment)
@@ -96,10 +96,26 @@ struct StoreRecovery {
         end.segment = segments.newest?.number ?? 0
     }
 
-    /// The limit may have been lowered, or segments be of another size: the oldest go until what is left is within it.
+    /// The limit may have been lowered, or segments be of another size: the oldest go until what is left is within it. What outlives its segment is
+    /// written again, as evicting does: evicting may have written again what is older than that.
     private mutating func leaveOutOldest() {
-        guard directory.isWritable else { return }
-        while segments.bytes > settings.segmentsBytes { leftovers.segments.append(segments.removeOldest()) }
+        guard directory.isWritable, segments.bytes > settings.segmentsBytes else { return }
+        let all = segments
+        while segments.bytes > settings.segmentsBytes { leftOut.segments.append(segments.removeOldest()) }
+        var needed: [IndexEntry] = []
+        index.visitAll { if $0.flags & IndexEntry.needed != 0, segments[$0.segment] == nil { needed.append($0) } }
+        index.removeAll { segments[$0.segment] == nil }
+        let kept = needed.compactMap { entry in
+            all[entry.segment].flatMap { PendingItem(entry, in: $0, seed: seed) }
+                .map { entry.flags & IndexEntry.markedStale == 0 ? $0 : PendingItem(markingStale: $0) }
+        }
+        leftOut.kept = kept.map { .item($0) }
+        let lost = needed.count - kept.count
+        guard lost > 0 else { return }
+        statistics.damaged += lost
+        statistics.opening.damagedPlaces += lost
+        index.markAllStale()
+        leftOut.kept.append(.staleAll)
     }
 
     private mutating func scan() {
@@ -130,7 +146,9 @@ extension StoreRecovery {
         let found = SegmentScan.forEachRecord(in: segment, range, seed: seed) { header, offset in
             switch header.kind {
             case .item:
-                let place = IndexEntry(hash: header.hash, segment: segment.number, byteOffset: offset, isMarkedStale: header.isMarkedStale)
+                let place = IndexEntry(
+                    hash: header.hash, segment: segment.number, byteOffset: offset, isMarkedStale: header.isMarkedStale,
+                    isNeeded: header.retention.isNeeded)
                 index.set(place)
                 if header.retention.isNeeded, SegmentScan.isDamaged(header, in: segment, at: offset, seed: seed) {
                     unreadableMarks.append(offset)
@@ -166,18 +184,22 @@ extension StoreRecovery {
     }
 }
 
-/// Files of a directory that are of no use.
-struct StoreLeftovers: Sendable {
-    var paths: [String] = []
+/// Segments that the limit leaves no room for.
+struct LeftOutSegments: Sendable {
     var segments: [Segment] = []
+    /// What is written again before their files go.
+    var kept: [StoreWriter.Work] = []
+}
 
-    func adding(_ others: StoreLeftovers) -> StoreLeftovers {
-        StoreLeftovers(paths: paths + others.paths, segments: segments + others.segments)
-    }
-
-    mutating func remove() {
-        for path in paths { unlink(path) }
-        for segment in segments { segment.removeFile() }
-        (paths, segments) = ([], [])
+extension PendingItem {
+    /// nil where it cannot be read.
+    fileprivate convenience init?(_ entry: IndexEntry, in segment: Segment, seed: UInt64) {
+        let place = segment.base + entry.byteOffset
+        guard
+            let header = RecordHeader(at: place, segment: segment.number, offset: entry.byteOffset, limit: segment.size, seed: seed),
+            header.hash == entry.hash
+        else { return nil }
+        self.init(header, in: segment, at: entry.byteOffset, as: header.retention, seed: seed)
+        raiseNote(to: entry.note)
     }
 }

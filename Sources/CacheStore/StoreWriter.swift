@@ -126,13 +126,29 @@ final class StoreWriter: @unchecked Sendable {
     func leave() { waiting.withLock { $0.leave() } }
 
     /// Writes again, first what has waited.
-    /// - Parameter position: where another process has left off; nil: where this one has.
-    func goOn(_ store: ResponseStore, from position: Position? = nil) {
+    /// - Parameters:
+    ///   - position: where another process has left off; nil: where this one has.
+    ///   - leftOut: whose files go.
+    func goOn(_ store: ResponseStore, from position: Position? = nil, without leftOut: LeftOutSegments = LeftOutSegments()) {
         serial.sync {
             if let position { (self.position, active, firstUnsynchronized) = (position, nil, 0) }
+            writeAgain(leftOut, store)
             waiting.withLock { $0.write() }
             drain(store)
         }
+    }
+
+    /// What a smaller limit leaves no room for goes, once what is kept of it is written again.
+    func leaveOut(_ leftOut: LeftOutSegments, _ store: ResponseStore) {
+        guard !leftOut.segments.isEmpty else { return }
+        serial.sync { writeAgain(leftOut, store) }
+    }
+
+    private func writeAgain(_ leftOut: LeftOutSegments, _ store: ResponseStore) {
+        evicted += leftOut.segments
+        for one in leftOut.kept { write(one, store) }
+        writeBuffer(store)
+        removeEvicted()
     }
 
     /// From now on another process hears of what takes something back; nil: none.
@@ -293,7 +309,9 @@ final class StoreWriter: @unchecked Sendable {
                 state.statistics.pendingBytes -= item.bytes
                 guard state.pending[item.hash] === item else { continue }
                 state.pending[item.hash] = nil
-                var entry = IndexEntry(hash: item.hash, segment: position.segment, byteOffset: offset, isMarkedStale: item.isMarkedStale)
+                var entry = IndexEntry(
+                    hash: item.hash, segment: position.segment, byteOffset: offset, isMarkedStale: item.isMarkedStale,
+                    isNeeded: item.retention.isNeeded)
                 entry.inMemoryMark = mark
                 entry.note = item.note
                 if state.index.set(entry) { state.statistics.replaced += 1 }
@@ -372,7 +390,8 @@ final class StoreWriter: @unchecked Sendable {
                 let isNeeded = retention.isNeeded
                 guard isNeeded || record.flags & IndexEntry.used != 0,
                     record.header.recordBytes <= (isNeeded ? settings.segmentBytes : budget),
-                    let item = copy(record.header, oldest, record.offset)
+                    let item = PendingItem(
+                        record.header, in: oldest, at: record.offset, as: retention == .outlives ? .mayRescue : retention, seed: seed)
                 else { continue }
                 budget -= record.header.recordBytes
                 kept[item.hash] = item
@@ -414,21 +433,6 @@ final class StoreWriter: @unchecked Sendable {
             state.pending[record.hash] = survivor
             state.statistics.pendingBytes += survivor.bytes
         }
-    }
-
-    /// The record's parts, where its checksum holds.
-    private func copy(_ header: RecordHeader, _ segment: Segment, _ offset: Int) -> PendingItem? {
-        let start = segment.base + offset + RecordHeader.bytes
-        guard RecordHeader.payloadChecksum(start, header.payloadBytes, seed: seed) == header.payloadChecksum else { return nil }
-        var at = 0
-        func part(_ count: Int) -> [UInt8] {
-            defer { at += count }
-            return Array(UnsafeRawBufferPointer(start: start + at, count: count))
-        }
-        let item = NewItem(
-            key: part(header.keyBytes), metadata: part(header.metadataBytes), head: part(header.headBytes),
-            body: .coded(part(header.bodyBytes), header.form), retention: header.retention == .outlives ? .mayRescue : header.retention)
-        return PendingItem(item, hash: header.hash)
     }
 }
 
