@@ -37,6 +37,11 @@ public struct StoreSettings: Sendable {
     /// The snapshot of the index counts too, so a part of the capacity is kept for it.
     var snapshotBytes: Int { capacityBytes / 16 }
     var maximumSegments: Int { max(2, (capacityBytes - snapshotBytes) / segmentBytes) }
+
+    /// Whether the oldest has to go before there is one more. Those of a former size may take more room than as many of this one.
+    func isFull(_ segments: SegmentList) -> Bool {
+        segments.count >= maximumSegments || segments.count > 1 && segments.bytes + segmentBytes > segmentsBytes
+    }
 }
 
 /// Why a store cannot be opened. Everything else (read-only, full, damaged) opens and says so in its statistics.

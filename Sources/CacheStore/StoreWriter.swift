@@ -331,7 +331,7 @@ final class StoreWriter: @unchecked Sendable {
             return true
         }
         var budget = min(settings.segmentBytes / Self.reinsertedShare, settings.segmentBytes - size)
-        while store.state.withLock({ $0.segments.count }) >= settings.maximumSegments { evictOldest(store, budget: &budget) }
+        while store.state.withLock({ settings.isFull($0.segments) }) { evictOldest(store, budget: &budget) }
         var made = makeSegment(store)
         var isStillFull = false
         if case .failure(let error) = made, error.isDiskFull, takesBack, store.state.withLock({ $0.segments.count }) > 1 {

@@ -50,7 +50,12 @@ struct SmallerStoreTests {
         for _ in 0..<2 {
             let store = try directory.open(4 << 20, segment: segment)
             #expect(stored(store, 1) == body(1) && stored(store, 2) == body(2))
-            #expect(directory.segments.reduce(0) { $0 + directory.size($1) } <= 4 << 20)
+            for number in 200..<250 {
+                store.insert(item(number, 100_000))
+                store.flush()
+                #expect(directory.segments.reduce(0) { $0 + directory.size($1) } <= 4 << 20)
+            }
+            #expect(stored(store, 249) == body(249, 100_000))
         }
     }
 
