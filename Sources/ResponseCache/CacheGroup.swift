@@ -9,13 +9,20 @@ public struct CacheGroup: Sendable {
     private let caches: [ResponseCache]
     /// Where those that are meant stand, by what their APIs are called in keys.
     private let places: [[UInt8]: Int]
+    /// What all are called that are served.
+    private let served: Set<[UInt8]>
+    /// Those that are not served, and are meant all the same; nil: whichever there are.
+    private let unserved: Set<[UInt8]>?
 
     /// - Parameters:
     ///   - caches: of one store.
-    ///   - places: of those that are meant.
-    public init(_ caches: [ResponseCache], meaning places: [Int]) {
+    ///   - places: of those that are meant. Where they are all, what is stored of APIs that are not served is meant too, when something is purged.
+    ///   - names: of APIs that are meant, where not all are: those that are not served have no place.
+    public init(_ caches: [ResponseCache], meaning places: [Int], named names: [String] = []) {
         self.caches = caches
         self.places = Dictionary(places.map { (caches[$0].keyMaker.authority, $0) }) { first, _ in first }
+        served = Set(caches.map(\.keyMaker.authority))
+        unserved = names.isEmpty && places.count == caches.count ? nil : Set(names.map { StoredKey.name(ofAPI: $0) })
     }
 
     private var store: ResponseStore { caches[0].store }
@@ -100,20 +107,29 @@ public struct CacheGroup: Sendable {
         return (isSoft ? store.markStale(id.item) : store.remove(id.item)) ? 1 : 0
     }
 
-    private func purge(selections: [EntrySelection], isSoft: Bool) -> Int {
-        var found: [(id: StoredItemID, isServed: Bool)] = []
-        store.visitAll { listed in
-            guard let isServed = fits(listed, selections, isSoft: isSoft) else { return }
-            found.append((listed.id, isServed))
-            if !isSoft { found.append((store.id(of: GoneMemory.key(Array(listed.key))), false)) }
-        }
-        for (id, _) in found { _ = isSoft ? store.markStale(id) : store.remove(id) }
-        return found.count { $0.isServed }
+    /// What a purge makes of an item.
+    private enum Fit {
+        /// A response that clients could get.
+        case counts
+        /// Markers, what cannot be reached any more, and what no API has that is served: they go with the rest.
+        case goes
+        /// Whether it is meant, only its own API could tell: it is stale.
+        case isDoubtful
     }
 
-    /// Whether an item goes, and whether it is a response that clients could get; nil where it stays. Markers and what cannot be reached any more
-    /// go with the rest, but are not counted.
-    private func fits(_ listed: ListedItem, _ selections: [EntrySelection], isSoft: Bool) -> Bool? {
+    private func purge(selections: [EntrySelection], isSoft: Bool) -> Int {
+        var found: [(id: StoredItemID, fit: Fit)] = []
+        store.visitAll { listed in
+            guard let fit = fits(listed, selections, isSoft: isSoft) else { return }
+            found.append((listed.id, fit))
+            if !isSoft, fit != .isDoubtful { found.append((store.id(of: GoneMemory.key(Array(listed.key))), .goes)) }
+        }
+        for (id, fit) in found { _ = isSoft || fit == .isDoubtful ? store.markStale(id) : store.remove(id) }
+        return found.count { $0.fit == .counts }
+    }
+
+    /// nil where it stays.
+    private func fits(_ listed: ListedItem, _ selections: [EntrySelection], isSoft: Bool) -> Fit? {
         let isMarker: Bool
         switch StoredMetadata.kind(of: listed.item.metadata) {
         case .response: isMarker = false
@@ -121,10 +137,24 @@ public struct CacheGroup: Sendable {
         case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return nil
         }
         let bytes = Array(listed.key)
-        guard let key = StoredKey(bytes), let api = place(of: key), selections[api].mayContain(key) else { return nil }
+        guard let key = StoredKey(bytes) else { return nil }
+        if !served.contains(key.authority) {
+            guard unserved?.contains(key.authority) ?? true, !isMarker || !isSoft else { return nil }
+            if selections[0].contains(key) { return .goes }
+            return isMarker ? nil : fits(listed, bytes, unserved: key, selections[0])
+        }
+        guard let api = place(of: key), selections[api].mayContain(key) else { return nil }
         if isMarker, selections[api].tag != nil || isSoft { return nil }
-        guard let entry = caches[api].entry(listed, bytes, key) else { return selections[api].contains(key) ? false : nil }
-        return selections[api].contains(entry) ? true : nil
+        guard let entry = caches[api].entry(listed, bytes, key) else { return selections[api].contains(key) ? .goes : nil }
+        return selections[api].contains(entry) ? .counts : nil
+    }
+
+    /// Of an API that may be served again: here later, or by a process that takes over. A prefix and a tag mean the same for all; of targets, only the API
+    /// itself knows all spellings.
+    private func fits(_ listed: ListedItem, _ bytes: [UInt8], unserved key: StoredKey, _ selection: EntrySelection) -> Fit? {
+        guard selection.mayContainElsewhere(key) else { return nil }
+        guard !selection.hasTarget, let entry = StoredEntry(listed, bytes, key) else { return .isDoubtful }
+        return selection.contains(entry) ? .goes : nil
     }
 }
 

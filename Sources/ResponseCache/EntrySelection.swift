@@ -61,6 +61,14 @@ public struct EntrySelection: Sendable {
         return key.target == target.canonical || Self.mayLeaveOut(key) && key.target[...].withoutQuery == target.canonical[...].withoutQuery
     }
 
+    /// Which of its arguments make a difference, each API says.
+    var hasTarget: Bool { target != nil }
+
+    /// The same for an API of which no more is known than this key.
+    func mayContainElsewhere(_ key: StoredKey) -> Bool {
+        hasPrefix(key) && target.map { $0.canonical[...].withoutQuery == key.target[...].withoutQuery } ?? true
+    }
+
     /// The same: whether all under this key are meant.
     func contains(_ key: StoredKey) -> Bool {
         tag == nil && hasPrefix(key) && target.map { $0.canonical == key.target } ?? true

@@ -1,0 +1,92 @@
+// Purging what the store has of an API that is not served just now: whoever serves it again must not serve what was purged.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+import TestSupport
+import Testing
+
+@testable import ResponseCache
+
+@Suite("The cache: purging what belongs to no API that is served")
+struct UnservedAPITests {
+    private static let fresh = ("Cache-Control", "max-age=60")
+
+    private func api(_ test: TestCache, _ name: String) -> ResponseCache {
+        var settings = test.cache.shared.settings
+        settings.name = StoredKey.name(ofAPI: name)
+        return TestCache.other(SharedCacheState(beside: test.cache.shared, settings: settings))
+    }
+
+    private func store(_ target: String, tag: String, in cache: ResponseCache, _ test: TestCache) throws {
+        let head = TestCache.request(target)
+        let request = PlacedRequest(
+            head, RequestCacheControl(head.fields), keys: try cache.find(head, content: nil).keys, found: nil)
+        let response = TestCache.response(200, [Self.fresh, ("Cache-Tag", tag)])
+        let recency = Recency(order: cache.shared.sent.take(), isImported: false, requestTime: test.time.wall, responseTime: test.time.wall)
+        let whole = WholeResponse(response, cache.control(response), Array("{}".utf8), isDecoded: false, recency)
+        #expect(cache.store(whole, for: request, at: test.time).result.decision == .allowed)
+    }
+
+    private func isStale(_ target: String, in cache: ResponseCache) throws -> Bool? {
+        try cache.find(TestCache.request(target), content: nil).result.found?.metadata.flags.contains(.markedStale)
+    }
+
+    private func selection(_ cache: ResponseCache, target: String) -> PurgeSelection {
+        .selection(EntrySelection(target: .init(target, cache.shared.settings.arguments)))
+    }
+
+    /// Two APIs have stored; the second is not served when the purge comes.
+    /// - Returns: whether each of the second's is stale; nil where it is gone.
+    private func left(isSoft: Bool = false, _ select: (ResponseCache) -> PurgeSelection) throws -> (count: Int, a: Bool?, b: Bool?) {
+        let test = try TestCache()
+        let (orders, users) = (api(test, "orders"), api(test, "users"))
+        try store("/a/1?x=1", tag: "one", in: orders, test)
+        try store("/a/1?x=1", tag: "one", in: users, test)
+        try store("/b/1", tag: "two", in: users, test)
+        let count = CacheGroup([orders], meaning: [0]).purge([select(orders)], isSoft: isSoft)
+        return (count, try isStale("/a/1?x=1", in: users), try isStale("/b/1", in: users))
+    }
+
+    @Test("by prefix, tag and target it goes too, and is stale where its arguments may be the same")
+    func allAPIs() throws {
+        #expect(try left { _ in .selection(EntrySelection(prefix: .init("/a"))) } == (1, nil, false))
+        #expect(try left { _ in .selection(EntrySelection(tag: "one")) } == (1, nil, false))
+        #expect(try left { _ in .selection(EntrySelection(tag: "two")) } == (0, false, nil))
+        #expect(try left { selection($0, target: "/a/1?x=1") } == (1, nil, false))
+        #expect(try left { selection($0, target: "/a/1?x=2") } == (0, true, false))
+        #expect(try left(isSoft: true) { _ in .selection(EntrySelection(prefix: .init("/a"))) } == (1, true, false))
+        #expect(try left(isSoft: true) { _ in .selection(EntrySelection(tag: "two")) } == (0, false, true))
+    }
+
+    @Test("what a single API has stored under another name goes by tag as well")
+    func formerName() throws {
+        let test = try TestCache()
+        let former = api(test, "users")
+        try store("/a", tag: "one", in: former, test)
+        #expect(test.cache.purge(.selection(EntrySelection(tag: "one")), isSoft: false) == 0)
+        #expect(try isStale("/a", in: former) == nil)
+    }
+
+    @Test("by names of APIs, those of that name go and no others", arguments: ["users", "else"])
+    func named(name: String) throws {
+        let test = try TestCache()
+        let (orders, users) = (api(test, "orders"), api(test, "users"))
+        try store("/a", tag: "one", in: orders, test)
+        try store("/a", tag: "one", in: users, test)
+        #expect(CacheGroup([orders], meaning: [], named: [name]).purge([.all], isSoft: false) == 0)
+        #expect(try isStale("/a", in: users) == (name == "users" ? nil : false))
+        #expect(try isStale("/a", in: orders) == false)
+    }
+
+    @Test("of others that are served, and were not meant, nothing goes")
+    func othersStay() throws {
+        let test = try TestCache()
+        let (orders, users) = (api(test, "orders"), api(test, "users"))
+        try store("/a", tag: "one", in: orders, test)
+        try store("/a", tag: "one", in: users, test)
+        let wanted = PurgeSelection.selection(EntrySelection(prefix: .init("/a")))
+        #expect(CacheGroup([orders, users], meaning: [0]).purge([wanted, wanted], isSoft: false) == 1)
+        #expect(try isStale("/a", in: users) == false)
+    }
+}
