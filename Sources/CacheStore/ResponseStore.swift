@@ -278,11 +278,15 @@ public final class ResponseStore: @unchecked Sendable {
     }
 
     /// The same, if what is stored there is still this item.
-    public func remove(_ key: Span<UInt8>, ifStill item: StoredItem) {
+    /// - Returns: whether it was.
+    @discardableResult
+    public func remove(_ key: Span<UInt8>, ifStill item: StoredItem) -> Bool {
         key.withUnsafeBytes { key in
             let hash = KeyHash(key, seed: seed)
-            state.withLock { state in
-                if isStill(item, hash, key.count, state) { remove(hash, &state) }
+            return state.withLock { state in
+                guard isStill(item, hash, key.count, state) else { return false }
+                remove(hash, &state)
+                return true
             }
         }
     }

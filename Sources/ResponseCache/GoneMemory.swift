@@ -94,8 +94,8 @@ public final class GoneMemory: Sendable {
     ) throws(Failure) {
         guard let gone = Self.gone(in: try lookUp(Self.key(key)), key), !gone.metadata.recency.isLater(than: recency) else { return }
         let key = gone.key
-        store.remove(key.span, ifStill: gone.written)
-        count(.lifted)
+        // Others may have found it at the same moment.
+        if store.remove(key.span, ifStill: gone.written) { count(.lifted) }
     }
 
     /// Returns whether it was remembered.
