@@ -26,7 +26,8 @@ struct ChangeCountsTests {
                 $0.flush()
                 $0.remove(key(1).span)
             },
-            Row("it is removed by one who saw it") { store in store.see(key(1).span).item.map { store.remove(key(1).span, ifStill: $0) } },
+            Row("it is removed by one who saw it") { store in _ = store.see(key(1).span).item.map { store.remove(key(1).span, ifStill: $0) }
+            },
             Row("somebody wanted it removed where nothing lay") { $0.remove(key(2).span) },
             Row("it is marked as stale while it waits") { _ = $0.markStale($0.id(of: key(1))) },
             Row("it is marked as stale on the disk") {
