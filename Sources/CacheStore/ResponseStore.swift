@@ -190,12 +190,15 @@ public final class ResponseStore: @unchecked Sendable {
     }
 
     private func dropDamaged(_ hash: KeyHash, _ segment: UInt64, _ offset: Int) {
-        state.withLock { state in
-            guard let entry = state.index.find(hash), entry.leads(to: segment, offset) else { return }
+        let wasNeeded = state.withLock { state in
+            guard let entry = state.index.find(hash), entry.leads(to: segment, offset) else { return false }
             state.index.remove(hash)
             state.changes.raise(hash)
             state.statistics.damaged += 1
+            return entry.flags & IndexEntry.needed != 0
         }
+        // A mark: what it took back, nobody can tell any more.
+        if wasNeeded { markAllStale() }
     }
 
     public var statistics: StoreStatistics {

@@ -61,15 +61,22 @@ struct SegmentScan {
 
     private init(end: Int) { self.end = end }
 
-    /// Whether a record's content was damaged after it was written. A write that was cut short ends at a page, with nothing behind it.
-    static func isDamaged(_ header: RecordHeader, in segment: Segment, at offset: Int, seed: UInt64) -> Bool {
+    /// What became of a record's content.
+    enum ContentState {
+        case whole
+        /// The writer was killed: it ends at a page, with nothing behind it.
+        case cutShort
+        case damaged
+    }
+
+    static func content(of header: RecordHeader, in segment: Segment, at offset: Int, seed: UInt64) -> ContentState {
         let start = offset + RecordHeader.bytes
         let payload = UnsafeRawBufferPointer(start: segment.base + start, count: header.payloadBytes)
         guard let base = payload.baseAddress, RecordHeader.payloadChecksum(base, payload.count, seed: seed) != header.payloadChecksum else {
-            return false
+            return .whole
         }
         let lastPage = (start + payload.count - 1) / pageBytes * pageBytes
-        return lastPage < start || payload[(lastPage - start)...].contains { $0 != 0 }
+        return lastPage < start || payload[(lastPage - start)...].contains { $0 != 0 } ? .damaged : .cutShort
     }
 
     /// The smallest there are: larger ones end at multiples of it.

@@ -149,9 +149,14 @@ extension StoreRecovery {
                 let place = IndexEntry(
                     hash: header.hash, segment: segment.number, byteOffset: offset, isMarkedStale: header.isMarkedStale,
                     isNeeded: header.retention.isNeeded)
-                index.set(place)
-                if header.retention.isNeeded, SegmentScan.isDamaged(header, in: segment, at: offset, seed: seed) {
-                    unreadableMarks.append(offset)
+                guard header.retention.isNeeded else {
+                    index.set(place)
+                    break
+                }
+                switch SegmentScan.content(of: header, in: segment, at: offset, seed: seed) {
+                case .whole: index.set(place)
+                case .cutShort: break
+                case .damaged: unreadableMarks.append(offset)
                 }
             case .removal: index.remove(header.hash)
             case .clearing: index = IndexTable()

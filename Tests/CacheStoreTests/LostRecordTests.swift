@@ -68,6 +68,24 @@ struct LostRecordTests {
         }
     }
 
+    @Test("a mark that a look-up finds damaged makes all stale, for good")
+    func damagedSinceTheStart() throws {
+        let directory = try Directory()
+        do {
+            let store = try fill(directory)
+            takeBack(.needed, in: store)
+            store.close()
+        }
+        directory.flip(try #require(directory.segments.first), at: Self.recordBytes * Self.count + 70)
+        for _ in 0..<2 {
+            let store = try directory.open()
+            #expect(store.lookUp(key(50).span) == nil)
+            #expect(store.statistics.damaged == 1)
+            for number in 0..<Self.count { #expect(isStale(store, number) == true) }
+            store.flush()
+        }
+    }
+
     @Test("what a killed writer leaves of its last write makes nothing stale, and neither does what is written after it")
     func tornWrite() throws {
         let end = Self.recordBytes * Self.count
@@ -97,6 +115,7 @@ struct LostRecordTests {
         }
         try overwriteWithZeros(directory, from: 8_192)
         let store = try directory.open()
+        #expect(store.lookUp(key(50).span) == nil && store.statistics.damaged == 0)
         for number in 0..<Self.count { #expect(isStale(store, number) == false) }
     }
 
