@@ -52,10 +52,11 @@ final class FleetObedience: FleetFollowing {
         case .mark: break
         case .everything(let isSoft): _ = CacheGroup(caches, meaning: Array(caches.indices)).purgeStore(isSoft: isSoft)
         case .purge(let selection, let isSoft):
+            // Also what is stored for APIs that are not served here just now.
+            guard selection.kind != .nothing, !caches.isEmpty else { return }
             let meant = caches.indices.filter { selection.isMeant(caches[$0].shared.settings) }
-            guard !meant.isEmpty else { return }
             let wanted = caches.map { selection.purge($0.shared.settings.arguments) }
-            _ = CacheGroup(caches, meaning: meant).purge(wanted, isSoft: isSoft)
+            _ = CacheGroup(caches, meaning: meant, named: selection.apis).purge(wanted, isSoft: isSoft)
         }
     }
 
