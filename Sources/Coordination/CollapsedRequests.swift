@@ -39,8 +39,10 @@ public final class CollapsedRequests: Sendable {
         /// By the key's hash, since keys may be long: until when everyone asks for himself (milliseconds). Two keys with one hash cost
         /// the second a request of its own.
         var unshareable: [SeededHash: Int64] = [:]
-        /// Writes that have succeeded.
+        /// Writes that have succeeded; of each user the last, by its number; and the last one of those that are forgotten.
         var writes: UInt64 = 0
+        var lastWrites: [UInt64: UInt64] = [:]
+        var lastForgotten: UInt64 = 0
     }
 
     private let state = Mutex(State())
@@ -54,8 +56,9 @@ public final class CollapsedRequests: Sendable {
 
     /// - Parameters:
     ///   - now: milliseconds of the loop's clock.
+    ///   - user: a number for whose request it is; 0 for nobody in particular.
     ///   - follower: who comes.
-    public func join(_ key: FlightKey, now: Int64, as follower: any FlightFollower) -> FlightPlace {
+    public func join(_ key: FlightKey, now: Int64, by user: UInt64 = 0, as follower: any FlightFollower) -> FlightPlace {
         let span = follower.span
         let (place, leader): (FlightPlace, SpanPlace) = state.withLock { state in
             if let until = state.unshareable[key.hash] {
@@ -63,7 +66,9 @@ public final class CollapsedRequests: Sendable {
                 state.unshareable[key.hash] = nil
             }
             // It may bring what was so before the write that this client knows of.
-            if let flight = state.flights[key], flight.writes != state.writes { return (.alone, .none) }
+            if let flight = state.flights[key], max(state.lastWrites[user] ?? 0, state.lastForgotten) > flight.writes {
+                return (.alone, .none)
+            }
             guard let flight = state.flights[key], !flight.isSlow else {
                 state.flights[key, default: Flight(writes: state.writes)].isSlow = false
                 if span.isRecorded { state.flights[key]?.leader = span }
@@ -91,8 +96,15 @@ public final class CollapsedRequests: Sendable {
         }
     }
 
-    /// A write has succeeded: whoever comes from now on waits for no response that was asked for before.
-    public func noteWrite() { state.withLock { $0.writes &+= 1 } }
+    /// A user's write has succeeded: from now on that user waits for no response that was asked for before. Others do, or who writes all the time would have
+    /// everybody ask the upstream.
+    public func noteWrite(by user: UInt64 = 0) {
+        state.withLock { state in
+            state.writes += 1
+            if state.lastWrites.count >= Self.memoryLimit { (state.lastWrites, state.lastForgotten) = ([:], state.writes) }
+            state.lastWrites[user] = state.writes
+        }
+    }
 
     /// Whether anybody waits for the fetch that is under way.
     public func hasFollowers(_ key: FlightKey) -> Bool { state.withLock { $0.flights[key]?.followers.isEmpty == false } }

@@ -29,7 +29,7 @@ extension ProxyShard {
     // MARK: Those who ask for the same
 
     func join(_ place: RequestPlace, as exchange: Exchange) -> FlightPlace {
-        collapsed.join(place.target.flight, now: loop.batchMilliseconds, as: exchange)
+        collapsed.join(place.target.flight, now: loop.batchMilliseconds, by: exchange.request.scopes.user, as: exchange)
     }
 
     // MARK: Asking

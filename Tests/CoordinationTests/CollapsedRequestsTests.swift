@@ -50,6 +50,19 @@ struct CollapsedRequestsTests {
         #expect([reader, follower].map { $0.join(requests) } == ["leader", "follower"])
     }
 
+    @Test("another user's write keeps nobody from waiting; of very many users that write, none is overlooked")
+    func writtenByOthers() {
+        let requests = CollapsedRequests()
+        let (leader, follower) = (Follower(), Follower())
+        #expect(requests.join(FlightKey([1]), now: 0, by: 1, as: leader) == .leader)
+        requests.noteWrite(by: 2)
+        #expect(requests.join(FlightKey([1]), now: 0, by: 1, as: follower) == .follower)
+        #expect(requests.join(FlightKey([1]), now: 0, by: 2, as: follower) == .alone)
+        for user in 3..<10_000 as Range<UInt64> { requests.noteWrite(by: user) }
+        #expect(requests.join(FlightKey([1]), now: 0, by: 2, as: follower) == .alone)
+        #expect(requests.join(FlightKey([1]), now: 0, by: 9_999, as: follower) == .alone)
+    }
+
     @Test("another key is another fetch")
     func keys() {
         let requests = CollapsedRequests()
