@@ -23,7 +23,7 @@ public struct ResponseCacheSettings: Sendable {
     public var keyName: [UInt8] { name ?? upstream.bytes + upstream.basePath }
     /// Whether there are other APIs, whose responses lie in the same store.
     public var isOneOfSeveral: Bool { name != nil }
-    var name: [UInt8]?
+    private let name: [UInt8]?
     /// Whether the upstream gets to see the host that the client asked for: then that is part of every key.
     public var isKeyedByHost = false
     public var arguments = ArgumentTable()

@@ -30,9 +30,9 @@ final class FleetCache {
     }
 
     /// - Parameter secrets: of the fleet; the first is the one that writes.
-    init(_ secrets: [String] = ["fleet"], _ configure: (inout ResponseCacheSettings) -> Void = { _ in }) throws {
+    init(_ secrets: [String] = ["fleet"], named name: String? = nil, _ configure: (inout ResponseCacheSettings) -> Void = { _ in }) throws {
         let hashes = secrets.map { secret -> FleetHashing.Hash in { parts in Self.hash(parts, secret) } }
-        test = try TestCache { [sight] settings in
+        test = try TestCache(named: name) { [sight] settings in
             settings.fleet = FleetMembership(FleetHashing(hashes), sight)
             configure(&settings)
         }

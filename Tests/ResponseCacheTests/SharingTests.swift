@@ -170,20 +170,10 @@ struct SharingTests {
     @Test("a mark that another node tells of is obeyed where the upstream has said of arguments that they make no difference, for each API")
     func followedForOtherAPI() throws {
         let said = ("No-Vary-Search", "params=(\"x\")")
-        let (one, node) = (
-            try FleetCache { $0.name = StoredKey.name(ofAPI: "two") }, try FleetCache { $0.name = StoredKey.name(ofAPI: "one") }
-        )
-        var settings = node.test.cache.shared.settings
-        settings.name = StoredKey.name(ofAPI: "two")
-        let two = TestCache.other(SharedCacheState(beside: node.test.cache.shared, settings: settings))
+        let (one, node) = (try FleetCache(named: "two"), try FleetCache(named: "one"))
+        let two = node.test.other(named: "two")
         // Of the node's own second API.
-        let head = TestCache.request("/a?x=1")
-        let sent = PlacedRequest(head, RequestCacheControl(head.fields), keys: try two.find(head).keys, found: nil)
-        let response = TestCache.response(200, [Self.fresh, said])
-        let recency = Recency(
-            order: two.shared.sent.take(), isImported: false, requestTime: node.test.time.wall, responseTime: node.test.time.wall)
-        let whole = WholeResponse(response, two.control(response), Array("{}".utf8), isDecoded: false, recency)
-        #expect(two.store(whole, for: sent, at: node.test.time).result == .stored)
+        #expect(try node.test.store("/a?x=1", [Self.fresh, said], in: two) == .allowed)
         #expect(try two.find(TestCache.request("/a?x=2")).result.found != nil)
         for cache in [one, node] { cache.test.now += 1_000 }
         one.test.write("/a?x=1")

@@ -1,6 +1,28 @@
-// One cache alone, gone through as the administrator does.
+// One cache alone, gone through as the administrator does; and other APIs in its store.
+
+import CachePolicy
+import HTTPCore
 
 @testable import ResponseCache
+
+extension TestCache {
+    /// Of another API in the same store.
+    func other(named name: String) -> ResponseCache {
+        var settings = ResponseCacheSettings(upstream: cache.shared.settings.upstream, name: StoredKey.name(ofAPI: name))
+        (settings.policy, settings.fleet) = (cache.shared.settings.policy, cache.shared.settings.fleet)
+        return Self.other(SharedCacheState(beside: cache.shared, settings: settings))
+    }
+
+    /// What is asked for now comes at once, and is stored there.
+    func store(_ target: String, _ lines: Lines, in other: ResponseCache) throws -> StorageDecision {
+        let head = Self.request(target)
+        let request = PlacedRequest(head, RequestCacheControl(head.fields), keys: try other.find(head, content: nil).keys, found: nil)
+        let response = Self.response(200, lines)
+        let recency = Recency(order: other.shared.sent.take(), isImported: false, requestTime: time.wall, responseTime: time.wall)
+        let whole = WholeResponse(response, other.control(response), Array("{}".utf8), isDecoded: false, recency)
+        return other.store(whole, for: request, at: time).result.decision
+    }
+}
 
 extension ResponseCache {
     private var group: CacheGroup { CacheGroup([self], meaning: [0]) }

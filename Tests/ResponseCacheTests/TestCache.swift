@@ -28,11 +28,14 @@ final class TestCache {
         ResponseCache(shared, mayWait: mayWait) { CacheTime(wall: Timestamp(seconds: 1_795_000_000), monotonic: 0) }
     }
 
-    init(residency: ScriptedResidency? = nil, _ configure: (inout ResponseCacheSettings) -> Void = { _ in }) throws {
+    init(residency: ScriptedResidency? = nil, named name: String? = nil, _ configure: (inout ResponseCacheSettings) -> Void = { _ in })
+        throws
+    {
         var place = StoreSettings(directory: temporary.path, capacityBytes: 16 << 20)
         if let residency { place.residency = residency }
         let store = try ResponseStore(place)
-        var settings = ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://upstream.test".utf8)))
+        var settings = ResponseCacheSettings(
+            upstream: UpstreamOrigin(Array("http://upstream.test".utf8)), name: name.map { StoredKey.name(ofAPI: $0) })
         settings.policy.credentials.fields = ["authorization", "cookie", "x-user"]
         configure(&settings)
         cache = ResponseCache(SharedCacheState(store: store, sent: SentRequests(), settings: settings), mayWait: true) { [clock] in

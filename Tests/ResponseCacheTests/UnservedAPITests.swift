@@ -12,20 +12,8 @@ import Testing
 struct UnservedAPITests {
     private static let fresh = ("Cache-Control", "max-age=60")
 
-    private func api(_ test: TestCache, _ name: String) -> ResponseCache {
-        var settings = test.cache.shared.settings
-        settings.name = StoredKey.name(ofAPI: name)
-        return TestCache.other(SharedCacheState(beside: test.cache.shared, settings: settings))
-    }
-
     private func store(_ target: String, tag: String, in cache: ResponseCache, _ test: TestCache) throws {
-        let head = TestCache.request(target)
-        let request = PlacedRequest(
-            head, RequestCacheControl(head.fields), keys: try cache.find(head, content: nil).keys, found: nil)
-        let response = TestCache.response(200, [Self.fresh, ("Cache-Tag", tag)])
-        let recency = Recency(order: cache.shared.sent.take(), isImported: false, requestTime: test.time.wall, responseTime: test.time.wall)
-        let whole = WholeResponse(response, cache.control(response), Array("{}".utf8), isDecoded: false, recency)
-        #expect(cache.store(whole, for: request, at: test.time).result.decision == .allowed)
+        #expect(try test.store(target, [Self.fresh, ("Cache-Tag", tag)], in: cache) == .allowed)
     }
 
     private func isStale(_ target: String, in cache: ResponseCache) throws -> Bool? {
@@ -40,7 +28,7 @@ struct UnservedAPITests {
     /// - Returns: whether each of the second's is stale; nil where it is gone.
     private func left(isSoft: Bool = false, _ select: (ResponseCache) -> PurgeSelection) throws -> (count: Int, a: Bool?, b: Bool?) {
         let test = try TestCache()
-        let (orders, users) = (api(test, "orders"), api(test, "users"))
+        let (orders, users) = (test.other(named: "orders"), test.other(named: "users"))
         try store("/a/1?x=1", tag: "one", in: orders, test)
         try store("/a/1?x=1", tag: "one", in: users, test)
         try store("/b/1", tag: "two", in: users, test)
@@ -62,7 +50,7 @@ struct UnservedAPITests {
     @Test("what a single API has stored under another name goes by tag as well")
     func formerName() throws {
         let test = try TestCache()
-        let former = api(test, "users")
+        let former = test.other(named: "users")
         try store("/a", tag: "one", in: former, test)
         #expect(test.cache.purge(.selection(EntrySelection(tag: "one")), isSoft: false) == 0)
         #expect(try isStale("/a", in: former) == nil)
@@ -71,7 +59,7 @@ struct UnservedAPITests {
     @Test("by names of APIs, those of that name go and no others", arguments: ["users", "else"])
     func named(name: String) throws {
         let test = try TestCache()
-        let (orders, users) = (api(test, "orders"), api(test, "users"))
+        let (orders, users) = (test.other(named: "orders"), test.other(named: "users"))
         try store("/a", tag: "one", in: orders, test)
         try store("/a", tag: "one", in: users, test)
         #expect(CacheGroup([orders], meaning: [], named: [name]).purge([.all], isSoft: false) == 0)
@@ -82,7 +70,7 @@ struct UnservedAPITests {
     @Test("of others that are served, and were not meant, nothing goes")
     func othersStay() throws {
         let test = try TestCache()
-        let (orders, users) = (api(test, "orders"), api(test, "users"))
+        let (orders, users) = (test.other(named: "orders"), test.other(named: "users"))
         try store("/a", tag: "one", in: orders, test)
         try store("/a", tag: "one", in: users, test)
         let wanted = PurgeSelection.selection(EntrySelection(prefix: .init("/a")))
