@@ -42,6 +42,13 @@ public struct OriginGrant: Sendable, Equatable {
         allowsCredentials = !isForAll && credentials.count == 1 && credentials.first?.elementsEqual("true".utf8) == true
     }
 
+    /// Whether what scripts may read of a response may depend on their origin, although it does not say so in Vary: it has leave for one origin, or
+    /// none, which many an upstream sends to nobody but those that name an origin.
+    public static func isBound(_ response: Fields) -> Bool {
+        if let allowed = response.first(.accessControlAllowOrigin), allowed.elementsEqual("*".utf8) { return false }
+        return !FieldLists.contains(.vary, in: response) { $0.equalsIgnoringCase("origin") || $0.elementsEqual("*".utf8) }
+    }
+
     static func isGrantField(_ name: ArraySlice<UInt8>) -> Bool { name.prefix(15).equalsIgnoringCase("access-control-") }
 
     /// The names of such fields, in lower case.
@@ -52,4 +59,16 @@ public struct OriginGrant: Sendable, Equatable {
         }
         return names
     }
+}
+
+/// What the upstream last said of it to one origin.
+public enum OriginWord: Sendable, Equatable {
+    case leave(OriginGrant)
+    case noLeave
+
+    public init(_ response: Fields, to origin: ArraySlice<UInt8>) {
+        self = OriginGrant(response, to: origin).map { .leave($0) } ?? .noLeave
+    }
+
+    public var grant: OriginGrant? { if case .leave(let grant) = self { grant } else { nil } }
 }

@@ -10,6 +10,8 @@ public enum ValidationReason: String, Sendable, CaseIterable {
     case markedStale = "marked_stale"
     /// What other nodes purge is not seen just now.
     case unseen
+    /// It came for another origin, or for none: whether the script that asks may read it, only the upstream knows.
+    case otherOrigin = "other_origin"
     case ageUnknown = "age_unknown"
     case requestNoCache = "request_no_cache"
     case requestMaxAge = "request_max_age"
@@ -53,7 +55,8 @@ public enum Reuse {
     public static func decide(_ stored: StoredMetadata, _ directives: RequestCacheControl, now: Timestamp) -> ReuseDecision {
         guard !stored.flags.contains(.noCache) else { return .validate(.noCache) }
         guard stored.flags.isDisjoint(with: .countsAsStale) else {
-            return .validate(stored.flags.contains(.markedStale) ? .markedStale : .unseen)
+            if stored.flags.contains(.markedStale) { return .validate(.markedStale) }
+            return .validate(stored.flags.contains(.unseen) ? .unseen : .otherOrigin)
         }
         guard !directives.noCache else { return .validate(.requestNoCache) }
         guard let lifetime = stored.freshnessLifetime else { return .validate(.noFreshness) }
@@ -116,7 +119,7 @@ public enum Reuse {
 
     /// Whether it could be served if the request did not matter.
     public static func isFresh(_ stored: StoredMetadata, now: Timestamp) -> Bool {
-        guard stored.flags.isDisjoint(with: [.noCache, .markedStale, .unseen]), let lifetime = stored.freshnessLifetime,
+        guard stored.flags.isDisjoint(with: StoredFlags.countsAsStale.union(.noCache)), let lifetime = stored.freshnessLifetime,
             !Freshness.isAgeUnknown(of: stored, now: now)
         else { return false }
         return lifetime > Freshness.currentAge(of: stored, now: now)

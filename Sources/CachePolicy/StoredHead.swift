@@ -52,6 +52,7 @@ public enum StoredHead {
         if received.isDecoded { metadata.flags.insert(.cameCoded) }
         if !codedDigests.contains(where: { fields.contains(named: $0.utf8Span.span) }) { metadata.flags.insert(.hasNoDigests) }
         if variesByCoding(fields) { metadata.flags.insert(.variesByCoding) }
+        if OriginGrant.isBound(fields) { metadata.flags.insert(.boundToOrigin) }
         if MediaType(of: received.head.fields)?.isJSON == true { metadata.flags.insert(.isJSON) }
         if ContentCoding(fields) != .identity { metadata.flags.insert(.coded) }
         if CacheTags.groups(of: fields, named: "cache-groups")?.isEmpty == false { metadata.flags.insert(.hasGroups) }

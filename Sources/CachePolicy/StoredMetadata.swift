@@ -64,8 +64,14 @@ public struct StoredFlags: OptionSet, Sendable {
     public static let variesByCoding = StoredFlags(rawValue: 1 << 23)
     /// Nobody knows whether it has been purged on another node: stale as long as that is so. Never written.
     public static let unseen = StoredFlags(rawValue: 1 << 24)
+    /// What scripts may read of it may depend on their origin, and it does not say that it varies by that (`OriginGrant.isBound`).
+    public static let boundToOrigin = StoredFlags(rawValue: 1 << 25)
+    /// Nobody knows whether the script that asks for it may read it. Never written.
+    public static let ofOtherOrigin = StoredFlags(rawValue: 1 << 26)
+    /// What is known of it for one request alone.
+    static let unwritten: StoredFlags = [.markedStale, .unseen, .ofOtherOrigin]
     /// Stale, whatever the response said.
-    public static let countsAsStale: StoredFlags = [.markedStale, .unseen]
+    public static let countsAsStale = unwritten
 }
 
 /// The plain part of a stored response.
@@ -112,7 +118,7 @@ public struct StoredMetadata: Sendable, Equatable {
         stale.freshnessLifetime = 0
         stale.order = order
         // The order is that of a request now; and the store's own mark is never written.
-        stale.flags.subtract([.imported, .markedStale, .unseen])
+        stale.flags.subtract(StoredFlags.unwritten.union(.imported))
         return stale
     }
 

@@ -151,6 +151,7 @@ extension ValidationReason {
         case .noCache: "the stored response said Cache-Control: no-cache"
         case .markedStale: "the stored response was purged softly"
         case .unseen: "what other nodes have purged could not be seen, and the stored response was older than share.blind_limit"
+        case .otherOrigin: "the stored response came for another Origin, or for none, so nobody knew whether this script may read it"
         case .ageUnknown: "the clock was set back since the stored response came, so its age is unknown"
         case .requestNoCache: "the request said Cache-Control: no-cache"
         case .requestMaxAge: "the stored response is older than the request's max-age"

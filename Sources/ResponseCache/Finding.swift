@@ -7,7 +7,7 @@ import Identity
 /// What is stored for a request, where it was looked for, and what that goes by.
 public struct Finding {
     public let keys: TargetKeys
-    public let result: LookUpResult
+    public var result: LookUpResult
     public let basis: FindingBasis
 }
 

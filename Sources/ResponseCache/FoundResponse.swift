@@ -26,9 +26,9 @@ public final class FoundResponse {
         self.key = key
     }
 
-    private init(unconfirmed other: FoundResponse) {
+    private init(_ other: FoundResponse, staleBy flag: StoredFlags) {
         var stale = other.metadata
-        stale.flags.insert(.unseen)
+        stale.flags.insert(flag)
         metadata = stale
         (item, key, written, writtenMetadata) = (other.item, other.key, other.written, other.writtenMetadata)
     }
@@ -50,7 +50,10 @@ public final class FoundResponse {
     public var owner: AnyObject { item.owner }
 
     /// The same; it is stale, since nobody knows whether it has been purged elsewhere.
-    var unconfirmed: FoundResponse { FoundResponse(unconfirmed: self) }
+    var unconfirmed: FoundResponse { FoundResponse(self, staleBy: .unseen) }
+
+    /// The same; it is stale, since nobody knows whether the script that asks for it may read it.
+    public var ofOtherOrigin: FoundResponse { FoundResponse(self, staleBy: .ofOtherOrigin) }
 
     /// The same with a head that is always in memory: for one who keeps it while the upstream is asked.
     public var holdingHead: FoundResponse { FoundResponse(holdingHeadOf: self) }

@@ -39,6 +39,7 @@ extension ResponseCache {
         guard !isOutdated(new.metadata.recency, at: place.others), !isLesser(new.metadata, thanAnyAt: place.others),
             base.map({ !isElsewhere($0, place.others) }) ?? true
         else { return .outdated }
+        let new = besideOthers(new, at: place.key)
         let result = new.names.isEmpty ? insertOnly(new, at: place, inPlaceOf: base) : insertVariant(new, at: place, inPlaceOf: base)
         guard result == .stored else { return result }
         // A write may have come through another shard since that was looked for: its mark is there before it takes out what is stored, so either
@@ -161,6 +162,7 @@ extension ResponseCache {
             let isInTheWay = seen.item.map { new.metadata.isNegative ? !Self.isNegative($0) : isLesser(new.metadata, than: $0) } ?? false
             guard !isOutdated, !isInTheWay else { return .outdated }
             let generation = recency.order.number
+            keepForNoOrigin(seen.item, at: key, generation, named: new.names)
             let inserted = insert(generation)
             guard inserted == .stored else { return inserted }
             if let marked = mark(generation, seen, replaced: latest) { return marked }

@@ -5,12 +5,12 @@ import CachePolicy
 import HTTPCore
 import Locking
 
-/// Shared by all shards: noted with responses of the upstream to requests with Origin, asked where it fails. Never for a hit.
+/// Shared by all shards: noted with responses of the upstream to requests with Origin, asked where it fails, and for hits that say nothing of it themselves.
 final class OriginGrants: Sendable {
     private struct State {
         /// What was noted or asked for lately moves into the young half; when that is full, the old one is dropped.
-        var young: [[UInt8]: OriginGrant] = [:]
-        var old: [[UInt8]: OriginGrant] = [:]
+        var young: [[UInt8]: OriginWord] = [:]
+        var old: [[UInt8]: OriginWord] = [:]
         var youngBytes = 0
     }
 
@@ -22,45 +22,43 @@ final class OriginGrants: Sendable {
     private static let keyLimitBytes = 4_096
     private static let entryBytes = 128
 
-    /// - Parameter grant: nil where a good response gave none.
-    func note(_ grant: OriginGrant?, to head: RequestHead) {
+    func note(_ word: OriginWord, to head: RequestHead) {
         guard let origin = head.fields.first(.origin) else { return }
         let (target, path) = (head.pathAndQuery, head.pathAndQuery.withoutQuery)
         let keys = target.count == path.count ? [Self.key(target, origin)] : [Self.key(target, origin), Self.key(path, origin)]
         state.withLock { state in
-            for key in keys where key.count <= Self.keyLimitBytes { Self.set(grant, key, &state) }
+            for key in keys where key.count <= Self.keyLimitBytes { Self.set(word, key, &state) }
         }
     }
 
     /// For this very target.
-    func ofTarget(_ head: RequestHead) -> OriginGrant? { find(head, head.pathAndQuery) }
+    func ofTarget(_ head: RequestHead) -> OriginWord? { find(head, head.pathAndQuery) }
 
     /// For the path, whatever its arguments: what we say ourselves tells nothing of them.
-    func ofPath(_ head: RequestHead) -> OriginGrant? { find(head, head.pathAndQuery.withoutQuery) }
+    func ofPath(_ head: RequestHead) -> OriginWord? { find(head, head.pathAndQuery.withoutQuery) }
 
-    private func find(_ head: RequestHead, _ target: ArraySlice<UInt8>) -> OriginGrant? {
+    private func find(_ head: RequestHead, _ target: ArraySlice<UInt8>) -> OriginWord? {
         guard let origin = head.fields.first(.origin) else { return nil }
         let key = Self.key(target, origin)
         return state.withLock { state in
-            guard let grant = state.young[key] ?? state.old[key] else { return nil }
-            if state.young[key] == nil { Self.set(grant, key, &state) }
-            return grant
+            guard let word = state.young[key] ?? state.old[key] else { return nil }
+            if state.young[key] == nil { Self.set(word, key, &state) }
+            return word
         }
     }
 
-    private static func set(_ grant: OriginGrant?, _ key: [UInt8], _ state: inout State) {
+    private static func set(_ word: OriginWord, _ key: [UInt8], _ state: inout State) {
         if let known = state.young[key] {
-            if known == grant { return }
+            if known == word { return }
             state.youngBytes -= size(key, known)
         }
-        state.young[key] = grant
+        state.young[key] = word
         state.old[key] = nil
-        guard let grant else { return }
-        state.youngBytes += size(key, grant)
+        state.youngBytes += size(key, word)
         if state.youngBytes > limitBytes { (state.old, state.young, state.youngBytes) = (state.young, [:], 0) }
     }
 
-    private static func size(_ key: [UInt8], _ grant: OriginGrant) -> Int { key.count + grant.lines.count + entryBytes }
+    private static func size(_ key: [UInt8], _ word: OriginWord) -> Int { key.count + (word.grant?.lines.count ?? 0) + entryBytes }
 
     /// Neither of them has a space in it.
     private static func key(_ target: ArraySlice<UInt8>, _ origin: ArraySlice<UInt8>) -> [UInt8] {

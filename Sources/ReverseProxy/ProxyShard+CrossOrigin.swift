@@ -6,6 +6,7 @@ import Explanation
 import Forwarding
 import HTTPCore
 import Reactor
+import ResponseCache
 import Telemetry
 
 extension ProxyShard {
@@ -35,17 +36,37 @@ extension ProxyShard {
 
     // MARK: The upstream's word
 
+    /// Whether a stored response may be no use to the script that asks for it: it came for another origin, or for none, and nobody knows what the
+    /// upstream says to this one.
+    func isOfOtherOrigin(_ stored: FoundResponse, _ head: RequestHead) -> Bool {
+        guard isBound(stored, head), !routes.all[routes.place(of: head.pathAndQuery)].crossOrigin.isOn,
+            let origin = head.fields.first(.origin), let fields = StoredHead.parse(stored.head)?.fields
+        else { return false }
+        let allowed = fields.first(.accessControlAllowOrigin)
+        guard allowed?.elementsEqual(origin) != true else { return false }
+        return switch shared.grants.ofTarget(head) {
+        case .noLeave: false
+        case .leave: allowed != nil
+        case nil: true
+        }
+    }
+
+    /// Whether what a script may read of it is a question of its own.
+    func isBound(_ stored: FoundResponse, _ head: RequestHead) -> Bool {
+        stored.metadata.flags.contains(.boundToOrigin) && head.contains(.origin) && head.method != .options
+    }
+
     /// Remembers what a good response lets scripts of the request's origin read. A 304 need not say it again.
     func noteGrant(_ response: ResponseHead, to head: RequestHead, route: Int) {
         guard let origin = head.fields.first(.origin), head.method != .options, !routes.all[route].crossOrigin.isOn else { return }
-        let grant = OriginGrant(response.fields, to: origin)
-        if response.status.isSuccessful || (response.status == 304 && grant != nil) { shared.grants.note(grant, to: head) }
+        let word = OriginWord(response.fields, to: origin)
+        if response.status.isSuccessful || (response.status == 304 && word.grant != nil) { shared.grants.note(word, to: head) }
     }
 
     /// Lets scripts of the request's origin read one of our own responses, where the upstream has let them read the last good one of the path.
     /// - Returns: whether it has.
     func appendGrant(ofPath head: RequestHead, to lines: inout [UInt8]) -> Bool {
-        guard head.contains(.origin), head.method != .options, let grant = shared.grants.ofPath(head) else { return false }
+        guard head.contains(.origin), head.method != .options, let grant = shared.grants.ofPath(head)?.grant else { return false }
         append(grant, to: &lines)
         return true
     }
@@ -59,7 +80,7 @@ extension ProxyShard {
             if !isTold, !allowed.elementsEqual("*".utf8) { lines.append("Vary: Origin\r\n") }
             return false
         }
-        guard let grant = shared.grants.ofTarget(head) else { return false }
+        guard let grant = shared.grants.ofTarget(head)?.grant else { return false }
         append(grant, to: &lines)
         return true
     }

@@ -36,7 +36,7 @@ extension ProxyShard {
         var record = ExchangeRecord(result: serving.result, method: MethodLabel(head.method), status: 200)
         let sent: StoredResponseSender.Sent
         let isOthers = arrival.shared?.outcome == .found
-        let isPlain = trace.mode == .live && !isOthers && !asksForWords(head) && head.method != .options && !asksFromScript(head)
+        let isPlain = trace.mode == .live && !isOthers && !asksForWords(head) && head.method != .options && !asksFromScript(head, found)
         if let ttl, isPlain {
             sent = send(messages.hitLines.make(age: age, ttl: ttl))
         } else {
@@ -57,9 +57,9 @@ extension ProxyShard {
         finish(&record, &trace, head, client, arrival.began)
     }
 
-    /// A script's own condition: its 304 has what says that the script may read it, also where the copy was stored without.
-    private func asksFromScript(_ head: RequestHead) -> Bool {
-        head.contains(.origin) && (head.contains(.ifNoneMatch) || head.contains(.ifModifiedSince))
+    /// Whether a script is told that it may read this, also where the copy was stored without: in a 304 to its own condition too.
+    private func asksFromScript(_ head: RequestHead, _ found: FoundResponse) -> Bool {
+        head.contains(.origin) && (head.contains(.ifNoneMatch) || head.contains(.ifModifiedSince) || isBound(found, head))
     }
 
     /// Those of a hit that has more to tell than how old it is and how long it is fresh.
@@ -71,7 +71,7 @@ extension ProxyShard {
         lines.append(age: serving.age)
         let detail = trace.mode != .live ? trace.mode.rawValue : trace.found.shared?.outcome == .found ? "other_node" : nil
         messages.cacheStatus.hit(ttl: serving.ttl, key: shownKey(found.key, head), detail: detail, to: &lines)
-        if asksFromScript(head) { _ = appendGrant(ofTarget: head, beside: found.head, to: &lines) }
+        if asksFromScript(head, found) { _ = appendGrant(ofTarget: head, beside: found.head, to: &lines) }
         if head.method == .options { Preflight.appendMaxAge(serving.ttl, to: &lines) }
         if explains(head) { lines += whyField(record, trace, head) }
         return lines

@@ -107,7 +107,8 @@ extension ProxyShard {
         _ head: RequestHead, _ body: RequestBody, _ arrival: inout Arrival, _ stream: any ClientStream
     ) throws(NotAtHand) -> (any ClientExchange)? {
         guard let cache else { return pass(head, body, on: stream) }
-        let finding = try cache.find(head, content: arrival.identity)
+        var finding = try cache.find(head, content: arrival.identity)
+        if case .found(let found) = finding.result, isOfOtherOrigin(found, head) { finding.result = .found(found.ofOtherOrigin) }
         arrival.basis = finding.basis
         arrival.identityOutcome = finding.basis.identityOutcome
         if let told = finding.basis.toldDue { askWhose(head, told, client: upstreamClient(of: stream, head)) }
@@ -160,7 +161,7 @@ extension ProxyShard {
     private func lookFurther(
         _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl, route: Int
     ) throws(NotAtHand) -> LookUpFacts<FoundResponse> {
-        var lookedUp = LookUpFacts(result.fact, KeyedTarget(keys: keys, flight: result.flightKey(keys)))
+        var lookedUp = LookUpFacts(result.fact, KeyedTarget(keys: keys, flight: flightKey(result, keys, head, route: route)))
         lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
         // Of all requests by OPTIONS only preflights are looked up.
         lookedUp.isKeptByContent = isKeptByContent(head) || head.method == .options
@@ -180,6 +181,13 @@ extension ProxyShard {
             if let gone = try cache?.gone(beside: found) { lookedUp.gone = .found(gone, gone.metadata) }
         }
         return lookedUp
+    }
+
+    /// What the upstream says to one origin may be no use to another's scripts.
+    private func flightKey(_ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, route: Int) -> [UInt8] {
+        let key = result.flightKey(keys)
+        guard let origin = head.fields.first(.origin), head.method != .options, !routes.all[route].crossOrigin.isOn else { return key }
+        return key + [0] + origin
     }
 
     // MARK: Doing what was decided

@@ -32,7 +32,10 @@ extension ProxyShard {
     }
 
     private static func prepareForStore(_ fields: inout Fields, _ found: FoundResponse?, _ method: HTTPCore.Method) {
-        if let found, method.isSafe {
+        // A 304 need not tell a script whether it may read what it confirms.
+        if let found, found.metadata.flags.contains(.ofOtherOrigin) {
+            Validation.removeConditions(from: &fields)
+        } else if let found, method.isSafe {
             Validation.addConditions(to: &fields, stored: found.metadata, head: found.head)
         } else if found != nil {
             // The response to a POST whose condition does not hold is 412 (RFC 9110 §13.1.2).

@@ -64,14 +64,14 @@ public final class HitMemo {
 
     /// Fields that no hit goes by, but where a Vary or the operator names them.
     private static let unread: KnownFieldSet = [
-        .accept, .acceptLanguage, .b3, .baggage, .forwarded, .origin, .referer, .traceparent, .tracestate, .userAgent, .xAmznTraceID,
+        .accept, .acceptLanguage, .b3, .baggage, .forwarded, .referer, .traceparent, .tracestate, .userAgent, .xAmznTraceID,
         .xB3ParentSpanID, .xB3Sampled, .xB3SpanID, .xB3TraceID, .xCorrelationID, .xForwardedFor, .xRealIP, .xRequestID,
     ]
 
     private let cache: SharedCacheState
     private var unread: KnownFieldSet
     /// Those of them that have few values: where some response varies by one, keys tell it apart from then on.
-    private static let fewValued: KnownFieldSet = [.accept, .acceptLanguage, .origin]
+    private static let fewValued: KnownFieldSet = [.accept, .acceptLanguage]
     /// Of targets: most requests for one that does not come often end here, before anything is made for them.
     private var targets = RecentHashes(places: 16_384)
     private var byBytes = HitTable(places: 256)

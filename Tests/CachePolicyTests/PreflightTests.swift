@@ -134,4 +134,13 @@ struct OriginGrantTests {
         #expect(grant("Server: x") == nil)
         #expect(grant("Access-Control-Allow-Origin: *\nAccess-Control-Expose-Headers: \(String(repeating: "x", count: 3_000))") == nil)
     }
+
+    @Test(
+        "leave for one origin binds a response to that, and so does none, where it does not say Vary: Origin",
+        arguments: [
+            ("Server: x", true), ("Access-Control-Allow-Origin: https://app.test", true), ("Access-Control-Allow-Origin: *", false),
+            ("Vary: Accept, ORIGIN", false), ("Vary: *", false), ("Vary: Accept", true),
+            ("Access-Control-Allow-Origin: https://app.test\nVary: Origin", false), ("Access-Control-Allow-Origin: *\nVary: Accept", false),
+        ])
+    func bound(_ text: String, isBound: Bool) { #expect(OriginGrant.isBound(fields(text)) == isBound) }
 }

@@ -116,7 +116,7 @@ struct CrossOriginTests {
     @Test("the 304 to a script's condition on a fresh copy, each time")
     func freshCondition() throws {
         let origin = ScriptedOrigin { request in
-            let leave = request["Origin"] == nil ? [] : ["Access-Control-Allow-Origin: *"]
+            let leave = request["Origin"] == Self.app ? ["Access-Control-Allow-Origin: *"] : []
             return [.json("1", ["ETag: \"1\"", "Cache-Control: max-age=60"] + leave)]
         }
         let play = try ProxyPlay(origin)
@@ -127,6 +127,100 @@ struct CrossOriginTests {
             #expect(condition.status == 304 && leaves(condition) == ["*"])
             #expect(try leaves(play.get("/a", from(Self.other, [("If-None-Match", "\"1\"")]))).isEmpty)
         }
+    }
+
+    /// Lets scripts of all origins read, and says so only to those that send one, as many frameworks do.
+    private func shyUpstream(_ leave: @escaping @Sendable (String) -> [String]) -> ScriptedOrigin {
+        ScriptedOrigin { request in
+            let fields = ["ETag: \"1\"", "Cache-Control: max-age=60"] + (request["Origin"].map(leave) ?? [])
+            return [.json("\"\(request["Origin"] ?? "none")\"", fields)]
+        }
+    }
+
+    @Test("a fresh copy that came without leave is no hit for a script of which nobody knows whether it may read")
+    func freshWithoutLeave() throws {
+        let play = try ProxyPlay(shyUpstream { _ in ["Access-Control-Allow-Origin: *"] })
+        #expect(try play.get("/a").text == "\"none\"")
+        #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
+        let first = try play.get("/a", from(Self.app))
+        #expect(leaves(first) == ["*"] && first.text == "\"\(Self.app)\"")
+        // It was asked for whole: a 304 need not tell.
+        #expect(play.origin.requests.last?["If-None-Match"] == nil)
+        let why = JSONValue(try play.admin("GET", "/-/why?last=1").content)?["exchanges"]?.array?.first
+        #expect(why?["explanation"]?.array?.contains { $0.string?.contains("came for another Origin, or for none") == true } == true)
+        // What came is for all.
+        for origin in [Self.app, Self.other] { #expect(try leaves(play.get("/a", from(origin))) == ["*"]) }
+        #expect(try play.get("/a").text == "\"\(Self.app)\"" && play.origin.requests.count == 2)
+    }
+
+    @Test("what the upstream said to an origin is known for the next copy too; where it gives no leave, copies are hits")
+    func knownLeave() throws {
+        let play = try ProxyPlay(shyUpstream { $0 == Self.app ? ["Access-Control-Allow-Origin: *"] : [] })
+        _ = try play.get("/a", from(Self.app))
+        play.time.advance(by: .seconds(61))
+        play.origin.react { _ in [.json("2", ["Cache-Control: max-age=60"])] }
+        #expect(try play.get("/a").text == "2")
+        let count = play.origin.requests.count
+        for _ in 0..<3 {
+            let hit = try play.get("/a", from(Self.app))
+            #expect(hit.text == "2" && leaves(hit) == ["*"] && hit.all("Vary") == ["Origin"])
+        }
+        #expect(play.origin.requests.count == count)
+        // Of this one nobody knows; then it is known that there is none.
+        for _ in 0..<3 { #expect(try leaves(play.get("/a", from(Self.other))).isEmpty) }
+        #expect(play.origin.requests.count == count + 1)
+    }
+
+    @Test("a copy that came without leave still stands in for a failing upstream, and scripts of two origins do not wait for one fetch")
+    func withoutLeave() throws {
+        let play = try ProxyPlay(shyUpstream { ["Access-Control-Allow-Origin: \($0)", "Vary: Origin"] })
+        _ = try play.get("/a")
+        play.origin.down()
+        #expect(try play.get("/a", from(Self.app)).text == "\"none\"")
+        play.origin.up()
+        let gate = Gate()
+        play.origin.react { [.pass(gate), .json("3", ["Access-Control-Allow-Origin: \($0["Origin"] ?? "")"])] }
+        let clients = try [Self.app, Self.other, Self.app].map { origin in
+            let client = try play.client()
+            client.send("GET /b HTTP/1.1\r\nHost: a\r\nOrigin: \(origin)\r\n\r\n")
+            return (client, origin)
+        }
+        #expect(try play.waitFor("cistern_collapsed_waiting", 1))
+        gate.open()
+        for (client, origin) in clients { #expect(try leaves(#require(client.readResponse())) == [origin]) }
+    }
+
+    @Test("where the upstream says Vary: Origin to scripts alone, the copies of apps and of scripts do not take each other's place")
+    func varyForScriptsAlone() throws {
+        let play = try ProxyPlay(shyUpstream { ["Access-Control-Allow-Origin: \($0)", "Vary: Origin"] })
+        for _ in 0..<2 {
+            _ = try play.get("/a")
+            _ = try play.get("/a", from(Self.app))
+            _ = try play.get("/a", from(Self.other))
+            play.time.advance(by: .seconds(61))
+        }
+        _ = try play.get("/a")
+        play.origin.down()
+        for origin in [Self.app, Self.other] {
+            let rescue = try play.get("/a", from(origin))
+            #expect(rescue.text == "\"\(origin)\"" && leaves(rescue) == [origin])
+        }
+        #expect(try play.get("/a").text == "\"none\"")
+    }
+
+    @Test("the first script's response leaves the apps' copy where they find it, and stale where it was")
+    func firstScript() throws {
+        let play = try ProxyPlay(shyUpstream { ["Access-Control-Allow-Origin: \($0)", "Vary: Origin"] })
+        for target in ["/a", "/b"] { _ = try play.get(target) }
+        #expect(try play.admin("POST", "/-/purge?target=/b&soft=true").status == 200)
+        for target in ["/a", "/b"] { _ = try play.get(target, from(Self.app)) }
+        let count = play.origin.requests.count
+        #expect(try play.get("/a").text == "\"none\"" && play.origin.requests.count == count)
+        play.origin.down()
+        let rescue = try play.get("/b")
+        #expect(rescue.text == "\"none\"")
+        // The upstream was asked first.
+        #expect(rescue["Cache-Status"]?.contains("connection_refused") == true)
     }
 
     // MARK: By the operator's word
