@@ -54,8 +54,8 @@ struct EngineFindings {
     /// - Parameters:
     ///   - fleet: `share.fleet`.
     ///   - hasUser: a user or a password is said to the engine.
-    ///   - log: who has the log, and its slot in a Cluster.
-    init(_ facts: [EngineFacts], fleet: String, hasUser: Bool, log: (server: EngineServer, slot: Int?)?) {
+    ///   - log: who has the log (nil: nobody), and its slot in a Cluster; nil where nothing is known of the servers.
+    init(_ facts: [EngineFacts], fleet: String, hasUser: Bool, log: (server: EngineServer?, slot: Int?)?) {
         (self.facts, self.fleet) = (Self.known(facts), fleet)
         noteFailures()
         noteRights()
@@ -77,6 +77,8 @@ struct EngineFindings {
         return facts.filter { one in one.role != .unlisted || !(one.process.map(listed.contains) ?? false) }
     }
 
+    private var isAllLost: Bool { facts.allSatisfy { $0.failure != nil } }
+
     private func names(_ some: [EngineFacts]) -> String { some.map(\.server.description).sorted().joined(separator: ", ") }
 
     private mutating func warn(_ some: [EngineFacts], _ finding: String, _ effect: String) {
@@ -86,7 +88,6 @@ struct EngineFindings {
     // MARK: Who may what
 
     private mutating func noteFailures() {
-        let isAll = facts.allSatisfy { $0.failure != nil }
         for one in facts.sorted(by: { $0.server.description < $1.server.description }) {
             guard let failure = one.failure else { continue }
             let line = "\(one.server) \(failure.sentence(fleet: fleet))"
@@ -96,7 +97,7 @@ struct EngineFindings {
             default: warnings.append("share.servers: \(line)")
             }
         }
-        if isAll, mistakes.isEmpty {
+        if isAllLost, mistakes.isEmpty {
             warnings.append("share.servers: until the engine can be asked nothing is shared, and nothing else is lost")
         }
     }
@@ -163,6 +164,12 @@ struct EngineFindings {
         warn(
             facts.filter { $0.needsFullCoverage == true }, "cluster-require-full-coverage is yes",
             "with one part lost nothing is shared at all. Set no")
+        let unknown = facts.filter { $0.isClusterServer && $0.failure == nil && $0.needsFullCoverage == nil }
+        if !unknown.isEmpty {
+            notes.append(
+                "cluster-require-full-coverage was not looked at, at \(names(unknown)): the user may not use CONFIG GET. It has to be no: with yes, nothing is shared once one part is lost."
+            )
+        }
         let isCluster = facts.contains { if case .primary = $0.role { true } else { false } }
         let outside = facts.filter { $0.role == .unlisted && $0.failure == nil && !$0.info.isEmpty }
         if isCluster {
@@ -172,11 +179,26 @@ struct EngineFindings {
         }
     }
 
-    private mutating func noteLog(_ server: EngineServer, _ slot: Int?) {
-        let replicas = facts.first { $0.server == server }?.replicas.map(\.description) ?? []
+    private mutating func noteLog(_ server: EngineServer?, _ slot: Int?) {
+        guard let server else {
+            if let slot {
+                warnings.append(
+                    "share.servers: no server of the Cluster has slot \(slot), in which the log of fleet \(fleet) lies: until one has it, no node sees what others purge"
+                )
+            }
+            return
+        }
         let place = slot.map { "is in slot \($0), at" } ?? "lies at"
-        notes.append(
-            "The log of fleet \(fleet) \(place) \(server) (replicas: \(replicas.isEmpty ? "none" : replicas.joined(separator: ", "))).")
+        let holder = facts.first { $0.server == server }
+        guard let failure = holder?.failure else {
+            let replicas = holder?.replicas.map(\.description).joined(separator: ", ") ?? ""
+            notes.append("The log of fleet \(fleet) \(place) \(server) (replicas: \(replicas.isEmpty ? "none" : replicas)).")
+            return
+        }
+        guard !isAllLost, failure != .denied, failure != .untrusted else { return }
+        warnings.append(
+            "share.servers: the log of fleet \(fleet) \(place) \(server), which cannot be asked: until it can be, or a replica has taken its place, no node sees what others purge"
+        )
     }
 }
 

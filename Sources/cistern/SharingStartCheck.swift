@@ -132,7 +132,7 @@ private final class EngineQuestions {
     private func end() {
         missing -= 1
         guard missing == 0 else { return }
-        let log = client.server(forKey: fleet.logKey).map { ($0, client.isCluster ? KeySlot.of(fleet.logKey) : nil) }
+        let log = (client.server(forKey: fleet.logKey), client.isCluster ? KeySlot.of(fleet.logKey) : nil)
         let hasUser = fleet.engine.password != nil
         then?(EngineFindings(facts, fleet: fleet.name, hasUser: hasUser, log: log))
         then = nil

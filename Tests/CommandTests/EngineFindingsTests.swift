@@ -90,9 +90,44 @@ struct EngineFindingsTests {
         #expect(narrow.mistakes[0].contains("at 10.0.0.1:1, 10.0.0.1:2 the user may not use WAIT, CLUSTER SLOTS"))
         let keyless = Self.findings([Self.facts { $0.isKeyForbidden = true }])
         #expect(keyless.mistakes.count == 1 && keyless.mistakes[0].contains("its ACL needs ~cistern:shop:*"))
-        let gone = Self.findings([Self.facts { $0.failure = .unreachable }, Self.facts(2, .replica)])
-        #expect(gone.mistakes.isEmpty && gone.warnings == ["share.servers: 10.0.0.1:1 cannot be reached"])
+        let gone = Self.findings([Self.facts(), Self.facts(2, .replica) { $0.failure = .unreachable }])
+        #expect(gone.mistakes.isEmpty && gone.warnings == ["share.servers: 10.0.0.1:2 cannot be reached"])
         #expect(Self.findings([Self.facts { $0.failure = .timedOut }]).warnings.last?.contains("nothing else is lost") == true)
+    }
+
+    @Test("where the server that has the log cannot be asked, what that means is said in the place of where its replicas are")
+    func lostLog() {
+        let lost = Self.findings(
+            [Self.facts(1, .primary(slots: 1)) { $0.failure = .unreachable }, Self.facts(2, .primary(slots: 1))], slot: 12)
+        #expect(lost.mistakes.isEmpty && lost.notes.isEmpty)
+        #expect(
+            lost.warnings.last
+                == "share.servers: the log of fleet shop is in slot 12, at 10.0.0.1:1, which cannot be asked: until it can be, or a replica has taken its place, no node sees what others purge"
+        )
+        // Nobody can be asked: that is said once.
+        #expect(Self.findings([Self.facts(1) { $0.failure = .unreachable }]).warnings.count == 2)
+        // What is to be set right is said, and there is no more to it.
+        #expect(Self.findings([Self.facts { $0.failure = .denied }, Self.facts(2, .replica)]).warnings.isEmpty)
+    }
+
+    @Test("a slot of the log that no server of the Cluster has is told of")
+    func nobodysLog() {
+        let nobodys = EngineFindings([Self.facts(1, .primary(slots: 1))], fleet: "shop", hasUser: true, log: (nil, 12))
+        #expect(nobodys.warnings.count == 1 && nobodys.notes.isEmpty)
+        #expect(nobodys.warnings[0].hasPrefix("share.servers: no server of the Cluster has slot 12, in which the log of fleet shop lies"))
+    }
+
+    @Test("what the user may not look at is not passed over")
+    func fullCoverageUnknown() {
+        func notes(_ isNeeded: Bool?) -> [String] {
+            Self.findings([Self.facts(1, .primary(slots: 1), ["cluster_enabled": "1"]) { $0.needsFullCoverage = isNeeded }], slot: 1).notes
+        }
+        #expect(notes(false).count == 1 && notes(true).count == 1)
+        #expect(notes(nil).count == 2 && notes(nil)[0].hasPrefix("cluster-require-full-coverage was not looked at, at 10.0.0.1:1: "))
+        #expect(Self.findings([Self.facts()]).notes.count == 1)
+        // One that cannot be asked tells nothing at all.
+        let gone = Self.facts(2, .primary(slots: 1)) { ($0.failure, $0.info) = (.unreachable, [:]) }
+        #expect(Self.findings([Self.facts(1, .primary(slots: 1)), gone], slot: 1).notes.count == 1)
     }
 
     @Test("an engine that asks nobody for a password is told of, but where only this machine reaches it and no user was wanted")
