@@ -1,5 +1,6 @@
 // What Cistern says where it responds itself: because the request is refused, or because the upstream has failed and no copy may go out.
 
+import CachePolicy
 import Forwarding
 import HTTPCore
 import Upstream
@@ -39,29 +40,39 @@ extension Refusal {
 }
 
 extension FetchFailure {
-    /// What the client gets where no copy may go out.
-    public var refusal: OwnRefusal {
+    /// What the client gets where no copy goes out, and why none does.
+    public func refusal(_ reason: NoCopyReason) -> OwnRefusal {
         switch self {
         case .transfer(.connectionLimitReached):
             OwnRefusal(
-                status: 503, sentence: "Too many requests wait for the upstream, and no stored copy may be served.",
+                status: 503, sentence: "Too many requests wait for the upstream, and \(reason.clause).",
                 proxyError: UpstreamError.connectionLimitReached.rawValue, retryAfter: 1)
         case .transfer(let error):
             OwnRefusal(
-                status: error.status, sentence: "The upstream failed (\(error.text)), and no stored copy may be served.",
+                status: error.status, sentence: "The upstream failed (\(error.text)), and \(reason.clause).",
                 proxyError: error.proxyStatus)
         case .fault(_, let status):
             OwnRefusal(
                 status: 502, sentence: "The upstream's response (\(status.rawValue)) cannot be used.", proxyError: "http_protocol_error")
         case .stopped(let stop):
             OwnRefusal(
-                status: 503, sentence: "The upstream cannot be reached (\(stop.cause.label)), and no stored copy may be served.",
+                status: 503, sentence: "The upstream cannot be reached (\(stop.cause.label)), and \(reason.clause).",
                 proxyError: label, retryAfter: max(1, (stop.wait + 999) / 1000))
         case .tooManyStreams:
             OwnRefusal(
                 status: 503, sentence: "The response is a stream, and as many streams are open as may be.",
                 proxyError: UpstreamError.connectionLimitReached.rawValue, retryAfter: 1)
         case .slow: OwnRefusal(status: 504, sentence: "The upstream is too slow.", proxyError: UpstreamError.responseTimeout.rawValue)
+        }
+    }
+}
+
+extension NoCopyReason {
+    /// Whether others have a copy is nobody's business: then nothing is stored for this request.
+    fileprivate var clause: String {
+        switch self {
+        case .nothingStored, .sharedForbidden, .forbidden(.authorized): "nothing is stored for this request"
+        case .forbidden: "what is stored may not be served"
         }
     }
 }

@@ -68,7 +68,7 @@ extension Exchange {
         case .forbidden(let reason): trace.reasons.notRescued = reason
         case .sharedForbidden(let reason): trace.reasons.notStoodIn = reason
         }
-        send(failure.refusal.response(accept: head.fields.combined(.accept), name: shard.settings.forwarding.name))
+        send(failure.refusal(reason).response(accept: head.fields.combined(.accept), name: shard.settings.forwarding.name))
     }
 
     private func note(_ failure: FetchFailure) {

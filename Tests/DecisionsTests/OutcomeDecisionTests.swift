@@ -148,11 +148,25 @@ struct OutcomeDecisionTests {
 
     @Test("what the client is told where nothing may go out")
     func refusals() {
-        #expect(Self.down.refusal.status == 502)
-        #expect(Self.down.refusal.proxyError == "connection_refused")
-        let full = FetchFailure.transfer(.connectionLimitReached).refusal
+        func told(_ failure: FetchFailure) -> OwnRefusal { failure.refusal(.nothingStored) }
+        #expect(told(Self.down).status == 502)
+        #expect(told(Self.down).proxyError == "connection_refused")
+        let full = told(.transfer(.connectionLimitReached))
         #expect((full.status, full.retryAfter) == (503, 1))
-        #expect(Self.junk.refusal.sentence == "The upstream's response (200) cannot be used.")
-        #expect(FetchFailure.slow.refusal.status == 504)
+        #expect(told(Self.junk).sentence == "The upstream's response (200) cannot be used.")
+        #expect(told(.slow).status == 504)
+    }
+
+    @Test(
+        "whether something is stored is said, of the request itself and not of others'",
+        arguments: [
+            (.nothingStored, "and nothing is stored for this request."), (.forbidden(.staleFor), "and what is stored may not be served."),
+            (.sharedForbidden(.notPublic), "and nothing is stored for this request."),
+            (.forbidden(.authorized), "and nothing is stored for this request."),
+        ] as [(NoCopyReason, String)])
+    func clauses(reason: NoCopyReason, clause: String) {
+        #expect(Self.down.refusal(reason).sentence == "The upstream failed (connection_refused), \(clause)")
+        let full = FetchFailure.transfer(.connectionLimitReached).refusal(reason)
+        #expect(full.sentence == "Too many requests wait for the upstream, \(clause)")
     }
 }
