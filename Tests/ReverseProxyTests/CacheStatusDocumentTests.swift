@@ -1,0 +1,42 @@
+// The document of Cache-Status against its words: each cause of a rescue and each reason for not storing has its place in
+// Configuration/README.md.
+
+import CachePolicy
+import Explanation
+import TestSupport
+import Testing
+
+@Suite("The document of what a response says")
+struct CacheStatusDocumentTests {
+    private static func page() throws -> [Substring] {
+        let root = #filePath.dropLast("Tests/ReverseProxyTests/CacheStatusDocumentTests.swift".utf8.count)
+        return try TestTools.read(root + "Configuration/README.md").split(separator: "\n", omittingEmptySubsequences: false)
+    }
+
+    /// What stands in code in the first column of a table.
+    private static func words(under head: String, _ lines: [Substring]) throws -> [String] {
+        let place = try #require(lines.firstIndex(of: "| \(head) | |"))
+        let columns = lines[(place + 2)...].prefix { $0.hasPrefix("| `") }.map { $0.dropFirst(2).prefix { $0 != "|" } }
+        return columns.flatMap { column in column.split(separator: "`").filter { $0.first?.isLetter == true }.map(String.init) }
+    }
+
+    @Test("every cause of a rescue is described, and nothing else is")
+    func causes() throws {
+        // Two rooms have a word for the same.
+        #expect(try Self.words(under: "Cause of a rescue", Self.page()).sorted() == Set(MetricNames.rescueCauses).sorted())
+    }
+
+    @Test("every reason for not storing is described, and nothing else is")
+    func reasons() throws {
+        #expect(try Self.words(under: "Not stored", Self.page()).sorted() == NotStoredReason.allCases.map(\.rawValue).sorted())
+    }
+
+    @Test("whose copy it is, and the modes by which one goes out, are described")
+    func details() throws {
+        let text = try Self.page().joined(separator: "\n")
+        for permission in SharedCopyPermission.allCases {
+            #expect(text.contains("`/\(permission.isOfSameUser ? "" : "shared:")\(permission.rawValue)`"), "\(permission)")
+        }
+        for mode in ServingMode.allCases where mode.servesWhatIsStored { #expect(text.contains("`\(mode.rawValue)`"), "\(mode)") }
+    }
+}
