@@ -147,6 +147,8 @@ final class EngineNode: NodeConnectionOwner {
         // Its other addresses are tried first the next time.
         turn += 1
         if case .connecting(let connection, _, let tls) = phase { phase = .connecting(connection, rest: [], tls) }
+        // Who has taken the connection, and says nothing, is there.
+        if case .greeting(let connection) = phase { return connection.end(.timedOut) }
         if let connection { return connection.end(.unreachable) }
         if case .preparing = phase { fail(.unreachable) }
     }
@@ -318,7 +320,7 @@ final class EngineNode: NodeConnectionOwner {
         let quiet = now - max(oldest.sent.milliseconds, connection.lastHeard) - oldest.holdMilliseconds
         if quiet >= limits.silenceMilliseconds, breaker.open() { opened(.timedOut) }
         // Perhaps nobody is there any more.
-        if quiet >= limits.deadMilliseconds { return connection.end(.connectionLost) }
+        if quiet >= limits.deadMilliseconds { return connection.end(.timedOut) }
         let wait = (quiet < limits.silenceMilliseconds ? limits.silenceMilliseconds : limits.deadMilliseconds) - quiet
         scheduleSilence(max(1, wait))
     }

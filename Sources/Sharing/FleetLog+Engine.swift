@@ -129,10 +129,10 @@ extension FleetLog {
     }
 
     private func trouble(_ replies: [EngineReply]) -> LogTrouble {
-        if let metConnection, metConnection != reader.connection(forKey: keys.log) { return .failed(.connectionLost, figures.server) }
         // That it is not asked any more is nobody's cause.
         guard let failure = replies.lazy.compactMap(\.failure).first(where: { $0 != .breakerOpen }) else {
             if let open = reader.openFailure(forKey: keys.log) { return .failed(open.failure, open.server) }
+            if let metConnection, metConnection != reader.connection(forKey: keys.log) { return .failed(.connectionLost, figures.server) }
             let isSaid = replies.contains { $0.failure == nil }
             return isSaid ? .notUnderstood : .failed(.connectionLost, figures.server)
         }

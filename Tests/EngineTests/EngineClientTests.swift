@@ -192,7 +192,9 @@ struct EngineClientTests {
         #expect(!play.isOpen && outcome.now == nil)
         isSilent.withLock { $0 = false }
         play.advance(1250)
-        #expect(outcome.reply == .failed(.connectionLost))
+        // We have ended the connection, and not the server.
+        #expect(outcome.reply == .failed(.timedOut))
+        #expect(play.onLoop { $0.servers.compactMap(\.failure) } == [.timedOut])
         // It was opened at 250, and is tried every 500.
         play.advance(250)
         #expect(engine.wait { $0.connectionCount == 2 })
