@@ -92,6 +92,19 @@ extension LogWriter {
         return actions
     }
 
+    /// Why each purge is pending, as things stand now.
+    public var pendingCauses: [Token: Pending] {
+        var causes: [Token: Pending] = [:]
+        func add(_ items: [Item], _ cause: Pending) {
+            for item in items where item.isPurge { for token in item.tokens { causes[token] = cause } }
+        }
+        // What the last primary had is in doubt.
+        add(unreplicated, phase == .away || replicas > 0 ? .notReplicated : .noReplica)
+        add(queue, phase != .away && pausedUntil > .min ? .refused : .notReached)
+        if case .sending(let items) = phase { add(items, .notReached) }
+        return causes
+    }
+
     /// The connection is gone: what was under way is sent again by the next, and nobody waits for it.
     mutating func leave(_ now: Int64) -> [Action] {
         takeBack()

@@ -87,6 +87,7 @@ public struct LogWriter: Hashable, Sendable {
         public var position: LogPosition?
     }
 
+    /// From the worst to the best.
     public enum Pending: String, Hashable, Sendable, CaseIterable {
         /// Not in the log: there is no connection, or no answer.
         case notReached = "not_reached"

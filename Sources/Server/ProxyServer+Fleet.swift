@@ -66,7 +66,9 @@ extension ProxyServer {
             "log_server": log.server.map { .string($0.description) } ?? .null, "log_slot": log.slot.map { .integer($0) } ?? .null,
             "position": .string(log.position.text), "lag_ms": .integer(Int(log.lagMilliseconds)), "nodes": .integer(fleet.nodesHeardOf),
             "unopened": .integer(Int(clamping: log.unopened)), "unopened_at": time(log.lastUnopened), "servers": .array(lines),
-            "replicas": .integer(log.replicas), "pending_purges": .integer(log.pendingPurges),
+            "replicas": .integer(log.replicas), "pending_purges": .integer(log.pendingPurges.values.reduce(0, +)),
+            "pending_reasons": .object(
+                LogWriter.Pending.allCases.map { JSONValue.Member($0.rawValue, .integer(log.pendingPurges[$0] ?? 0)) }),
             "gaps": .object(LogGap.allCases.map { JSONValue.Member($0.rawValue, .integer(Int(clamping: log.gaps[$0] ?? 0))) }),
         ]
     }
@@ -120,7 +122,8 @@ extension MetricsSnapshot.Sharing {
 
     mutating func add(_ log: LogFigures, isSeeing: Bool) {
         (entriesApplied, entriesAppended, blindings, unopened) = (log.applied, log.appended, log.blindings, log.unopened)
-        (pendingPurges, lag, self.isSeeing) = (log.pendingPurges, log.lagMilliseconds, isSeeing)
+        (lag, self.isSeeing) = (log.lagMilliseconds, isSeeing)
+        pendingPurges = LogWriter.Pending.allCases.map { ($0.rawValue, UInt64(log.pendingPurges[$0] ?? 0)) }
         gaps = LogGap.allCases.map { ($0.rawValue, log.gaps[$0] ?? 0) }
     }
 }

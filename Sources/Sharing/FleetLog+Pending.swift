@@ -61,9 +61,9 @@ extension FleetLog {
         if hasChanged { keepPending() }
     }
 
-    /// Before anybody is told that one is pending.
-    private func countPending() {
-        figures.pendingPurges = pending.count
+    /// Before anybody is told that one is pending; and now and then, since why it is so changes.
+    func countPending() {
+        figures.pendingPurges = pending.counts(logWriter.pendingCauses)
         publish()
     }
 

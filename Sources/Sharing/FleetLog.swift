@@ -137,6 +137,7 @@ public final class FleetLog: @unchecked Sendable {
     private func tick() {
         guard !isStopped else { return }
         handle(LogFollower.Event.tick)
+        if !figures.pendingPurges.isEmpty { countPending() }
         timer = loop.schedule(after: .milliseconds(Self.tickMilliseconds)) { [weak self] in self?.tick() }
     }
 

@@ -15,7 +15,7 @@ public struct LogFigures: Sendable {
     public var lastUnopened: Int64?
     /// Milliseconds of the clock of day; nil: the log is seen.
     public var blindSince: Int64?
-    public var pendingPurges = 0
+    public var pendingPurges: [LogWriter.Pending: Int] = [:]
     /// The last entry that was read, and its age when it was (milliseconds); 0 where all was read at once, after a while away.
     public var position = LogPosition.beginning
     public var lagMilliseconds: Int64 = 0

@@ -45,8 +45,20 @@ struct PendingPurges {
         return purges
     }
 
-    /// Without writes.
-    var count: Int { kept.indices.count { isFirst($0) && !kept[$0].message.isWrite } }
+    /// How many purges are pending, by why: of a purge's messages the worst counts. Without writes.
+    /// - Parameter causes: of the messages, as the writer knows them.
+    func counts(_ causes: [LogWriter.Token: LogWriter.Pending]) -> [LogWriter.Pending: Int] {
+        var counts: [LogWriter.Pending: Int] = [:]
+        var worst: LogWriter.Pending?
+        for index in kept.indices.reversed() where !kept[index].message.isWrite {
+            let cause = causes[kept[index].token] ?? .notReached
+            worst = LogWriter.Pending.allCases.first { $0 == cause || $0 == worst }
+            guard isFirst(index), let cause = worst else { continue }
+            counts[cause, default: 0] += 1
+            worst = nil
+        }
+        return counts
+    }
 
     private func isFirst(_ place: Int) -> Bool { place == 0 || kept[place].purge != kept[place - 1].purge }
 }

@@ -217,7 +217,7 @@ public struct MetricsSnapshot: Sendable {
         public var isSeeing = false
         public var blindings: UInt64 = 0
         public var unopened: UInt64 = 0
-        public var pendingPurges = 0
+        public var pendingPurges: [Line] = []
         /// Milliseconds.
         public var lag: Int64 = 0
 

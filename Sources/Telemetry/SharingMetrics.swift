@@ -32,7 +32,6 @@ extension MetricsSnapshot.Sharing {
         writer.counter(
             "cistern_share_gaps", "Times that what others had purged could not be known any more, by cause.", labelled("cause", gaps))
         writer.gauge(
-            "cistern_share_pending_purges", "Purges that were answered as pending and are: untold, or on no replica of the engine.",
-            Double(pendingPurges))
+            "cistern_share_pending_purges", "Purges that were answered as pending and are, by why.", labelled("reason", pendingPurges))
     }
 }

@@ -200,7 +200,7 @@ struct FleetDocumentTests {
         #expect(why.contains("What other nodes had stored was not looked for: the engine fails"), "\(why)")
         let purge = try command("purge /a", "a")
         #expect(purge.status == 75 && purge.text.contains("NOT told yet"), "\(purge.text)")
-        #expect(try command("share status", "a").text.contains("purges    1 that were answered as pending"))
+        #expect(try command("share status", "a").text.contains("purges    pending: 1 not_reached: NOT told"))
         administer(redis, "ACL SETUSER cistern on")
         #expect(try eventually { node.text.contains("the fleet's log is followed") })
         #expect(node.text.split(separator: "\n").count { $0.contains("cannot be seen") } == 1, "\(node.text)")
@@ -223,7 +223,7 @@ struct FleetDocumentTests {
         let warning = "other nodes are not told what this one has purged or changed: the engine does not let the user use a command"
         #expect(node.text.split(separator: "\n").count { $0.contains(warning) } == 1, "\(node.text)")
         // A target is a message for each scheme, and one purge.
-        #expect(try command("share status", "a").text.contains("purges    2 that were answered as pending"))
+        #expect(try command("share status", "a").text.contains("purges    pending: 2 refused: NOT told"))
         administer(redis, "ACL SETUSER cistern +xadd")
         #expect(try eventually { node.text.contains("the engine takes again what this node has purged") })
         #expect(node.stop().status == 0)

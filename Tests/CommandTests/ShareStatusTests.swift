@@ -14,7 +14,21 @@ struct ShareStatusTests {
         #expect(ShareStatus.text(["nodes": .integer(count)]).contains("nodes     \(words) written to the log within the last hour"))
     }
 
-    @Test("a server that the settings name and the Cluster does not list may be one of its own, by another address")
+    @Test(
+        "pending purges are told by what they wait for",
+        arguments: [
+            ([:], "none is pending"),
+            (["no_replica": 2, "refused": 0], "pending: 2 no_replica: told, and the engine has no replica"),
+            (
+                ["not_reached": 1, "not_replicated": 3],
+                "pending: 1 not_reached: NOT told to other nodes, as the engine cannot be asked; 3 not_replicated: told, and no replica of the engine has them yet"
+            ),
+        ] as [(JSONValue, String)])
+    func pending(reasons: JSONValue, words: String) {
+        #expect(ShareStatus.text(["pending_reasons": reasons]).contains("purges    \(words)\n"))
+    }
+
+    @Test("a server that the settings name and the Cluster does not list may be one of its own, that was away or has another address there")
     func unlisted() {
         let text = ShareStatus.text([
             "servers": [
@@ -22,7 +36,9 @@ struct ShareStatusTests {
             ]
         ])
         #expect(
-            text.contains("127.0.0.1:1  named in share.servers, and not asked: the Cluster does not have it now, or calls it otherwise"))
+            text.contains(
+                "127.0.0.1:1  named in share.servers, and not asked: the Cluster's map, read every 30 s, does not have it (it is away, has just come back,"
+            ))
         let alone = ShareStatus.text([
             "servers": [["address": "10.0.0.1:1", "role": "alone"], ["address": "10.0.0.2:1", "role": "unlisted"]]
         ])

@@ -93,6 +93,26 @@ struct WriterTests {
         #expect(other.when(.waited(replicas: 1)) == [.dropPending(1), .tell(1, .durable)])
     }
 
+    @Test("why one is pending is known as things stand, whatever was told at first")
+    func causes() {
+        var play = Play()
+        _ = play.when(.append(a, .purge, token: 1))
+        #expect(play.writer.pendingCauses == [1: .notReached])
+        _ = play.when(.connected(isNewPrimary: false, fence: nil, replicas: 0))
+        #expect(play.writer.pendingCauses == [1: .notReached])
+        _ = play.when(.answered([.refused]))
+        #expect(play.writer.pendingCauses == [1: .refused])
+        play.now += 1_000
+        #expect(play.when(.tick) == [Play.send((a, 1))])
+        _ = play.when(.answered([Play.at(5)]))
+        #expect(play.writer.pendingCauses == [1: .noReplica])
+        // A replica is there, and may be lost again with its primary.
+        _ = play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1))
+        #expect(play.writer.pendingCauses == [1: .notReplicated])
+        _ = play.when(.lost)
+        #expect(play.writer.pendingCauses == [1: .notReplicated])
+    }
+
     @Test("a purge that is not in the log within a second is pending")
     func slow() {
         var play = Play.connected()

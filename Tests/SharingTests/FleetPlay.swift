@@ -3,6 +3,7 @@
 
 import CacheStore
 import Engine
+import Fleet
 import Glibc
 import Locking
 import Reactor
@@ -34,6 +35,15 @@ final class FleetMember {
     func get(_ target: String, _ fields: [(String, String)] = []) throws -> TestResponse { try play.get(target, fields) }
 
     func metric(_ name: String) throws -> Double { try play.metric(name) ?? 0 }
+
+    /// Purges that are pending, for whatever reason.
+    func pendingPurges() throws -> Double {
+        try LogWriter.Pending.allCases.reduce(0) { try $0 + pendingPurges($1) }
+    }
+
+    func pendingPurges(_ reason: LogWriter.Pending) throws -> Double {
+        try metric("cistern_share_pending_purges{reason=\"\(reason.rawValue)\"}")
+    }
 
     /// Whether a metric comes to this value at least, within half a minute.
     func reaches(_ name: String, _ value: Double) throws -> Bool { try eventually { try metric(name) >= value } }

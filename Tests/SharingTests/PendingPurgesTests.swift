@@ -5,6 +5,10 @@ import Testing
 
 @testable import Sharing
 
+extension PendingPurges {
+    fileprivate var count: Int { counts([:]).values.reduce(0, +) }
+}
+
 @Suite("Purges that are pending")
 struct PendingPurgesTests {
     private static let messages = (0..<4).map { PendingMessage(message: LogMessage(.target, argument: [$0])) }
@@ -47,5 +51,19 @@ struct PendingPurgesTests {
         #expect(pending.count == 1 && pending.purges == [[placed], [write]])
         pending.drop([1, 2])
         #expect(pending.count == 0 && pending.purges.isEmpty)
+    }
+
+    @Test("they are counted by why, each once: of the messages of one the worst counts, and a write has none")
+    func reasons() {
+        var pending = PendingPurges()
+        for (message, purge, token) in [(0, 1, 11), (1, 1, 12), (2, 2, 21), (3, 3, 31)] as [(Int, UInt64, UInt64)] {
+            pending.keep(Self.messages[message], of: purge, token)
+        }
+        pending.keep(PendingMessage(message: LogMessage(.target, argument: [9]), isWrite: true), of: 4, 41)
+        #expect(
+            pending.counts([11: .noReplica, 12: .refused, 21: .noReplica, 31: .noReplica, 41: .notReached]) == [.refused: 1, .noReplica: 2])
+        // What the writer does not know is not told.
+        #expect(pending.counts([11: .noReplica, 12: .notReplicated, 21: .notReplicated]) == [.notReplicated: 2, .notReached: 1])
+        #expect(PendingPurges().counts([:]).isEmpty)
     }
 }

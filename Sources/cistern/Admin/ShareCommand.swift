@@ -54,7 +54,7 @@ struct ShareStatus: AdminCommand {
         let servers = state["servers"]?.array ?? []
         let isCluster = servers.contains { $0["role"] == "primary" }
         lines += servers.map { server($0, isCluster: isCluster, fleet) }
-        lines.append("purges    \(number("pending_purges")) that were answered as pending wait to be told, or for a replica to have them")
+        lines.append("purges    \(pending(state["pending_reasons"]))")
         if number("unopened") > 0 {
             lines.append(
                 "secret    \(number("unopened")) entries of the log did not open, the last at \(word("unopened_at")): has a node of \(fleet) another share.secret_file?"
@@ -66,7 +66,25 @@ struct ShareStatus: AdminCommand {
         return lines.joined(separator: "\n") + "\n"
     }
 
-    private static let unlistedInCluster = "the Cluster does not have it now, or calls it otherwise"
+    /// Those that were answered as pending, by what they wait for.
+    private static func pending(_ reasons: JSONValue?) -> String {
+        let told = (reasons?.members ?? []).compactMap { reason -> String? in
+            guard let count = reason.value.integer, count > 0 else { return nil }
+            let meaning =
+                switch reason.name {
+                case "not_reached": ": NOT told to other nodes, as the engine cannot be asked"
+                case "refused": ": NOT told to other nodes, as the engine does not take them"
+                case "not_replicated": ": told, and no replica of the engine has them yet"
+                case "no_replica": ": told, and the engine has no replica"
+                default: ""
+                }
+            return "\(count) \(Printable.text(reason.name))\(meaning)"
+        }
+        return told.isEmpty ? "none is pending" : "pending: " + told.joined(separator: "; ")
+    }
+
+    private static let unlistedInCluster =
+        "the Cluster's map, read every 30 s, does not have it (it is away, has just come back, or has another name there)"
 
     private static func server(_ server: JSONValue, isCluster: Bool, _ fleet: String) -> String {
         let role =
