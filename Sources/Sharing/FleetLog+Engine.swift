@@ -225,13 +225,7 @@ extension FleetLog {
     }
 
     private func open(_ fields: [LogField]) -> LogEntry {
-        var entry = LogEntry(fields: fields)
-        let place = keys.log + LogEntry.associatedData(of: fields)
-        for secret in settings.secrets.all {
-            guard let argument = secret.open(entry.message.argument, at: place[...]) else { continue }
-            entry.message.argument = argument
-            return entry
-        }
+        if let entry = settings.open(fields) { return entry }
         noteUnopened()
         return .unopened
     }

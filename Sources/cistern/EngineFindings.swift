@@ -55,7 +55,10 @@ struct EngineFindings {
     ///   - fleet: `share.fleet`.
     ///   - hasUser: a user or a password is said to the engine.
     ///   - log: who has the log (nil: nobody), and its slot in a Cluster; nil where nothing is known of the servers.
-    init(_ facts: [EngineFacts], fleet: String, hasUser: Bool, log: (server: EngineServer?, slot: Int?)?) {
+    ///   - sample: of what was said in the log lately; nil: nothing was read.
+    init(
+        _ facts: [EngineFacts], fleet: String, hasUser: Bool, log: (server: EngineServer?, slot: Int?)?, sample: LogSample? = nil
+    ) {
         (self.facts, self.fleet) = (Self.known(facts), fleet)
         noteFailures()
         noteRights()
@@ -69,6 +72,7 @@ struct EngineFindings {
             "whoever reaches it may delete what is shared, and all else there. Set requirepass, or \(remedy)")
         // Where the user may not ask for the slots, one of a Cluster is taken for one that is alone.
         if let log, log.slot != nil || !facts.contains(where: \.isClusterServer) { noteLog(log.server, log.slot) }
+        if let sample, sample.unopened > 0 { noteSecret(sample) }
     }
 
     /// Without those that the Cluster, or the settings, have by another address as well: it is the same process.
@@ -177,6 +181,14 @@ struct EngineFindings {
         } else if !facts.contains(where: \.isClusterServer) {
             warn(outside.filter(\.isPrimary), "there is another primary", "it is not asked: the nodes of a fleet have to ask the same one")
         }
+    }
+
+    private mutating func noteSecret(_ sample: LogSample) {
+        let some = sample.unopened == sample.entries ? "none of the \(sample.entries)" : "\(sample.unopened) of the \(sample.entries)"
+        let finding = sample.unopened == sample.entries ? "opens" : "do not open"
+        warnings.append(
+            "share.secret_file: \(some) entries of the log of fleet \(fleet) that were read, of its last hour, \(finding) with this secret: other nodes have another one. Nothing is shared with them, and what they purge makes all stale that is stored here"
+        )
     }
 
     private mutating func noteLog(_ server: EngineServer?, _ slot: Int?) {

@@ -131,10 +131,22 @@ private final class EngineQuestions {
 
     private func end() {
         missing -= 1
-        guard missing == 0 else { return }
+        if missing == 0 { readLog() }
+    }
+
+    /// The last question: whether the fleet's other nodes have this one's secret.
+    private func readLog() {
+        guard facts.contains(where: { $0.failure == nil }) else { return tell(nil) }
+        client.sendAll([fleet.logEnd], patienceMilliseconds: Self.patience) { [self] replies in
+            guard let reading = fleet.logReading(replies[0]) else { return tell(nil) }
+            client.sendAll([reading], patienceMilliseconds: Self.patience) { [self] in tell(fleet.sample($0[0])) }
+        }
+    }
+
+    private func tell(_ sample: LogSample?) {
         let log = (client.server(forKey: fleet.logKey), client.isCluster ? KeySlot.of(fleet.logKey) : nil)
         let hasUser = fleet.engine.password != nil
-        then?(EngineFindings(facts, fleet: fleet.name, hasUser: hasUser, log: log))
+        then?(EngineFindings(facts, fleet: fleet.name, hasUser: hasUser, log: log, sample: sample))
         then = nil
     }
 }

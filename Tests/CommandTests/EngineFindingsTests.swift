@@ -1,6 +1,7 @@
 // What is said of the engine between nodes, by what its servers say of themselves.
 
 import Engine
+import Sharing
 import Testing
 
 @testable import cistern
@@ -115,6 +116,16 @@ struct EngineFindingsTests {
         let nobodys = EngineFindings([Self.facts(1, .primary(slots: 1))], fleet: "shop", hasUser: true, log: (nil, 12))
         #expect(nobodys.warnings.count == 1 && nobodys.notes.isEmpty)
         #expect(nobodys.warnings[0].hasPrefix("share.servers: no server of the Cluster has slot 12, in which the log of fleet shop lies"))
+    }
+
+    @Test("another secret than that of the fleet's other nodes is told of, before anything is shared")
+    func otherSecret() {
+        func warnings(_ sample: LogSample?) -> [String] {
+            EngineFindings([Self.facts()], fleet: "shop", hasUser: true, log: (Self.server(1), nil), sample: sample).warnings
+        }
+        #expect(warnings(nil).isEmpty && warnings(LogSample(entries: 9, unopened: 0)).isEmpty)
+        #expect(warnings(LogSample(entries: 9, unopened: 9))[0].contains("none of the 9 entries of the log of fleet shop that were read"))
+        #expect(warnings(LogSample(entries: 9, unopened: 2))[0].contains("2 of the 9 entries"))
     }
 
     @Test("what the user may not look at is not passed over")

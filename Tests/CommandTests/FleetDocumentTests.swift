@@ -267,6 +267,11 @@ struct FleetDocumentTests {
         #expect(try command("why", "one").text.contains("since a node with another secret has purged or changed something"))
         #expect(try command("purge /none", "one").status == 0)
         #expect(try eventually { other.text.contains(warning) })
+        #expect(try command("purge /none", "one").text.contains("note: a node of this fleet has another share.secret_file"))
+        #expect(try !command("purge /none --json", "one").text.contains("note:"))
+        // The greetings of both are in the log.
+        let told = try check(try settings("check", [redis]))
+        #expect(told.status == 0 && told.text.contains("entries of the log of fleet shop that were read, of its last hour, do not open"))
         // Once a minute.
         for _ in 0..<3 { #expect(try command("purge /none", "other").status == 0) }
         #expect(try eventually { try command("share status", "one").text.contains("secret    ") })

@@ -11,7 +11,8 @@ struct ShareStatusTests {
         "who has written to the log is counted by processes: a node that was restarted is two",
         arguments: [(1, "1 other process has"), (2, "2 other processes have")])
     func processes(count: Int, words: String) {
-        #expect(ShareStatus.text(["nodes": .integer(count)]).contains("nodes     \(words) written to the log within the last hour"))
+        let text = ShareStatus.text(["nodes": .integer(count)])
+        #expect(text.contains("nodes     \(words) written to the log, so that this node can read it, within the last hour"))
     }
 
     @Test(
@@ -43,5 +44,11 @@ struct ShareStatusTests {
             "servers": [["address": "10.0.0.1:1", "role": "alone"], ["address": "10.0.0.2:1", "role": "unlisted"]]
         ])
         #expect(alone.contains("10.0.0.2:1  named in share.servers, and not asked: another is the primary"))
+    }
+
+    @Test("a purge is told together with who cannot read it")
+    func unread() {
+        #expect(Purge.secretNote(["unopened": 0]) == nil && Purge.secretNote([:]) == nil)
+        #expect(Purge.secretNote(["unopened": 3])?.contains("a node of this fleet has another share.secret_file") == true)
     }
 }

@@ -207,6 +207,9 @@ struct Purge: AdminCommand {
     @Flag(help: "Mark as stale instead.")
     var soft = false
 
+    @Flag(help: "JSON.")
+    var json = false
+
     @OptionGroup var options: AdminOptions
 
     func validate() throws {
@@ -220,16 +223,31 @@ struct Purge: AdminCommand {
             which.argument,
         ]
         let response = try client.value("POST", "purge", arguments)
-        let count = response["purged"]?.integer ?? 0
-        let hint = count > 0 || all ? "" : ": nothing that is stored was meant (see cistern ls)"
-        print("\(count) \(count == 1 ? "response" : "responses") \(soft ? "marked as stale" : "purged")\(hint)")
+        if json { StandardOutput.write(response.serialized() + [0x0a]) } else { tell(response, client) }
         guard let nodes = response["nodes"]?.string else { return }
-        print(Self.sentence(nodes, response["reason"]?.string))
         switch (nodes, response["reason"]?.string) {
         case ("durable", _), (_, "no_replica"), (_, "not_replicated"): break
         case ("pending", _): throw ExitCode.later
         default: throw ExitCode.failure
         }
+    }
+
+    private func tell(_ response: JSONValue, _ client: AdminClient) {
+        let count = response["purged"]?.integer ?? 0
+        let hint = count > 0 || all ? "" : ": nothing that is stored was meant (see cistern ls)"
+        print("\(count) \(count == 1 ? "response" : "responses") \(soft ? "marked as stale" : "purged")\(hint)")
+        guard let nodes = response["nodes"]?.string else { return }
+        print(Self.sentence(nodes, response["reason"]?.string))
+        // It is done whether that can be asked or not.
+        let share = try? client.value("GET", "share")
+        if let note = share.flatMap(Self.secretNote) { print(note) }
+    }
+
+    /// Who cannot read what this node says obeys it by more than was meant, and by less.
+    static func secretNote(_ share: JSONValue) -> String? {
+        guard let unopened = share["unopened"]?.integer, unopened > 0 else { return nil }
+        return
+            "note: a node of this fleet has another share.secret_file (cistern share status). It cannot read what is purged here: all that it has stored counts as stale, and may still go out in a rescue"
     }
 
     /// What other nodes know of it.

@@ -49,7 +49,7 @@ struct ShareStatus: AdminCommand {
         }
         let others = number("nodes") == 1 ? "1 other process has" : "\(number("nodes")) other processes have"
         lines.append(
-            "nodes     \(others) written to the log within the last hour (a node that was restarted is two); who changes nothing does not show"
+            "nodes     \(others) written to the log, so that this node can read it, within the last hour (a node that was restarted is two); who changes nothing does not show"
         )
         let servers = state["servers"]?.array ?? []
         let isCluster = servers.contains { $0["role"] == "primary" }
