@@ -102,7 +102,7 @@ extension MetricsSnapshot.Sharing {
         Self.add(LeaseOutcome.allCases.map { ($0.rawValue, figures.leases[$0] ?? 0) }, to: &leases)
         Self.add(OfferOutcome.allCases.map { ($0.rawValue, figures.offers[$0] ?? 0) }, to: &offers)
         Self.add(SharedRefusal.allCases.map { ($0.rawValue, figures.refusals[$0] ?? 0) }, to: &refusals)
-        Self.add(EngineFailure.allCases.map { ($0.rawValue, engine.failures[$0] ?? 0) }, to: &engineFailures)
+        add(engine.failures)
         let failing = engine.serversWithOpenBreaker
         servers = [
             (true, (servers.first?.count ?? 0) + engine.servers - failing), (false, (servers.last?.count ?? 0) + failing),
@@ -110,6 +110,10 @@ extension MetricsSnapshot.Sharing {
         var times = Histogram(engine.roundTrips)
         if let known = roundTrips { times.merge(known) }
         roundTrips = times
+    }
+
+    private mutating func add(_ failures: [EngineFailure: UInt64]) {
+        Self.add(EngineFailure.allCases.map { ($0.rawValue, failures[$0] ?? 0) }, to: &engineFailures)
     }
 
     private static func add(_ lines: [Line], to sum: inout [Line]) {
@@ -123,6 +127,7 @@ extension MetricsSnapshot.Sharing {
     mutating func add(_ log: LogFigures, isSeeing: Bool) {
         (entriesApplied, entriesAppended, blindings, unopened) = (log.applied, log.appended, log.blindings, log.unopened)
         (lag, self.isSeeing) = (log.lagMilliseconds, isSeeing)
+        add(log.engineFailures)
         pendingPurges = LogWriter.Pending.allCases.map { ($0.rawValue, UInt64(log.pendingPurges[$0] ?? 0)) }
         gaps = LogGap.allCases.map { ($0.rawValue, log.gaps[$0] ?? 0) }
     }

@@ -136,6 +136,7 @@ public final class FleetLog: @unchecked Sendable {
 
     private func tick() {
         guard !isStopped else { return }
+        figures.engineFailures = reader.figures.failures.merging(writer.figures.failures, uniquingKeysWith: +)
         handle(LogFollower.Event.tick)
         if !figures.pendingPurges.isEmpty { countPending() }
         timer = loop.schedule(after: .milliseconds(Self.tickMilliseconds)) { [weak self] in self?.tick() }

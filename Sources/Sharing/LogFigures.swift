@@ -22,6 +22,8 @@ public struct LogFigures: Sendable {
     /// Nodes that have written lately, and when each was heard of last (milliseconds of the log).
     public var nodes: [UInt64: UInt64] = [:]
     public var replicas = 0
+    /// Commands for the log that had no reply.
+    public var engineFailures: [EngineFailure: UInt64] = [:]
     /// Why the log cannot be seen; nil where it can.
     public var trouble: LogTrouble?
     /// Who has the log, and its slot where that is a Cluster's; nil: it is not known.

@@ -3,6 +3,7 @@
 import Administration
 import CacheStore
 import Downstream
+import Engine
 import Fleet
 import Forwarding
 import Glibc
@@ -218,6 +219,9 @@ struct SharedPurgeTests {
             #expect(try other.get("/a").text == "{\"n\":1}")
             fleet.redis.die()
             #expect(try one.isBlind() && other.isBlind())
+            // The log asks, though no request does.
+            let asked = EngineFailure.unreachable.rawValue
+            #expect(try eventually { try other.metric("cistern_share_engine_failures_total{reason=\"\(asked)\"}") > 0 })
             let answer = try one.purge("prefix=/a")
             #expect(answer.status == 202 && answer.text.contains("\"not_reached\""), "\(answer.text)")
             #expect(try one.get("/a").text == "{\"n\":2}")
