@@ -149,7 +149,7 @@ final class EngineNode: NodeConnectionOwner {
         if case .connecting(let connection, _, let tls) = phase { phase = .connecting(connection, rest: [], tls) }
         // Who has taken the connection, and says nothing, is there.
         if case .greeting(let connection) = phase { return connection.end(.timedOut) }
-        if let connection { return connection.end(.unreachable) }
+        if let connection { return connection.end(connection.isSecuring ? .noTLS : .unreachable) }
         if case .preparing = phase { fail(.unreachable) }
     }
 
@@ -248,7 +248,7 @@ final class EngineNode: NodeConnectionOwner {
         switch phase {
         case .connecting(_, let rest, let tls):
             // The next of its addresses, where that one cannot be reached.
-            if !rest.isEmpty, failure == .unreachable { return tryEach(rest, tls) }
+            if !rest.isEmpty, failure == .unreachable || failure == .noTLS { return tryEach(rest, tls) }
             fail(failure)
         case .greeting: fail(failure == .connectionLost ? .unreachable : failure)
         case .ready:

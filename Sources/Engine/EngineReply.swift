@@ -55,6 +55,8 @@ public enum EngineFailure: String, Error, Sendable, CaseIterable {
     case protocolError = "protocol"
     /// Its certificate is not good, or ours.
     case untrusted
+    /// It can be reached, and TLS was not agreed on: perhaps it speaks none there.
+    case noTLS = "tls"
     /// The client was closed.
     case closed
 }

@@ -102,6 +102,7 @@ final class NodeConnection: EventHandler {
     }
 
     var isOpen: Bool { state == .open }
+    var isSecuring: Bool { state == .securing }
     var flightCount: Int { flights.count }
     var oldest: Flight? { flights.first }
 

@@ -80,7 +80,7 @@ final class NodeStream {
         case CTLS_WANTS_READ: .wantsRead
         case CTLS_WANTS_WRITE: .wantsWrite
         case CTLS_UNTRUSTED: .failed(.untrusted)
-        default: .failed(.unreachable)
+        default: .failed(.noTLS)
         }
     }
 

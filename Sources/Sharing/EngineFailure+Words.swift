@@ -24,6 +24,7 @@ extension EngineFailure {
         case .full: "takes nothing more: its memory or its disk is full, or it has too few replicas"
         case .protocolError: "says what no Redis says"
         case .untrusted: "has a certificate that is not trusted (share.tls.ca_file), or does not trust ours"
+        case .noTLS: "can be reached, and does not agree on TLS: has it TLS on that port? rediss:// asks for it, redis:// does not"
         case .closed: "is not asked any more"
         }
     }
@@ -33,7 +34,7 @@ extension EngineFailure {
         switch self {
         case .denied, .commandForbidden, .keyForbidden, .untrusted: true
         case .unreachable, .connectionLost, .timedOut, .breakerOpen, .queueFull, .loading, .readOnly, .clusterDown, .redirected, .full,
-            .protocolError, .closed:
+            .protocolError, .noTLS, .closed:
             false
         }
     }

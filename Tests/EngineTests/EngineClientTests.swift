@@ -348,6 +348,8 @@ struct EngineClientTests {
         #expect(engine.wait { $0.connectionCount == 1 })
         #expect(play.wait { $0.nodes.values.allSatisfy(\.isComingUp) })
         play.advance(1000)
+        // It has taken the connection: it is not out of reach.
+        #expect(play.onLoop { $0.nodes.values.map(\.lastFailure) } == [isTLS ? .noTLS : .timedOut])
         // The map could not be looked up, so nothing waits for it any more.
         #expect(outcome.reply?.failure != nil && play.figures.commandsUnderWay == 0)
         gate.open()
