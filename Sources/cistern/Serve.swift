@@ -96,6 +96,7 @@ struct Check: ParsableCommand {
         for warning in warnings + StartCheck.warnings(reader.settings, settings) { print("warning: \(warning)") }
         if let warning = DescriptorLimit.warning(settings) { print("warning: \(warning)") }
         for warning in CertificatesCheck.warnings(reader.settings) { print("warning: \(warning)") }
+        if let warning = SharingCheck.idle(reader) { print("warning: \(warning)") }
         let isShared = checkSharing(reader.settings, settings)
         if !reader.profiled.isEmpty {
             print("The profile \(reader.settings.cache.profile) sets:")

@@ -51,6 +51,14 @@ enum SharingCheck {
         }
     }
 
+    /// Nothing is shared, though something is said of it.
+    static func idle(_ reader: SettingsReader) -> String? {
+        guard reader.settings.share.servers.isEmpty else { return nil }
+        let given = SettingsTable.all.map(\.path).filter { $0.hasPrefix("share.") && $0 != "share.servers" && reader.isGiven($0) }
+        return given.isEmpty
+            ? nil : "share.servers is empty, so nothing is shared with other nodes: \(given.joined(separator: ", ")) changes nothing"
+    }
+
     /// Files with secrets that everybody on this machine can read.
     static func warnings(_ share: CisternSettings.Share) -> [String] {
         [("secret_file", share.secretFile), ("password_file", share.passwordFile), ("tls.key", share.key)].compactMap { name, file in

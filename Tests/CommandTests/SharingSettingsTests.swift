@@ -33,6 +33,19 @@ struct SharingSettingsTests {
         return try #require(FleetSettings(share))
     }
 
+    @Test(
+        "what is said of sharing without servers is told to be of no use",
+        arguments: [
+            ("share: {fleet: shop, keep: 1d}", "share.fleet, share.keep changes nothing"), ("upstream: {url: http://a}", nil),
+            ("share: {servers: [redis://a], fleet: shop}", nil),
+        ] as [(String, String?)])
+    func idle(text: String, end: String?) {
+        var reader = SettingsReader()
+        reader.read(file: "cistern.yaml", text: Array(text.utf8))
+        let warning = SharingCheck.idle(reader)
+        #expect((warning == nil) == (end == nil) && warning?.hasSuffix(end ?? "") != false, "\(warning ?? "nothing")")
+    }
+
     @Test("without servers nothing is shared")
     func off() { #expect(FleetSettings(CisternSettings().share) == nil) }
 
