@@ -284,8 +284,11 @@ public final class ProxyServer: @unchecked Sendable {
         let loops = settings.shards == 1 ? "1 event loop" : "\(settings.shards) event loops"
         let upstreams = apis.map { $0.name.isEmpty ? $0.upstreamURL : "\($0.name) at \($0.upstreamURL)" }.joined(separator: ", ")
         logger.info("listening on \(Self.listeningPlaces(serving)), upstream \(upstreams), \(loops)")
-        if !adminAddresses.isEmpty {
-            logger.info("metrics and admin interface on \(adminAddresses.map(\.description).joined(separator: ", "))")
+        let adminURLs = serving.listeners.filter(\.isAdmin).map { $0.settings.url(at: $0.address) }
+        if !adminURLs.isEmpty {
+            logger.info("metrics (/metrics), the state (/-/status) and the admin interface on \(adminURLs.joined(separator: ", "))")
+        } else if serving.servesOwnPages {
+            logger.info("metrics (/metrics) on the same addresses, as admin_listen is empty")
         }
         for warning in apis.flatMap(\.state.routes.all).flatMap(\.warnings) { logger.warning("\(warning)") }
         if settings.admin.allowsFaults { logger.warning("admin.faults: an administrator may inject faults, to practise outages") }
