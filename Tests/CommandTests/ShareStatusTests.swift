@@ -51,4 +51,13 @@ struct ShareStatusTests {
         #expect(Purge.secretNote(["unopened": 0]) == nil && Purge.secretNote([:]) == nil)
         #expect(Purge.secretNote(["unopened": 3])?.contains("a node of this fleet has another share.secret_file") == true)
     }
+
+    @Test("cistern status tells where a node is blind, and of nothing where it sees")
+    func blind() {
+        #expect(StatusCommand.blindness(["seeing": true]) == nil && StatusCommand.blindness([:]) == nil)
+        #expect(
+            StatusCommand.blindness(["seeing": false, "blind_since": "2026-01-01T00:00:00Z"])
+                == "What other nodes purge is not seen since 2026-01-01T00:00:00Z (cistern share status says why).")
+        #expect(StatusCommand.blindness(["seeing": false])?.hasPrefix("What other nodes purge is not seen (") == true)
+    }
 }

@@ -23,6 +23,7 @@ struct StatusCommand: AdminCommand {
     func run(_ client: AdminClient) throws {
         let state = try client.value("GET", "stats")["state"]
         StandardOutput.write(Printable.text(state?["sentence"]?.string ?? "") + "\n")
+        if let line = (try? client.value("GET", "share")).flatMap(Self.blindness) { StandardOutput.write(line + "\n") }
         let pages = state?["pages"]?.array?.compactMap(\.string) ?? []
         guard let page = pages.first else {
             guard open else { return }
@@ -34,6 +35,13 @@ struct StatusCommand: AdminCommand {
         let url = String(page.dropLast("/-/status".utf8.count)) + path
         StandardOutput.write(url + "\n")
         Self.show(url)
+    }
+
+    /// Where nodes share, and this one does not see what others purge.
+    static func blindness(_ share: JSONValue) -> String? {
+        guard share["seeing"] == false else { return nil }
+        let since = share["blind_since"]?.string.map { " since \(Printable.text($0))" } ?? ""
+        return "What other nodes purge is not seen\(since) (cistern share status says why)."
     }
 
     /// The browser gets a file to open: what stands on a command line all users of a machine can read. Where there is no place for one, or no
