@@ -3,8 +3,11 @@
 import CacheStore
 import Descriptors
 import Glibc
+import JSON
 import TestSupport
 import Testing
+
+@testable import cistern
 
 @Suite("Reloading a service", .play)
 struct ReloadCommandTests {
@@ -24,6 +27,15 @@ struct ReloadCommandTests {
     private func reload() throws -> CommandLineTool.Outcome {
         try CommandLineTool.run("reload --admin unix:\(temporary.path)/cache/admin.sock")
     }
+
+    @Test(
+        "settings that are as they were are told from those that hold after a restart only",
+        arguments: [
+            ([:], "The settings are as they were.\n"), (["changed": ["a"]], "Changed:\n  a\n"),
+            (["awaiting_restart": ["b"]], "Nothing changes before a restart, which is needed for:\n  b\n"),
+            (["changed": ["a"], "awaiting_restart": ["b"]], "Changed:\n  a\nA restart is needed for:\n  b\n"),
+        ] as [(JSONValue, String)])
+    func told(outcome: JSONValue, text: String) { #expect(ReloadCommand.text(outcome) == text) }
 
     @Test(
         "what is changed holds at once; what needs a restart is named, and keeps its value; the command line stays before the file", .slow)

@@ -17,19 +17,18 @@ struct ReloadCommand: AdminCommand {
 
     func run(_ client: AdminClient) throws {
         let outcome = try client.value("POST", "reload")
-        Self.list("Changed:", outcome["changed"], orElse: "The settings are as they were.")
-        Self.list("A restart is needed for:", outcome["awaiting_restart"])
-        Self.list("Certificates in use:", outcome["certificates"])
-        for warning in outcome["warnings"]?.array ?? [] { StandardOutput.write("warning: \(Printable.text(warning.string ?? ""))\n") }
+        StandardOutput.write(Self.text(outcome))
     }
 
-    private static func list(_ heading: String, _ names: JSONValue?, orElse sentence: String? = nil) {
-        let names = names?.array ?? []
-        guard !names.isEmpty else {
-            if let sentence { StandardOutput.write(sentence + "\n") }
-            return
-        }
-        StandardOutput.write(heading + "\n")
-        for name in names { StandardOutput.write("  \(Printable.text(name.string ?? ""))\n") }
+    static func text(_ outcome: JSONValue) -> String {
+        func names(_ member: String) -> [String] { (outcome[member]?.array ?? []).map { Printable.text($0.string ?? "") } }
+        func list(_ heading: String, _ names: [String]) -> [String] { names.isEmpty ? [] : [heading] + names.map { "  " + $0 } }
+        let (changed, awaiting) = (names("changed"), names("awaiting_restart"))
+        let isSame = changed.isEmpty && awaiting.isEmpty
+        var lines = isSame ? ["The settings are as they were."] : list("Changed:", changed)
+        lines += list(changed.isEmpty ? "Nothing changes before a restart, which is needed for:" : "A restart is needed for:", awaiting)
+        lines += list("Certificates in use:", names("certificates"))
+        lines += names("warnings").map { "warning: " + $0 }
+        return lines.map { $0 + "\n" }.joined()
     }
 }
