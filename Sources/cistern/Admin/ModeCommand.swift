@@ -10,13 +10,14 @@ struct Mode: AdminCommand {
     static let configuration = CommandConfiguration(
         abstract: "Show or switch the mode: live, offline, record or replay.",
         discussion: """
-            live     As the rules say.
-            offline  The upstream is never asked; what is not stored gets 504.
-            record   The upstream is always asked, what may be stored is, and no copy stands in for it.
-            replay   What is stored is served, however old; else as live.
+            live     Copies are served and rescue as the settings say.
+            offline  The upstream is never asked. What is not stored gets 504.
+            record   The upstream is always asked. Copies are kept, and none goes out.
+            replay   A copy goes out, however old it is. Without one as live.
 
-            It holds until Cistern ends; cache.mode, and a route's mode, are those at its start. A prefix counts before a route, and that \
-            before what is for all paths.
+            Without a mode it shows those that hold. A mode that is switched here holds until Cistern ends, or a reload brings another one; at the \
+            start cache.mode holds, and a route's own mode. Where several are for a path, that of the longest prefix counts, then that of its \
+            route, then that of all paths.
 
             Examples:
               cistern mode

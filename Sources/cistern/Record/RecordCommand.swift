@@ -20,9 +20,12 @@ struct Record: ParsableCommand {
             secrets are written as \(SecretCovering.placeholder), which `replay` accepts for any; other contents are written as they are, so look \
             through the file before you share it. Nothing but the file's owner can read it.
 
+            Settings are given as with `serve`. Those of what is stored (--cache-size, --rescue-after, --strict) mean nothing here; --cache-dir says \
+            only where --tls-self-signed keeps its certificate.
+
             When it listens, it writes a line with its address to standard output. With a command behind -- it runs that instead of waiting for a \
-            signal, listens on any free port unless the settings say which, and ends with the command's exit code. Else it ends with 0 where the archive is written, with 1 where \
-            something failed or there was nothing to write (a file of that name stays as it was), with 78 where the settings are wrong.
+            signal, listens on any free port unless the settings say which, and ends with the command's exit code. Else it ends with 0 where the \
+            archive is written, with 1 where something failed or there was nothing to write (a file of that name stays as it was), with 78 where the settings are wrong.
 
             Examples:
               cistern record --upstream https://api.example.com --har api.har
