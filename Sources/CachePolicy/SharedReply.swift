@@ -65,8 +65,10 @@ public struct SharedReply: Sendable {
     /// Of what was found last, where it may not be taken.
     public let refusal: SharedRefusal?
     public let microseconds: Int64
+    /// Whether another node asked the upstream for the same, and was waited for.
+    public let hasWaited: Bool
 
-    public init(outcome: SharedOutcome, refusal: SharedRefusal? = nil, microseconds: Int64) {
-        (self.outcome, self.refusal, self.microseconds) = (outcome, refusal, microseconds)
+    public init(outcome: SharedOutcome, refusal: SharedRefusal? = nil, microseconds: Int64, hasWaited: Bool = false) {
+        (self.outcome, self.refusal, self.microseconds, self.hasWaited) = (outcome, refusal, microseconds, hasWaited)
     }
 }

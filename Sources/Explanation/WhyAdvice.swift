@@ -165,6 +165,8 @@ extension SharedReply {
     var sentence: String {
         let time = "\(microseconds / 1_000).\(microseconds / 100 % 10) ms"
         return switch outcome {
+        case .found where hasWaited: "Another node asked the upstream for the same; its response came after \(time)."
+        case .missing where hasWaited: "Another node asked the upstream for the same, and had stored no response after \(time)."
         case .found: "Another node had stored the response: it came from the shared level in \(time)."
         case .missing: "No other node had stored it (the shared level said so in \(time))."
         case .late: "The shared level had not replied after \(time) (share.timeout), so the upstream was asked beside it."

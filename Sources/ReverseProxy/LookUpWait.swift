@@ -33,6 +33,8 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     /// When, in microseconds; and whether that call has not returned yet.
     private var askedAt: Int64 = 0
     private var isAsking = false
+    /// Whether another node that asks the upstream was waited for.
+    private var hasWaited = false
     /// The request's content, where it has come whole already: it is short, since the key is made of it.
     private var content: [UInt8] = []
     private var isRequestWhole = false
@@ -56,15 +58,18 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     private func ask(_ lookUp: SharedLookUp) {
         guard let level = shard.level, let cache = shard.cache else { return goOn(with: SharedReply(outcome: .missing, microseconds: 0)) }
         asked = lookUp
-        (askedAt, isAsking) = (SystemTime.monotonicMicroseconds, true)
+        (askedAt, isAsking, hasWaited) = (SystemTime.monotonicMicroseconds, true, false)
         arrival.sharedSince = shard.loop.time.monotonicMilliseconds
         level.look(lookUp, in: cache, wait: arrival.sharedWait, for: self)
         isAsking = false
     }
 
+    func sharedWaits() { hasWaited = true }
+
     func sharedEnded(_ outcome: SharedOutcome, _ refusal: SharedRefusal?) -> Bool {
         guard !isOver else { return false }
-        let reply = SharedReply(outcome: outcome, refusal: refusal, microseconds: SystemTime.monotonicMicroseconds - askedAt)
+        let reply = SharedReply(
+            outcome: outcome, refusal: refusal, microseconds: SystemTime.monotonicMicroseconds - askedAt, hasWaited: hasWaited)
         if isAsking {
             shard.loop.inNextRound { self.goOn(with: reply) }
         } else {

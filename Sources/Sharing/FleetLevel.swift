@@ -278,6 +278,9 @@ public protocol SharedWaiter: AnyObject {
     /// - Returns: whether somebody still waits for the response.
     func sharedEnded(_ outcome: SharedOutcome, _ refusal: SharedRefusal?) -> Bool
 
+    /// Another node asks the upstream for the same, and is waited for.
+    func sharedWaits()
+
     /// Something was stored after that.
     func sharedCameLate()
 }

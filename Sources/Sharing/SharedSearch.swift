@@ -75,6 +75,7 @@ final class SharedSearch {
             _ = waiter.sharedEnded(.late, nil)
             return
         }
+        if hasWaited { waiter.sharedWaits() }
         waiting.append(waiter)
     }
 
@@ -206,6 +207,7 @@ final class SharedSearch {
             return end(.missing)
         }
         hasWaited = true
+        for one in waiting { one.sharedWaits() }
         timer = level.loop.schedule(after: .milliseconds(Int(min(rest, wait - waited)))) { [self] in
             rest = min(rest * 2, Self.longestRest)
             // Where the lease is free again, whoever had it has brought nothing that can be shared.

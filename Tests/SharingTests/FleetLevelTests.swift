@@ -23,6 +23,7 @@ private final class Waiter: SharedWaiter, Sendable {
         return false
     }
 
+    func sharedWaits() {}
     func sharedCameLate() {}
 }
 

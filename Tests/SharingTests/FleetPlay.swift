@@ -5,6 +5,7 @@ import CacheStore
 import Engine
 import Fleet
 import Glibc
+import JSON
 import Locking
 import Reactor
 import ResponseCache
@@ -35,6 +36,12 @@ final class FleetMember {
     func get(_ target: String, _ fields: [(String, String)] = []) throws -> TestResponse { try play.get(target, fields) }
 
     func metric(_ name: String) throws -> Double { try play.metric(name) ?? 0 }
+
+    /// Whether one of the last exchanges is explained so.
+    func explains(_ beginning: String) throws -> Bool {
+        let told = JSONValue(try play.admin("GET", "/-/why?last=100").content)?["exchanges"]?.array ?? []
+        return told.contains { $0["explanation"]?.array?.contains { $0.string?.hasPrefix(beginning) == true } == true }
+    }
 
     /// Purges that are pending, for whatever reason.
     func pendingPurges() throws -> Double {

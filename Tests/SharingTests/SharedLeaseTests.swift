@@ -32,6 +32,8 @@ struct SharedLeaseTests {
             gate.open()
             for client in clients { #expect(client.readResponse()?.text == "{\"crowd\":1}") }
             #expect(fleet.asked("/cold") == 1)
+            #expect(try other.explains("Another node asked the upstream for the same; its response came after "))
+            #expect(try !one.explains("Another node"))
             #expect((1...Double(shards)).contains(try other.metric("cistern_shared_leases_total{outcome=\"followed\"}")))
             #expect(try one.metric("cistern_shared_leases_total{outcome=\"won\"}") == 1)
             // Given back, whichever shard had it and whichever asked.
