@@ -287,9 +287,8 @@ public final class ProxyServer: @unchecked Sendable {
         let adminURLs = serving.listeners.filter(\.isAdmin).map { $0.settings.url(at: $0.address) }
         if !adminURLs.isEmpty {
             logger.info("metrics (/metrics), the state (/-/status) and the admin interface on \(adminURLs.joined(separator: ", "))")
-        } else if serving.servesOwnPages {
-            logger.info("metrics (/metrics) on the same addresses, as admin_listen is empty")
         }
+        if serving.servesOwnPages { logger.info("metrics (/metrics) also on the addresses of clients, as admin_listen is empty") }
         for warning in apis.flatMap(\.state.routes.all).flatMap(\.warnings) { logger.warning("\(warning)") }
         if settings.admin.allowsFaults { logger.warning("admin.faults: an administrator may inject faults, to practise outages") }
     }

@@ -16,6 +16,16 @@ struct StartTests {
             program: "\(before) \(CommandLineTool.path) \(command) --upstream http://127.0.0.1:9 --listen 127.0.0.1:0 \(more)")
     }
 
+    @Test("the log says where metrics are: on the addresses of clients as well, unless admin_listen has one", arguments: [false, true])
+    func metricsPlace(isApart: Bool) throws {
+        let admin = isApart ? "--admin-listen 127.0.0.1:0" : ""
+        let serve = try RunningCommand("serve --upstream http://127.0.0.1:9 --cache-dir \(directory)/cache \(admin)", in: directory)
+        let lines = serve.stop().text.split(separator: "\n").filter { $0.contains("metrics (/metrics)") }
+        let place = isApart ? "http://127.0.0.1:" : "unix:\(directory)/cache/admin.sock"
+        #expect(lines.count == (isApart ? 1 : 2) && lines.first?.contains(place) == true, "\(lines)")
+        #expect(lines.last?.contains("also on the addresses of clients") == !isApart)
+    }
+
     // MARK: A cache directory that cannot be meant
 
     @Test("a cache directory that is a file, or lies nowhere, stops the start with 78, and check tells the same")
