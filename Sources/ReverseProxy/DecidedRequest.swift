@@ -109,6 +109,8 @@ struct Arrival {
     var route: Int?
     /// How often something was read from the disk for it.
     var reads = 0
+    /// What was found, while the shared level is looked into.
+    var lookedUp: DoneLookUp?
     /// What other nodes had; nil where that was not looked for.
     var shared: SharedReply?
     /// Since when that is looked for, and how long another node may be waited for at most: milliseconds of the loop's clock.
@@ -120,6 +122,23 @@ struct Arrival {
     var isForNobody = false
     /// The client wanted the upstream to be asked, and the operator has that ignored.
     var isClientIgnored = false
+
+    /// What was found before the shared level was looked into, where nothing has been taken from there and all still is as it was.
+    mutating func stillLookedUp(in cache: ResponseCache) -> DoneLookUp? {
+        guard let done = lookedUp.take(), shared?.outcome != .found, let basis, cache.holds(basis) else { return nil }
+        return done
+    }
+}
+
+/// What looking into the store has brought. A class, since it is large and rarely kept.
+final class DoneLookUp {
+    let facts: LookUpFacts<FoundResponse>
+    let directives: RequestCacheControl
+    let route: Int
+
+    init(_ facts: LookUpFacts<FoundResponse>, _ directives: RequestCacheControl, _ route: Int) {
+        (self.facts, self.directives, self.route) = (facts, directives, route)
+    }
 }
 
 extension ExchangeTrace {

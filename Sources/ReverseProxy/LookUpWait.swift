@@ -59,7 +59,7 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         guard let level = shard.level, let cache = shard.cache else { return goOn(with: SharedReply(outcome: .missing, microseconds: 0)) }
         asked = lookUp
         (askedAt, isAsking, hasWaited) = (SystemTime.monotonicMicroseconds, true, false)
-        arrival.sharedSince = shard.loop.time.monotonicMilliseconds
+        arrival.sharedSince = shard.loop.batchMilliseconds
         level.look(lookUp, in: cache, wait: arrival.sharedWait, for: self)
         isAsking = false
     }

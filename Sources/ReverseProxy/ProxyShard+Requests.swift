@@ -96,8 +96,7 @@ extension ProxyShard {
         do throws(NotAtHand) {
             return try lookInMemory(head, body, &arrival, stream)
         } catch {
-            // Both are found anew.
-            (arrival.request, arrival.basis) = (nil, nil)
+            arrival.request = nil
             return LookUpWait(self, head, body, arrival, on: stream, error)
         }
     }
@@ -107,6 +106,9 @@ extension ProxyShard {
         _ head: RequestHead, _ body: RequestBody, _ arrival: inout Arrival, _ stream: any ClientStream
     ) throws(NotAtHand) -> (any ClientExchange)? {
         guard let cache else { return pass(head, body, on: stream) }
+        if let lookedUp = arrival.stillLookedUp(in: cache) {
+            return perform(facts(of: lookedUp, head, on: stream), head, body, arrival, stream)
+        }
         var finding = try cache.find(head, content: arrival.identity)
         if case .found(let found) = finding.result, isOfOtherOrigin(found, head) { finding.result = .found(found.ofOtherOrigin) }
         arrival.basis = finding.basis
@@ -122,15 +124,22 @@ extension ProxyShard {
         }
         let route = routes.place(of: head.pathAndQuery)
         arrival.route = route
-        var facts = facts(head, on: stream)
-        facts.storeUse = .lookedUp(try lookFurther(finding.result, finding.keys, head, directives, route: route))
-        facts.directives = directives
-        facts.wantsStream = StreamedResponse.isWanted(by: head.fields)
-        facts.staleFor = routes.all[route].freshness.staleFor
+        let lookedUp = DoneLookUp(try lookFurther(finding.result, finding.keys, head, directives, route: route), directives, route)
+        let facts = facts(of: lookedUp, head, on: stream)
         if let level, arrival.shared == nil, let lookUp = sharedLookUp(facts, finding.keys, &arrival, head, in: level) {
+            arrival.lookedUp = lookedUp
             throw .shared(lookUp)
         }
         return perform(facts, head, body, arrival, stream)
+    }
+
+    private func facts(of done: DoneLookUp, _ head: RequestHead, on stream: any ClientStream) -> RequestFacts<FoundResponse> {
+        var facts = facts(head, on: stream)
+        facts.storeUse = .lookedUp(done.facts)
+        facts.directives = done.directives
+        facts.wantsStream = StreamedResponse.isWanted(by: head.fields)
+        facts.staleFor = routes.all[done.route].freshness.staleFor
+        return facts
     }
 
     /// What other nodes may have stored is looked for before the upstream is asked; nil where it is asked in any case, or nothing is shared.

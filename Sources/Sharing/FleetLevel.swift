@@ -106,10 +106,10 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         // What leads to variants is not yet what others wait for, nor counted beside its variant.
         let isResponse = item.metadata.withUnsafeBytes(StoredMetadata.kind) == .response
         func count(_ outcome: OfferOutcome) { if isResponse { self.count(outcome) } }
-        let wallNow = loop.time.wallMilliseconds
+        let wallNow = loop.batchWallMilliseconds
         // Where the clock was set back it is not known what had been followed then.
         guard recency.requestTime.milliseconds <= wallNow,
-            let placed = node.place(recency, wallNow: wallNow, now: loop.time.monotonicMilliseconds)
+            let placed = node.place(recency, wallNow: wallNow, now: loop.batchMilliseconds)
         else { return count(.unplaced) }
         var lease: HeldLease?
         if !leases.isEmpty {

@@ -63,7 +63,7 @@ final class SharedSearch {
 
     init(_ level: FleetLevel, _ lookUp: SharedLookUp, _ key: HashedKey, _ cache: ResponseCache, wait: Int64) {
         (self.level, self.lookUp, self.key, self.cache, self.wait) = (level, lookUp, key, cache, wait)
-        began = level.loop.time.monotonicMilliseconds
+        began = level.loop.batchMilliseconds
     }
 
     private var node: FleetNode { level.node }
@@ -87,7 +87,7 @@ final class SharedSearch {
 
     /// The engine has so long each time. What an earlier round has led to is asked for again: it may have come meanwhile.
     private func askInTime() {
-        waitingNumber = level.patience.add(self, at: level.loop.time.monotonicMilliseconds)
+        waitingNumber = level.patience.add(self, at: level.loop.batchMilliseconds)
         ask(asked.indices, withLease: node.settings.collapses)
     }
 
