@@ -44,6 +44,17 @@ public enum LastGood {
             isHTML = StoredHead.parse(head).flatMap { MediaType(of: $0.fields) }?.isHTML
         }
 
+        /// The best that a marker of Vary leads to; it was content, where an older version wrote none.
+        public init(bestOf marker: UnsafeRawBufferPointer) {
+            switch StoredMetadata.bestVariant(in: marker) ?? .other {
+            case .noSuccess: status = 404
+            case .noContent: status = 204
+            case .page: isHTML = true
+            case .other: isHTML = false
+            case .json: isJSON = true
+            }
+        }
+
         fileprivate var hasContent: Bool { status != 204 && status != 205 }
     }
 
@@ -78,6 +89,29 @@ public enum LastGood {
         guard response.status.isSuccessful else { return .status }
         if response.status == 204 || response.status == 205 { return copy.hasContent ? .noContent : nil }
         return isOfOtherType(response, than: copy) ? .contentType : nil
+    }
+
+    /// What counts of a copy in `obstacle`, in the order of it: a marker of Vary has that of the best of its variants.
+    public enum Worth: UInt8, Sendable, Comparable {
+        case noSuccess = 1
+        case noContent, page, other, json
+
+        /// - Parameter head: the stored one. Only where nothing else tells is it read.
+        public init(_ metadata: StoredMetadata, head: UnsafeRawBufferPointer) {
+            if !metadata.status.isSuccessful {
+                self = .noSuccess
+            } else if metadata.status == 204 || metadata.status == 205 {
+                self = .noContent
+            } else if metadata.flags.contains(.isJSON) {
+                self = .json
+            } else {
+                // Beside what has no type everything is good enough that is good enough beside a page.
+                let type = StoredHead.parse(head).flatMap { MediaType(of: $0.fields) }
+                self = type.map { $0.isHTML ? .page : .other } ?? .page
+            }
+        }
+
+        public static func < (one: Self, other: Self) -> Bool { one.rawValue < other.rawValue }
     }
 
     /// Something else where JSON was, or a web page where there was none.

@@ -211,8 +211,20 @@ public struct StoredMetadata: Sendable, Equatable {
     ///   - generation: part of each variant's key, so that a marker of another generation leaves all older variants behind.
     ///   - recency: that of the latest response under it.
     ///   - replaced: that of the latest response whose place this generation took: nothing that is older gets under it.
-    public static func varyMarker(generation: UInt64, _ recency: Recency, replaced: Recency? = nil) -> [UInt8] {
-        plain(.varyMarker, generation, [recency] + (replaced.map { [$0] } ?? []))
+    ///   - best: what the best of its variants is.
+    public static func varyMarker(
+        generation: UInt64, _ recency: Recency, replaced: Recency? = nil, best: LastGood.Worth? = nil
+    ) -> [UInt8] {
+        var out = plain(.varyMarker, generation, [recency] + (replaced.map { [$0] } ?? []))
+        out[bestVariantPlace] = best?.rawValue ?? 0
+        return out
+    }
+
+    private static let bestVariantPlace = 3
+
+    /// nil where nobody knows: older versions wrote none.
+    public static func bestVariant(in marker: UnsafeRawBufferPointer) -> LastGood.Worth? {
+        kind(of: marker) == .varyMarker && marker.count > bestVariantPlace ? LastGood.Worth(rawValue: marker[bestVariantPlace]) : nil
     }
 
     public static func invalidation(at time: Timestamp) -> [UInt8] { plain(.invalidation, UInt64(bitPattern: time.milliseconds), []) }

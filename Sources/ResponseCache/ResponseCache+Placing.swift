@@ -36,7 +36,7 @@ extension ResponseCache {
     func put(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse? = nil) -> StoringResult {
         guard !shared.takesNothing else { return .refused }
         guard let marks = marks(for: new, at: place), !isOvertaken(new, marks) else { return .invalidated }
-        guard !isOutdated(new.metadata.recency, at: place.others), !isLesser(new.metadata, thanAnyAt: place.others),
+        guard !isOutdated(new.metadata.recency, at: place.others), !isLesser(new, thanAnyOther: place, base),
             base.map({ !isElsewhere($0, place.others) }) ?? true
         else { return .outdated }
         let new = besideOthers(new, at: place.key)
@@ -81,18 +81,22 @@ extension ResponseCache {
     }
 
     private func insertOnly(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse?) -> StoringResult {
-        insert(new, at: place.key, inPlaceOf: base) { offer($0, new.metadata.recency, at: place) }
+        insert(new, under: place.key, at: place, inPlaceOf: base) { offer($0, new.metadata.recency, at: place) }
     }
 
-    /// - Parameter give: to others, what has been stored.
-    private func insert(_ new: NewResponse, at key: [UInt8], inPlaceOf base: FoundResponse?, give: (NewItem) -> Void) -> StoringResult {
+    /// - Parameters:
+    ///   - key: the place's, or that of one of its variants.
+    ///   - give: to others, what has been stored.
+    private func insert(
+        _ new: NewResponse, under key: [UInt8], at place: StoringPlace, inPlaceOf base: FoundResponse?, give: (NewItem) -> Void
+    ) -> StoringResult {
         let retention = Reuse.mayRescue(new.metadata, strictness: strictness) ? Retention.mayRescue : .whenUsed
         let item = NewItem(
             key: key, metadata: new.metadata.encoded(), head: new.head, body: new.body, wantedCoding: new.wantedCoding, retention: retention
         )
         for _ in 0..<Self.attemptLimit {
             let seen = store.see(key.span)
-            guard mayReplace(seen.item, new.metadata, base) else { return .outdated }
+            guard mayReplace(seen.item, new, at: place, base) else { return .outdated }
             guard let result = StoringResult(store.insert(item, ifStill: seen)) else { continue }
             if result == .stored, !new.metadata.isNegative {
                 gone?.lift(key, by: new.metadata.recency)
@@ -103,37 +107,62 @@ extension ResponseCache {
         return .refused
     }
 
-    private func mayReplace(_ stored: StoredItem?, _ metadata: StoredMetadata, _ base: FoundResponse?) -> Bool {
+    private func mayReplace(_ stored: StoredItem?, _ new: NewResponse, at place: StoringPlace, _ base: FoundResponse?) -> Bool {
+        let metadata = new.metadata
         guard let stored, let other = StoredMetadata.recency(of: stored.metadata) else { return true }
         guard !metadata.isNegative || Self.isNegative(stored), !metadata.recency.isOutdated(by: other) else { return false }
-        guard !isLesser(metadata, than: stored) else { return false }
         // What this very request has put in belongs to it: an attempt before got as far as its variant.
-        guard let base, other.order != metadata.order else { return true }
+        guard other.order != metadata.order else { return true }
+        guard let base else { return !isLesser(new, than: stored, at: place) }
         return StoredMetadata.kind(of: stored.metadata) == .response && other.order == base.metadata.order
     }
 
     /// An error that is kept for a moment takes the place of nothing but another.
     private static func isNegative(_ stored: StoredItem) -> Bool { StoredMetadata(stored.metadata)?.isNegative == true }
 
-    /// Whether one is none of success and the other is, or leads to others that may be: the last good copy is not lost to an error or a redirect, also
-    /// where it was not found when that was asked for.
-    private func isLesser(_ new: StoredMetadata, than stored: StoredItem) -> Bool {
-        guard strictness == .rescue, !new.isNegative, !new.status.isSuccessful else { return false }
-        switch StoredMetadata.kind(of: stored.metadata) {
-        case .varyMarker: return true
-        case .response: return StoredMetadata(stored.metadata).map { !$0.isNegative && $0.status.isSuccessful } ?? false
-        default: return false
+    /// Whether what is good would be lost to what is not (`LastGood.obstacle`): the same as where a copy was found, and also where none was when this was
+    /// asked for, since it came later or lies under another variant.
+    private func isLesser(_ new: NewResponse, than stored: StoredItem, at place: StoringPlace) -> Bool {
+        guard strictness == .rescue, !new.metadata.isNegative, !new.isPreflight, !new.isGoodJSON,
+            let response = new.head.withUnsafeBytes({ StoredHead.parse($0) }), let copy = Self.copy(stored, beside: response)
+        else { return false }
+        return LastGood.obstacle(response, inPlaceOf: copy, strictness: strictness) != nil && !isInvalid(stored, at: place)
+    }
+
+    /// Whether what lies there is what is brought up to date.
+    private func isSame(_ stored: StoredItem, _ base: FoundResponse?) -> Bool {
+        guard let base, let metadata = StoredMetadata(stored.metadata) else { return false }
+        return metadata.order == base.metadata.order
+    }
+
+    private func isLesser(_ new: NewResponse, thanAnyOther place: StoringPlace, _ base: FoundResponse?) -> Bool {
+        place.others.contains { key in
+            store.see(key.span).item.map { !isSame($0, base) && isLesser(new, than: $0, at: place) } ?? false
         }
     }
 
-    private func isLesser(_ new: StoredMetadata, thanAnyAt keys: [[UInt8]]) -> Bool {
-        !new.status.isSuccessful && keys.contains { key in store.see(key.span).item.map { isLesser(new, than: $0) } ?? false }
+    /// nil where nothing good lies there.
+    private static func copy(_ stored: StoredItem, beside response: ResponseHead) -> LastGood.Copy? {
+        switch StoredMetadata.kind(of: stored.metadata) {
+        case .varyMarker: LastGood.Copy(bestOf: stored.metadata)
+        case .response:
+            StoredMetadata(stored.metadata).flatMap { $0.isNegative ? nil : LastGood.Copy($0, head: stored.head, beside: response) }
+        default: nil
+        }
+    }
+
+    /// Whether a write has made invalid what lies there: it is found no more, and so is not in the way for ever.
+    private func isInvalid(_ stored: StoredItem, at place: StoringPlace) -> Bool {
+        guard let time = StoredMetadata.recency(of: stored.metadata)?.requestTime else { return false }
+        var marks: [[UInt8]] = []
+        appendMarks(place.sharedKeys, place.collection, [], to: &marks)
+        return marks.contains { isMarkedNow($0, since: time) }
     }
 
     /// Under a variant's key, with a marker that leads to it. The marker is as recent as the latest variant, so that an older response that
     /// varies otherwise does not leave them all behind: it is brought up to date first. A new one comes second: until then what it takes the
     /// place of is found. It tells how recent that was: its own variants are still empty, and one that is older than what was found before must
-    /// not fill them.
+    /// not fill them. And it tells what the best of its variants is, which are not at hand when something comes that would leave them all behind.
     private func insertVariant(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse?) -> StoringResult {
         let (key, recency) = (place.key, new.metadata.recency)
         let names = SelectingFields.encode(new.names)
@@ -141,10 +170,15 @@ extension ResponseCache {
         func insert(_ generation: UInt64) -> StoringResult {
             var variant = key
             CacheKey.appendVariant(to: &variant, generation: generation, selecting: values)
-            return self.insert(new, at: variant, inPlaceOf: base) { offerVariant($0, recency, at: place, named: names, values) }
+            return self.insert(new, under: variant, at: place, inPlaceOf: base) {
+                offerVariant($0, recency, at: place, named: names, values)
+            }
         }
-        func mark(_ generation: UInt64, _ seen: SeenItem, replaced: Recency?) -> StoringResult? {
-            let metadata = StoredMetadata.varyMarker(generation: generation, recency, replaced: replaced)
+        let worth = new.head.withUnsafeBytes { LastGood.Worth(new.metadata, head: $0) }
+        func mark(
+            _ generation: UInt64, _ seen: SeenItem, _ recency: Recency, replaced: Recency?, best: LastGood.Worth
+        ) -> StoringResult? {
+            let metadata = StoredMetadata.varyMarker(generation: generation, recency, replaced: replaced, best: best)
             let marker = NewItem(key: key, metadata: metadata, head: names, body: [], retention: .mayRescue)
             return StoringResult(store.insert(marker, ifStill: seen))
         }
@@ -155,17 +189,23 @@ extension ResponseCache {
             if let marker = seen.item, let known = Self.generation(of: marker, named: names) {
                 let replaced = StoredMetadata.replacedRecency(in: marker.metadata)
                 guard !(replaced.map(recency.isOutdated) ?? false) else { return .outdated }
-                guard !isOutdated else { return insert(known) }
-                guard let marked = mark(known, seen, replaced: replaced) else { continue }
+                let former = StoredMetadata.bestVariant(in: marker.metadata) ?? .other
+                guard !isOutdated || worth > former else { return insert(known) }
+                let last = isOutdated ? latest ?? recency : recency
+                let best = worth < former && !isInvalid(marker, at: place) ? former : worth
+                guard let marked = mark(known, seen, last, replaced: replaced, best: best) else { continue }
                 return marked == .stored ? insert(known) : marked
             }
-            let isInTheWay = seen.item.map { new.metadata.isNegative ? !Self.isNegative($0) : isLesser(new.metadata, than: $0) } ?? false
-            guard !isOutdated, !isInTheWay else { return .outdated }
+            let isInTheWay = seen.item.map { stored in
+                if new.metadata.isNegative { return !Self.isNegative(stored) }
+                return !isSame(stored, base) && isLesser(new, than: stored, at: place)
+            }
+            guard !isOutdated, isInTheWay != true else { return .outdated }
             let generation = recency.order.number
             keepForNoOrigin(seen.item, at: key, generation, named: new.names)
             let inserted = insert(generation)
             guard inserted == .stored else { return inserted }
-            if let marked = mark(generation, seen, replaced: latest) { return marked }
+            if let marked = mark(generation, seen, recency, replaced: latest, best: worth) { return marked }
         }
         return .refused
     }
@@ -173,6 +213,13 @@ extension ResponseCache {
     private static func generation(of marker: StoredItem, named names: [UInt8]) -> UInt64? {
         guard StoredMetadata.kind(of: marker.metadata) == .varyMarker, marker.head.elementsEqual(names) else { return nil }
         return StoredMetadata.number(in: marker.metadata)
+    }
+}
+
+extension NewResponse {
+    /// It is lesser than nothing.
+    fileprivate var isGoodJSON: Bool {
+        metadata.flags.contains(.isJSON) && metadata.status.isSuccessful && metadata.status != 204 && metadata.status != 205
     }
 }
 

@@ -70,6 +70,8 @@ struct NewResponse {
     /// When its request was sent. For a response to POST, which is later than what the POST itself makes invalid, that is not what the metadata
     /// say.
     var sentAt: Timestamp
+    /// What it says is in its fields, whatever its status and type.
+    var isPreflight = false
 }
 
 extension ResponseCache {
@@ -211,7 +213,8 @@ extension ResponseCache {
         metadata.freshnessLifetime = Preflight.lifetime(response.head.fields)
         metadata.lifetimeSource = .response
         return NewResponse(
-            head: head, metadata: metadata, body: .bytes([]), names: [], request: request.head.fields, sentAt: recency.requestTime)
+            head: head, metadata: metadata, body: .bytes([]), names: [], request: request.head.fields, sentAt: recency.requestTime,
+            isPreflight: true)
     }
 
     /// A redirect within the upstream, made relative so that the client stays here.

@@ -73,6 +73,69 @@ struct KeepingTests {
         }
     }
 
+    /// What is stored, and what comes then: a status and a type. Whether the former stays.
+    private static let kinds: [(stored: (Status, String), new: (Status, String), stays: Bool)] = {
+        let (json, page, text, nothing) = (
+            (Status(200), "application/json"), (Status(200), "text/html"), (Status(200), "text/csv"), (Status(204), "")
+        )
+        return [
+            (json, page, true), (json, nothing, true), (json, text, true), (json, json, false), (text, page, true), (text, nothing, true),
+            (text, json, false), (text, text, false), (page, nothing, true), (page, page, false), (page, json, false),
+            (nothing, page, false), (nothing, nothing, false), (json, (404, "application/json"), true),
+        ]
+    }()
+
+    @Test("store any: what is lesser takes the place neither of variants nor of what has come since it was asked for", arguments: kinds)
+    func lesserKinds(stored: (Status, String), new: (Status, String), stays: Bool) throws {
+        func lines(_ kind: (Status, String), _ vary: String? = nil) -> TestCache.Lines {
+            [Self.fresh] + (kind.1.isEmpty ? [] : [("Content-Type", kind.1)]) + (vary.map { [("Vary", $0)] } ?? [])
+        }
+        for strictness in Strictness.allCases {
+            let test = try TestCache { ($0.policy.keepsAny, $0.policy.strictness) = (true, strictness) }
+            let isKept = stays && strictness == .rescue
+            let (early, late) = (try test.send("/a"), try test.send("/a"))
+            #expect(test.complete(early, lines(stored), "good", status: stored.0) == .allowed)
+            #expect(test.complete(late, lines(new), "new", status: new.0) == (isKept ? .forbidden(.outdated) : .allowed))
+            #expect(try test.text("/a") == (isKept ? "good" : "new"))
+            for (place, vary) in [("/b", nil), ("/c", "X-G")] {
+                let known = try test.send(place, [("X-F", "1")])
+                #expect(test.complete(known, lines(stored, "X-F"), "good", status: stored.0) == .allowed)
+                let other = try test.send(place, [("X-F", "2")])
+                #expect((test.complete(other, lines(new, vary), "new", status: new.0) == .allowed) != isKept)
+                #expect((try test.text(place, [("X-F", "1")]) == "good") == isKept)
+            }
+        }
+    }
+
+    @Test("store any: of several variants the best counts, also one that was asked for before the others")
+    func bestVariant() throws {
+        let (page, vary) = (("Content-Type", "text/html"), ("Vary", "X-F"))
+        let test = try TestCache { $0.policy.keepsAny = true }
+        let early = try test.send("/a", [("X-F", "1")])
+        #expect(test.complete(try test.send("/a", [("X-F", "2")]), [Self.fresh, page, vary], "page") == .allowed)
+        #expect(test.complete(early, [Self.fresh, vary], "good") == .allowed)
+        #expect(test.complete(try test.send("/a", [("X-F", "2")]), [Self.fresh, page, vary], "next") == .allowed)
+        #expect(test.complete(try test.send("/a", [("X-F", "3")]), [Self.fresh, page], "login") == .forbidden(.outdated))
+        #expect(try test.text("/a", [("X-F", "1")]) == "good" && test.text("/a", [("X-F", "2")]) == "next")
+        // A user's own markers outlive a write, and what they lead to does not.
+        let user = ("X-User", "a")
+        #expect(test.complete(try test.send("/b", [user, ("X-F", "1")]), [Self.fresh, vary], "good") == .allowed)
+        test.now += 1
+        test.write("/b")
+        test.now += 1
+        #expect(test.complete(try test.send("/b", [user, ("X-F", "2")]), [Self.fresh, page], "page") == .allowed)
+        #expect(try test.text("/b", [user, ("X-F", "1")]) == "page")
+        for (place, lines) in [("/c", [vary]), ("/d", [page, vary])] {
+            #expect(test.complete(try test.send(place, [user, ("X-F", "1")]), [Self.fresh, vary], "good") == .allowed)
+            test.now += 1
+            if place == "/d" { test.write(place) }
+            test.now += 1
+            #expect(test.complete(try test.send(place, [user, ("X-F", "2")]), [Self.fresh] + lines, "next") == .allowed)
+            let isAllowed = test.complete(try test.send(place, [user, ("X-F", "3")]), [Self.fresh, page], "page") == .allowed
+            #expect(isAllowed == (place == "/d"))
+        }
+    }
+
     @Test("a write or a purge after the request was sent: its response is not stored")
     func overtaken() throws {
         let test = try TestCache()
