@@ -227,11 +227,12 @@ final class Fetch: @unchecked Sendable {
         shard.shared.collapsed.end(flight, outcome == .stored && givesCookie ? .unshareable : outcome, now: clock)
     }
 
-    /// Whether the response begins something with this client, and does not say that others may have it: who waits for it asks for himself.
+    /// Whether the response begins something with this client, and does not say that others may have it, ever or for a while: who waits for it asks for
+    /// himself.
     private var givesCookie: Bool {
         guard let response, response.fields.contains(.setCookie) else { return false }
         let control = ResponseCacheControl(response.fields)
-        return !control.isPublic && control.sharedMaxAge == nil && control.maxAge == nil
+        return !control.isPublic && control.sharedMaxAge ?? control.maxAge ?? 0 <= 0
     }
 
     /// The receiver hears of the end, and nothing more.
