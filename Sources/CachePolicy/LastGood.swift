@@ -167,7 +167,9 @@ public enum LastGood {
     /// To the same resource, by another name or with other arguments, or to another one of the same upstream.
     private static func isMeant(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> Bool {
         guard let location = response.fields.first(.location) else { return true }
-        return !leads(location, elsewhereThan: request.pathAndQuery) || Redirection.staysWithin(upstream, location, from: request)
+        guard leads(location, elsewhereThan: request.pathAndQuery) else { return true }
+        // 303 says that what follows is the response to what was asked (RFC 9110 §15.4.4): no server has that for a page of its own.
+        return Redirection.staysWithin(upstream, location, from: request, mayBePage: response.status != 303)
     }
 
     private static func leads(_ location: ArraySlice<UInt8>, elsewhereThan path: ArraySlice<UInt8>) -> Bool {

@@ -5,10 +5,15 @@ import HTTPCore
 
 enum Redirection {
     /// Whether it leads to another resource of the same upstream that does not look like a login.
-    /// - Parameter upstream: nil where nobody knows its name.
-    static func staysWithin(_ upstream: UpstreamOrigin?, _ location: ArraySlice<UInt8>, from request: RequestHead) -> Bool {
+    /// - Parameters:
+    ///   - upstream: nil where nobody knows its name.
+    ///   - mayBePage: nor may it look like a page for people.
+    static func staysWithin(
+        _ upstream: UpstreamOrigin?, _ location: ArraySlice<UInt8>, from request: RequestHead, mayBePage: Bool
+    ) -> Bool {
         guard let target = target(of: location, upstream, from: request) else { return false }
-        return !looksLikeLogin(target, beside: request.pathAndQuery)
+        let way = Way(target.prefix { !isMark($0) }, from: request.pathAndQuery.prefix { !isMark($0) })
+        return !looksLikeLogin(target, way) && !(mayBePage && looksLikePage(way))
     }
 
     // MARK: The same origin
@@ -57,7 +62,7 @@ enum Redirection {
     private static func isMark(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "?") || byte == UInt8(ascii: "#") }
     private static func isEnd(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "/") || isMark(byte) }
 
-    // MARK: Logins
+    // MARK: Logins and pages
 
     /// Where a part of a path, or an argument's name, has one of these in it, it looks like a login.
     static let loginParts = [
@@ -65,28 +70,67 @@ enum Redirection {
         "authoriz", "authoris",
     ]
     /// The same where it is a whole word of it, since other words have it in them too (`authors`, `lessons`).
-    static let loginWords = ["auth", "auth0", "sso", "oidc", "idp"]
+    static let loginWords = ["auth", "auth0", "sso", "oidc", "idp", "cas", "wsfed"]
 
-    /// - Parameter own: what was asked for: the parts of its path with which both begin say nothing.
-    private static func looksLikeLogin(_ target: [UInt8], beside own: ArraySlice<UInt8>) -> Bool {
-        let slash = UInt8(ascii: "/")
-        let path = target.prefix { !isMark($0) }
-        var parts = path.split(separator: slash)
-        for segment in own.prefix(while: { !isMark($0) }).split(separator: slash) {
-            guard let first = parts.first, first.elementsEqual(segment) else { break }
-            parts.removeFirst()
+    /// The same of a path alone, where a gateway or a server may have sent the client to a page of its own.
+    static let pageParts = ["maintenance", "unavailable", "captcha"]
+    static let pageWords = ["error", "errors", "sorry", "challenge", "blocked", "expired", "50x"]
+
+    /// Where a redirect leads, and what was asked for.
+    private struct Way {
+        /// The path's segments without their percent-encoding, but for those with which both begin: they say nothing.
+        let segments: [String]
+        /// The target's last one; nil where it has none, or ends with a slash.
+        let last: String?
+        let isRoot: Bool
+        let ownLast: String?
+
+        init(_ path: ArraySlice<UInt8>, from own: ArraySlice<UInt8>) {
+            let (target, own) = (Self.segments(of: path), Self.segments(of: own))
+            isRoot = target.isEmpty
+            last = path.last == UInt8(ascii: "/") ? nil : target.last
+            ownLast = own.last
+            segments = Array(target.dropFirst(zip(target, own).prefix { $0 == $1 }.count))
         }
-        // Arguments, and the path that a page in the browser reads behind the mark.
-        for argument in target[path.endIndex...].split(whereSeparator: { isEnd($0) || $0 == UInt8(ascii: "&") || $0 == UInt8(ascii: ";") })
-        {
-            parts.append(argument.prefix { $0 != UInt8(ascii: "=") })
+
+        private static func segments(of path: ArraySlice<UInt8>) -> [String] {
+            path.split(separator: UInt8(ascii: "/")).reduce(into: []) { segments, segment in
+                switch plain(segment) {
+                case ".": break
+                case "..": _ = segments.popLast()
+                case let segment: segments.append(segment)
+                }
+            }
         }
-        return parts.contains { isLoginPart($0.map(\.asciiLowercased)) }
     }
 
-    private static func isLoginPart(_ part: [UInt8]) -> Bool {
-        let text = String(decoding: part, as: UTF8.self)
-        if loginParts.contains(where: { text.contains($0) }) { return true }
-        return text.split { !($0.isASCII && ($0.isLetter || $0.isNumber)) }.contains { loginWords.contains(String($0)) }
+    /// In lower case, without its percent-encoding where that can be read.
+    private static func plain(_ part: ArraySlice<UInt8>) -> String {
+        let bytes = Array(PercentCoding.decode(part, plusIsSpace: false)?.utf8 ?? String(decoding: part, as: UTF8.self).utf8)
+        return String(decoding: bytes.map(\.asciiLowercased), as: UTF8.self)
+    }
+
+    private static func looksLikeLogin(_ target: [UInt8], _ way: Way) -> Bool {
+        // Arguments, and the path that a page in the browser reads behind the mark.
+        let rest = target[target.prefix { !isMark($0) }.endIndex...]
+        let arguments = rest.split { isEnd($0) || $0 == UInt8(ascii: "&") || $0 == UInt8(ascii: ";") }.map(plain)
+        // WS-Federation has no name of its own.
+        if arguments.contains(where: { $0.hasPrefix("wa=wsignin") }) { return true }
+        let names = arguments.map { String($0.prefix { $0 != "=" }) }
+        return (way.segments + names).contains { has($0, loginParts, loginWords) }
+    }
+
+    /// Whether it may be a page that tells people something: of an error, or where they begin.
+    private static func looksLikePage(_ way: Way) -> Bool {
+        if way.isRoot { return true }
+        if let last = way.last, isPage(last), !(way.ownLast.map(isPage) ?? false) { return true }
+        return way.segments.contains { has($0, pageParts, pageWords) }
+    }
+
+    private static func isPage(_ segment: String) -> Bool { segment.hasSuffix(".html") || segment.hasSuffix(".htm") }
+
+    private static func has(_ text: String, _ parts: [String], _ words: [String]) -> Bool {
+        if parts.contains(where: { text.contains($0) }) { return true }
+        return text.split { !($0.isASCII && ($0.isLetter || $0.isNumber)) }.contains { words.contains(String($0)) }
     }
 }

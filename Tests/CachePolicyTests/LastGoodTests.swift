@@ -28,9 +28,10 @@ struct FaultRow: CustomTestStringConvertible, Sendable {
 
     /// A redirect, from `target`.
     static func redirect(
-        _ location: String, from target: String = "/jobs/1", isMeant: Bool, _ change: (inout FaultRow) -> Void = { _ in }
+        _ location: String, _ status: UInt16 = 303, from target: String = "/jobs/1", isMeant: Bool,
+        _ change: (inout FaultRow) -> Void = { _ in }
     ) -> Self {
-        FaultRow(303, "Location: \(location)", isMeant ? nil : .redirected) {
+        FaultRow(status, "Location: \(location)", isMeant ? nil : .redirected) {
             $0.target = target
             change(&$0)
         }
@@ -118,7 +119,30 @@ struct LastGoodTests {
         .redirect("/auth-api/login", isMeant: false) { $0.upstream = upstream },
     ]
 
-    @Test("by statuses, types and where redirects lead", arguments: statuses + types + redirects)
+    private static let errorPages: [FaultRow] =
+        [
+            "/maintenance", "/Maintenance-Mode", "/m%61intenance", "/error", "/errors/503", "/service_unavailable", "/sorry", "/captcha/1",
+            "/cdn-cgi/challenge-platform/h", "/blocked", "/link-expired", "/50x", "/50x.html", "/results/1.html", "/results/1.HTM?x=1",
+            "/index%2Ehtml", "/", "/?x=1", "/#/start", "http://api.test:81/", "http://api.test:81", "../", "/results/..",
+        ].flatMap { location in
+            [302, 307].map { .redirect(location, $0, isMeant: false) } + [.redirect(location, isMeant: true)]
+        } + [
+            .redirect("/terrors/1", 302, isMeant: true), .redirect("/challenges/1", 302, isMeant: true),
+            .redirect("/results/503", 302, isMeant: true), .redirect("/results/1?error=1", 302, isMeant: true),
+            .redirect("/results/1.html.json", 302, isMeant: true), .redirect("/results/", 302, isMeant: true),
+            // With what both begin says nothing, nor does an ending that is the own one.
+            .redirect("/errors/2", 302, from: "/errors/1", isMeant: true), .redirect("/b.html", 302, from: "/a.htm", isMeant: true),
+            .redirect("/maintenance", 302, isMeant: true) { $0.copy = held { $0.status = 302 } },
+        ]
+
+    private static let logins: [FaultRow] = [
+        .redirect("/cas/start", isMeant: false), .redirect("/wsfed", isMeant: false), .redirect("/cassettes/1", isMeant: true),
+        .redirect("/adfs/ls?wtrealm=x&wa=wsignin1.0", isMeant: false), .redirect("/results/1?wa=wide", isMeant: true),
+        .redirect("/l%6Fgin", isMeant: false), .redirect("/%73so", 302, isMeant: false), .redirect("/start?%73ession=1", isMeant: false),
+        .redirect("/users/../login", isMeant: false), .redirect("/results/1%", isMeant: true),
+    ]
+
+    @Test("by statuses, types and where redirects lead", arguments: statuses + types + redirects + errorPages + logins)
     func faults(_ row: FaultRow) {
         #expect(row.fault() == row.expected)
         #expect(row.fault(.strict) == (row.status == 500 ? .serverError : nil))
