@@ -1,51 +1,54 @@
 // Since when a target with a copy has something else than a response to show: a redirect to elsewhere, or no content. What says the same for long
 // enough means it, as with a 404 (`GoneWatch`). A machine without I/O: times are passed in, and memory is bounded.
+//
+// An outage says the same at its beginning and at its end: so it must have been seen several times, without a failure and without long silence between.
+// What is believed stays so until the target is found.
 
 public struct ChangeWatch: Sendable {
-    private struct Slot {
-        /// 0: nothing is here.
+    private struct Slot: TargetSlot {
         var target: UInt64 = 0
         var since: Int64 = 0
         var seen: Int64 = 0
+        var sightings = 0
+        var isBelieved = false
     }
 
     /// Milliseconds.
-    private let trustAfter: Int64
-    /// Each target has a few places by its number. What is forgotten begins anew.
-    private var slots = [Slot](repeating: Slot(), count: ChangeWatch.slotCount)
+    private let window: Int64
+    private var slots = TargetSlots<Slot>(count: 1_024)
 
-    private static let slotCount = 1_024
-    private static let placesOfTarget = 8
+    private static let leastSightings = 5
+    /// Of silence, in windows.
+    private static let longestSilence: Int64 = 10
 
-    public init(window: Int64) { trustAfter = window * GoneWatch.trustedWindows }
+    public init(window: Int64) { self.window = window }
 
     /// It shows something else.
     /// - Parameter target: a number for it.
     /// - Returns: whether it has for so long that it is believed.
     public mutating func changed(_ target: UInt64, now: Int64) -> Bool {
         let place = place(of: target)
-        if slots[place].target != target { slots[place] = Slot(target: target, since: now) }
-        slots[place].seen = now
-        return now - slots[place].since >= trustAfter
+        var slot = slots[place]
+        let isOver = !slot.isBelieved && now - slot.seen > window * Self.longestSilence
+        if slot.target != target || isOver { slot = Slot(target: target, since: now) }
+        slot.seen = now
+        slot.sightings += 1
+        if slot.sightings >= Self.leastSightings, now - slot.since >= window * GoneWatch.trustedWindows { slot.isBelieved = true }
+        slots[place] = slot
+        return slot.isBelieved
     }
+
+    /// The upstream has failed at it: what it has shown before may have been the beginning of that.
+    public mutating func failed(_ target: UInt64) { forget(target) { !$0.isBelieved } }
 
     /// The upstream has it: 200 or 304.
-    public mutating func found(_ target: UInt64) {
+    public mutating func found(_ target: UInt64) { forget(target) { _ in true } }
+
+    private mutating func forget(_ target: UInt64, where mayForget: (Slot) -> Bool) {
         let place = place(of: target)
-        if slots[place].target == target { slots[place] = Slot() }
+        if slots[place].target == target, mayForget(slots[place]) { slots[place] = Slot() }
     }
 
-    /// Its own, else a free one, else that of the one that was asked for longest ago.
-    private func place(of target: UInt64) -> Int {
-        let first = Int(truncatingIfNeeded: target % UInt64(Self.slotCount))
-        var best = first
-        for offset in 0..<Self.placesOfTarget {
-            let place = (first + offset) % Self.slotCount
-            if slots[place].target == target { return place }
-            if worth(slots[place]) < worth(slots[best]) { best = place }
-        }
-        return best
-    }
-
-    private func worth(_ slot: Slot) -> (Int, Int64) { (slot.target == 0 ? 0 : 1, slot.seen) }
+    /// Those go that were asked for longest ago.
+    private func place(of target: UInt64) -> Int { slots.place(of: target) { (0, $0.seen) } }
 }

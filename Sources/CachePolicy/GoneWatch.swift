@@ -24,7 +24,7 @@ public enum GoneJudgement: Sendable {
 }
 
 public struct GoneWatch: Sendable {
-    private struct Slot {
+    private struct Slot: TargetSlot {
         /// 0: nothing is here.
         var target: UInt64 = 0
         var seen: Int64 = 0
@@ -38,11 +38,9 @@ public struct GoneWatch: Sendable {
     /// Milliseconds.
     private let window: Int64
     private let trustAfter: Int64
-    /// Each target has a few places by its number. One that is new takes another's where they are full, so no more than these are counted.
-    private var slots = [Slot](repeating: Slot(), count: GoneWatch.slotCount)
+    /// No more than these are counted.
+    private var slots = TargetSlots<Slot>(count: 4_096)
 
-    private static let slotCount = 4_096
-    private static let placesOfTarget = 8
     /// At least so many, and more than one of so many.
     private static let leastTargets = 10
     private static let share = 10
@@ -87,38 +85,27 @@ public struct GoneWatch: Sendable {
     }
 
     private mutating func distrust(_ now: Int64, without user: UInt64?) {
-        for index in slots.indices where isCounted(slots[index], now) && slots[index].user != user { slots[index].isDistrusted = true }
+        for index in slots.all.indices where isCounted(slots[index], now) && slots[index].user != user { slots[index].isDistrusted = true }
     }
 
     /// Another user who has seen more than half of all that turned 404 (Boyer and Moore's vote, and a count).
     private func userWithMost(besides user: UInt64, _ now: Int64) -> UInt64? {
         var (candidate, lead) = (user, 0)
-        for slot in slots where isCounted(slot, now) {
+        for slot in slots.all where isCounted(slot, now) {
             if lead == 0 { candidate = slot.user }
             lead += slot.user == candidate ? 1 : -1
         }
         var (own, all) = (0, 0)
-        for slot in slots where isCounted(slot, now) {
+        for slot in slots.all where isCounted(slot, now) {
             all += 1
             if slot.user == candidate { own += 1 }
         }
         return candidate != user && own * 2 > all ? candidate : nil
     }
 
-    /// Its own, else a free one, else that of the one that was asked for longest ago, those that turned last.
+    /// Those go that were asked for longest ago, those that turned last of all.
     private func place(of target: UInt64, _ now: Int64) -> Int {
-        let first = Int(truncatingIfNeeded: target % UInt64(Self.slotCount))
-        var best = first
-        for offset in 0..<Self.placesOfTarget {
-            let place = (first + offset) % Self.slotCount
-            if slots[place].target == target { return place }
-            if worth(slots[place], now) < worth(slots[best], now) { best = place }
-        }
-        return best
-    }
-
-    private func worth(_ slot: Slot, _ now: Int64) -> (Int, Int64) {
-        (slot.target == 0 ? 0 : isCounted(slot, now) ? 2 : 1, slot.seen)
+        slots.place(of: target) { (isCounted($0, now) ? 1 : 0, $0.seen) }
     }
 
     private func isCounted(_ slot: Slot, _ now: Int64) -> Bool {
@@ -129,7 +116,7 @@ public struct GoneWatch: Sendable {
     /// - Parameter user: whose targets do not count as missing.
     private func hasLostRoutes(_ now: Int64, without user: UInt64?) -> Bool {
         var (asked, missing) = (0, 0)
-        for slot in slots where slot.target != 0 && now - slot.seen < window {
+        for slot in slots.all where slot.target != 0 && now - slot.seen < window {
             asked += 1
             if isCounted(slot, now), slot.user != user { missing += 1 }
         }

@@ -70,6 +70,12 @@ public final class GoneMemory: Sendable {
         return state.withLock { $0.changes.changed(number, now: now) }
     }
 
+    /// The upstream has failed at what there is a copy of.
+    func failed(_ key: [UInt8]) {
+        let number = Self.number(key)
+        state.withLock { $0.changes.failed(number) }
+    }
+
     /// A 200 or 304 to a request of that place in time, for what there is a copy of: what was remembered before it is lifted.
     func found(_ key: [UInt8], _ recency: Recency, now: Int64) {
         let number = Self.number(key)

@@ -43,6 +43,9 @@ extension ResponseCache {
         gone?.changed(found.key, now: time.monotonic) ?? false
     }
 
+    /// The upstream has failed at what was found.
+    public func noteFailed(_ found: FoundResponse) { gone?.failed(found.key) }
+
     /// The upstream has what was found: what said that it is gone counts no more.
     public func notePresent(_ found: FoundResponse, _ recency: Recency, at time: CacheTime) {
         gone?.found(found.key, recency, now: time.monotonic)

@@ -2,6 +2,7 @@
 
 import CachePolicy
 import Coordination
+import Decisions
 import HTTPCore
 import Reactor
 import Upstream
@@ -38,6 +39,15 @@ extension Fetch {
     /// An injected fault is no attempt: it counts for what was asked, and not for the whole upstream.
     func note(_ error: UpstreamError) {
         if !error.isOwn, isFaulted || !error.isFailureToReach { noteFailure(.transfer(error)) }
+    }
+
+    /// Whether it says that the upstream is in trouble, or that what it says is not to be relied upon: not what it may mean, nor what is our own doing.
+    func isOutage(_ failure: FetchFailure) -> Bool {
+        switch failure {
+        case .fault(let fault, let status): !fault.mayBeMeant(status)
+        case .transfer(let error): !error.isOwn
+        case .stopped, .slow, .tooManyStreams: false
+        }
     }
 
     /// The soft deadline has passed. As long as it waits for a connection, that is not the upstream's doing.

@@ -202,6 +202,7 @@ final class Fetch: @unchecked Sendable {
     /// Nothing good comes.
     func fail(_ failure: FetchFailure) {
         span?.work.failure = failure
+        if isOutage(failure), let found = subject.found { shard.cache?.noteFailed(found) }
         land(.failed(failure))
         letGo { $0.fetchFailed(failure) }
     }

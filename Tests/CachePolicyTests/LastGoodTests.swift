@@ -186,14 +186,28 @@ struct LastGoodTests {
     @Test("what has shown something else for thirty windows means it, until it is found again")
     func changes() {
         var watch = ChangeWatch(window: 10)
-        func isMeant(_ target: UInt64, _ now: Int64) -> Bool { watch.changed(target, now: now) }
-        #expect(!isMeant(1, 0) && !isMeant(1, 299) && isMeant(1, 300) && isMeant(1, 301))
-        #expect(!isMeant(2, 301))
+        /// At each of these times.
+        func isMeant(_ target: UInt64, _ times: Int64...) -> Bool { times.reduce(false) { _, now in watch.changed(target, now: now) } }
+        #expect(!isMeant(1, 0, 100, 200, 299) && isMeant(1, 300) && isMeant(1, 301))
+        // Then it stays so, also after a failure and long silence.
+        watch.failed(1)
+        #expect(isMeant(1, 302) && isMeant(1, 10_000) && !isMeant(2, 10_000))
         watch.found(1)
-        #expect(!isMeant(1, 302) && !isMeant(1, 601) && isMeant(1, 602))
+        #expect(!isMeant(1, 10_001, 10_100, 10_200, 10_300) && isMeant(1, 10_301))
+        // What an outage shows at its beginning and at its end, and now and then.
+        #expect(!isMeant(3, 0, 1_000) && !isMeant(3, 1_000, 1_101, 1_202, 1_303, 1_404))
+        // Seen often is not long enough, and long is not often enough.
+        #expect(!isMeant(4, 0, 1, 2, 3, 4, 5, 100, 200, 299) && isMeant(4, 300))
+        #expect(!isMeant(5, 0, 100, 200, 300) && isMeant(5, 301))
+        #expect(!isMeant(6, 0, 100, 200, 290))
+        watch.failed(6)
+        #expect(!isMeant(6, 300, 400, 500, 599) && isMeant(6, 600))
+        watch.failed(7)
         // Where places are few those go that were asked for longest ago, and begin anew.
-        for number in 1...8 as ClosedRange<UInt64> { _ = isMeant(2 + number * 1_024, 700) }
-        #expect(isMeant(2 + 8 * 1_024, 1_000) && !isMeant(2, 1_000))
+        for now in [20_000, 20_100, 20_200, 20_299] as [Int64] {
+            for number in 0...8 as ClosedRange<UInt64> { _ = isMeant(8 + number * 1_024, now) }
+        }
+        #expect(!isMeant(8 + 8 * 1_024, 20_300))
         #expect(UpstreamFault.redirected.mayBeMeant(302) && UpstreamFault.unexpectedStatus.mayBeMeant(204))
         #expect(!UpstreamFault.unexpectedStatus.mayBeMeant(304) && !UpstreamFault.serverError.mayBeMeant(503))
     }

@@ -182,10 +182,10 @@ struct LastGoodTests {
         #expect(try outcome() == 200)
         for isAnew in [false, true] {
             play.origin.react { _ in [other] }
-            #expect(try outcome() == 200)
-            play.time.advance(by: .seconds(299))
-            #expect(try outcome() == 200)
-            play.time.advance(by: .seconds(1))
+            for step in [100, 100, 99, 1] {
+                #expect(try outcome() == 200)
+                play.time.advance(by: .seconds(step))
+            }
             for _ in 0..<3 { #expect("\(try outcome())" == status.prefix(3)) }
             play.origin.down()
             #expect(try outcome() == 200)
@@ -196,5 +196,19 @@ struct LastGoodTests {
             var attempts = 0
             while try play.get("/a")["Cache-Status"]?.contains("stored") != true, attempts < 100 { attempts += 1 }
         }
+    }
+
+    @Test("what says the same before an outage and behind it does not mean it", arguments: [nil, "503 Service Unavailable", "200 OK"])
+    func outage(status: String?) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] })
+        let other = moved("302 Found", "https://login.test/")
+        #expect(try play.get("/a").status == 200)
+        for isFailing in [false, false, true, false, false] {
+            let step = isFailing && status != nil ? OriginStep.answer("<p>", type: "text/html", status: status ?? "") : other
+            play.origin.react { _ in [step] }
+            #expect(try play.get("/a").status == 200)
+            play.time.advance(by: .seconds(60))
+        }
+        #expect(try play.get("/a").status == (status == nil ? 302 : 200))
     }
 }
