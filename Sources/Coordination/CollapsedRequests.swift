@@ -21,21 +21,20 @@ extension FlightFollower {
     public func follow(_ leader: SpanPlace) {}
 }
 
+/// One fetch that others may wait for, or several of which the first to end is waited for.
+public struct Flight: Sendable, Equatable {
+    let key: FlightKey
+    /// Of those under one key the one with the highest number is joined.
+    let number: UInt64
+}
+
 /// All shards' fetches that others may wait for; behind one mutex, off the path of a fresh hit.
 public final class CollapsedRequests: Sendable {
-    private struct Flight {
-        /// Those to be woken. Who leaves is taken out: what a client that is gone would hold must not wait for a slow upstream.
-        var followers: [ObjectIdentifier: any FlightFollower] = [:]
-        /// It has taken too long already: who comes now leads anew, and whichever fetch ends first wakes all.
-        var isSlow = false
-        /// That of the request that leads, where it is recorded.
-        var leader = SpanPlace.none
-        /// How many writes there had been when it began.
-        var writes: UInt64
-    }
-
     private struct State {
-        var flights: [FlightKey: Flight] = [:]
+        /// All that are under way, by their numbers; and of each key the one that is joined.
+        var flights: [UInt64: Waiting] = [:]
+        var joined: [FlightKey: UInt64] = [:]
+        var lastNumber: UInt64 = 0
         /// By the key's hash, since keys may be long: until when everyone asks for himself (milliseconds). Two keys with one hash cost
         /// the second a request of its own.
         var unshareable: [SeededHash: Int64] = [:]
@@ -43,6 +42,26 @@ public final class CollapsedRequests: Sendable {
         var writes: UInt64 = 0
         var lastWrites: [UInt64: UInt64] = [:]
         var lastForgotten: UInt64 = 0
+
+        /// A new one, in the place of any other.
+        mutating func begin(_ key: FlightKey, leader span: SpanPlace) -> Flight {
+            lastNumber += 1
+            flights[lastNumber] = Waiting(leader: span, writes: writes)
+            joined[key] = lastNumber
+            return Flight(key: key, number: lastNumber)
+        }
+    }
+
+    /// What is known of a flight.
+    private struct Waiting {
+        /// Those to be woken. Who leaves is taken out: what a client that is gone would hold must not wait for a slow upstream.
+        var followers: [ObjectIdentifier: any FlightFollower] = [:]
+        /// It has taken too long already: who comes now leads anew, and whichever fetch ends first wakes all.
+        var isSlow = false
+        /// That of the request that leads, where it is recorded.
+        var leader = SpanPlace.none
+        /// How many writes there had been when it began.
+        let writes: UInt64
     }
 
     private let state = Mutex(State())
@@ -58,46 +77,46 @@ public final class CollapsedRequests: Sendable {
     ///   - now: milliseconds of the loop's clock.
     ///   - user: a number for whose request it is; 0 for nobody in particular.
     ///   - follower: who comes.
-    public func join(_ key: FlightKey, now: Int64, by user: UInt64 = 0, as follower: any FlightFollower) -> FlightPlace {
+    /// - Returns: nil for a flight where it is in none.
+    public func join(
+        _ key: FlightKey, now: Int64, by user: UInt64 = 0, as follower: any FlightFollower
+    ) -> (place: FlightPlace, flight: Flight?) {
         let span = follower.span
-        let (place, leader): (FlightPlace, SpanPlace) = state.withLock { state in
+        let (place, flight, leader): (FlightPlace, Flight?, SpanPlace) = state.withLock { state in
             if let until = state.unshareable[key.hash] {
-                if now < until { return (.alone, .none) }
+                if now < until { return (.alone, nil, .none) }
                 state.unshareable[key.hash] = nil
             }
-            // It may bring what was so before the write that this client knows of.
-            if let flight = state.flights[key], max(state.lastWrites[user] ?? 0, state.lastForgotten) > flight.writes {
-                return (.alone, .none)
+            // One that began before may bring what was so before the write that this client knows of.
+            guard let number = state.joined[key], let waiting = state.flights[number],
+                max(state.lastWrites[user] ?? 0, state.lastForgotten) <= waiting.writes
+            else { return (.leader, state.begin(key, leader: span), .none) }
+            let flight = Flight(key: key, number: number)
+            guard !waiting.isSlow else {
+                state.flights[number]?.isSlow = false
+                if span.isRecorded { state.flights[number]?.leader = span }
+                return (.leader, flight, .none)
             }
-            guard let flight = state.flights[key], !flight.isSlow else {
-                state.flights[key, default: Flight(writes: state.writes)].isSlow = false
-                if span.isRecorded { state.flights[key]?.leader = span }
-                return (.leader, .none)
-            }
-            state.flights[key]?.followers[ObjectIdentifier(follower)] = follower
-            return (.follower, flight.leader)
+            state.flights[number]?.followers[ObjectIdentifier(follower)] = follower
+            return (.follower, flight, waiting.leader)
         }
         if leader.isRecorded, span.isRecorded { follower.follow(leader) }
-        return place
+        return (place, flight)
     }
 
     /// A follower waits no more.
-    public func leave(_ key: FlightKey, _ follower: ObjectIdentifier) {
-        state.withLock { _ = $0.flights[key]?.followers.removeValue(forKey: follower) }
+    public func leave(_ flight: Flight, _ follower: ObjectIdentifier) {
+        state.withLock { _ = $0.flights[flight.number]?.followers.removeValue(forKey: follower) }
     }
 
-    /// For a fetch that no client waits for. Returns false where one is under way already.
+    /// For a fetch that no client waits for. Returns nil where one is under way already.
     /// - Parameter span: of the request that it is made for; `none` where that is not recorded.
-    public func lead(_ key: FlightKey, span: SpanPlace = .none) -> Bool {
-        return state.withLock { state in
-            guard state.flights[key] == nil else { return false }
-            state.flights[key] = Flight(leader: span, writes: state.writes)
-            return true
-        }
+    public func lead(_ key: FlightKey, span: SpanPlace = .none) -> Flight? {
+        state.withLock { $0.joined[key] == nil ? $0.begin(key, leader: span) : nil }
     }
 
-    /// A user's write has succeeded: from now on that user waits for no response that was asked for before. Others do, or who writes all the time would have
-    /// everybody ask the upstream.
+    /// A user's write has succeeded: from now on that user waits for no response that was asked for before. The first to come begins a new flight, and all
+    /// who come later join that one, whoever they are; those who wait already go on waiting for theirs.
     public func noteWrite(by user: UInt64 = 0) {
         state.withLock { state in
             state.writes += 1
@@ -107,24 +126,25 @@ public final class CollapsedRequests: Sendable {
     }
 
     /// Whether anybody waits for the fetch that is under way.
-    public func hasFollowers(_ key: FlightKey) -> Bool { state.withLock { $0.flights[key]?.followers.isEmpty == false } }
+    public func hasFollowers(_ flight: Flight) -> Bool { state.withLock { $0.flights[flight.number]?.followers.isEmpty == false } }
 
     /// Requests that wait for another's fetch now.
     public var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
 
     /// Nobody is to wait for the fetch that is under way any more.
-    public func noteSlow(_ key: FlightKey) {
-        state.withLock { $0.flights[key]?.isSlow = true }
+    public func noteSlow(_ flight: Flight) {
+        state.withLock { $0.flights[flight.number]?.isSlow = true }
     }
 
     /// The leader's fetch has ended, or it is known that its response cannot be shared.
-    public func end(_ key: FlightKey, _ outcome: FlightOutcome, now: Int64) {
+    public func end(_ flight: Flight, _ outcome: FlightOutcome, now: Int64) {
         let followers = state.withLock { state in
             if case .unshareable = outcome {
                 if state.unshareable.count >= Self.memoryLimit { state.unshareable = [:] }
-                state.unshareable[key.hash] = now + Self.memory
+                state.unshareable[flight.key.hash] = now + Self.memory
             }
-            return state.flights.removeValue(forKey: key)?.followers ?? [:]
+            if state.joined[flight.key] == flight.number { state.joined[flight.key] = nil }
+            return state.flights.removeValue(forKey: flight.number)?.followers ?? [:]
         }
         for follower in followers.values { follower.flightEnded(outcome) }
     }

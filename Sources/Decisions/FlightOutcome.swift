@@ -7,6 +7,8 @@ public enum FlightOutcome: Sendable, Equatable {
     case outdated
     /// The response is for the leader alone.
     case unshareable
+    /// The same, since a write has come after it was asked for: that says nothing of the next.
+    case overtaken
     case failed(FetchFailure)
     /// The leader gave up before there was a response.
     case abandoned

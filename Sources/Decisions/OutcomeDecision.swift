@@ -83,7 +83,7 @@ public enum Ending: Sendable, Equatable {
     public var looksIntoStore: Bool {
         switch self {
         case .failed, .flight(.stored), .flight(.outdated), .flight(.failed), .softDeadline, .copyTaken: true
-        case .flight(.unshareable), .flight(.abandoned), .wait: false
+        case .flight(.unshareable), .flight(.overtaken), .flight(.abandoned), .wait: false
         }
     }
 
@@ -91,7 +91,7 @@ public enum Ending: Sendable, Equatable {
     public var isFailure: Bool {
         switch self {
         case .failed, .flight(.failed), .softDeadline: true
-        case .flight(.stored), .flight(.outdated), .flight(.unshareable), .flight(.abandoned), .wait, .copyTaken: false
+        case .flight(.stored), .flight(.outdated), .flight(.unshareable), .flight(.overtaken), .flight(.abandoned), .wait, .copyTaken: false
         }
     }
 }
@@ -167,6 +167,7 @@ extension OutcomeFacts {
         case .outdated where isUnchanged: return hasWaited ? .askAlone : .askAnew(isLast: true)
         case .outdated: return share()
         case .unshareable: return .askAlone
+        case .overtaken: return hasWaited ? .askAlone : .askAnew(isLast: true)
         case .abandoned: return .askAnew(isLast: hasWaited)
         case .failed(.tooManyStreams): return end(.tooManyStreams)
         case .failed(let failure):

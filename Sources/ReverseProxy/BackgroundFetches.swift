@@ -38,7 +38,7 @@ final class BackgroundFetches {
             skipped += 1
             return
         }
-        guard shard.shared.collapsed.lead(flight, span: request.head.span) else { return }
+        guard let flight = shard.shared.collapsed.lead(flight, span: request.head.span) else { return }
         running += 1
         let record = record(of: request, cause, behind: number) { [self] in running -= 1 }
         run(request, client: client, record, cause, leads: flight)
@@ -81,7 +81,7 @@ final class BackgroundFetches {
 
     private func run(
         _ request: DecidedRequest, client: UpstreamRequestFields.Client, _ record: BackgroundRecord, _ cause: BackgroundCause,
-        leads flight: FlightKey?
+        leads flight: Flight?
     ) {
         var sent = shard.upstreamRequest(for: request, .none, client: client)
         sent.isBackground = true

@@ -29,6 +29,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     let began: Int64
     private var machine: ExchangeMachine
     private(set) var fetch: Fetch?
+    /// That it leads or follows, or did last.
+    private var flight: Flight?
     var upload: Upload
     /// What goes out once it is in memory.
     var prepared: PreparedResponse?
@@ -128,7 +130,9 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     private func join() {
         guard let place = request.place else { return handle(.joined(.alone)) }
-        handle(.joined(shard.join(place, as: self)))
+        let joined = shard.join(place, as: self)
+        flight = joined.flight
+        handle(.joined(joined.place))
     }
 
     var span: SpanPlace { head.span }
@@ -151,7 +155,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         startTimer()
         awaitContinue()
         shard.countRequestBytes(body.bytes.count)
-        fetch.start(shard.upstreamRequest(for: request, body, client: client), leads: leads ? request.place?.flight : nil)
+        fetch.start(shard.upstreamRequest(for: request, body, client: client), leads: leads ? flight : nil)
         if stream.hasPeerEnded { clientEnded() }
     }
 
@@ -194,9 +198,12 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     /// - Parameter isSlow: then nobody else is to wait for it.
     private func leaveFlight(isSlow: Bool) {
-        guard let flight = request.place?.flight else { return }
-        shard.shared.collapsed.leave(flight, ObjectIdentifier(self))
-        if isSlow { shard.shared.collapsed.noteSlow(flight) }
+        guard request.place != nil else { return }
+        if let flight {
+            shard.shared.collapsed.leave(flight, ObjectIdentifier(self))
+            if isSlow { shard.shared.collapsed.noteSlow(flight) }
+        }
+        flight = nil
         // Of another shard's flight nobody here will hear the end.
         if fetch == nil { endLease() }
     }

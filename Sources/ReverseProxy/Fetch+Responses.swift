@@ -231,7 +231,8 @@ extension Fetch: TransferReceiver {
             bring(response, .forbidden(reason)) { $0.isRememberedAsGone = isRemembered }
         case .store:
             let stored = store(response)
-            bring(response, stored?.result.decision ?? .forbidden(.storeRefused)) { fetched in
+            let decision = stored?.result.decision ?? .forbidden(.storeRefused)
+            bring(response, decision, isOvertaken: stored?.result == .invalidated) { fetched in
                 guard let stored else { return }
                 (fetched.storedHead, fetched.metadata, fetched.ownTag) = (stored.head, stored.metadata, collected.findings.ownTag)
             }
@@ -245,12 +246,15 @@ extension Fetch: TransferReceiver {
         bring(response, .forbidden(reason)) { $0.fault = fault }
     }
 
-    private func bring(_ response: ResponseHead, _ storage: StorageDecision, _ complete: (inout FetchedResponse) -> Void) {
+    /// - Parameter isOvertaken: it is not stored since a write or a purge came after its request.
+    private func bring(
+        _ response: ResponseHead, _ storage: StorageDecision, isOvertaken: Bool = false, _ complete: (inout FetchedResponse) -> Void
+    ) {
         let shown = AcceptedCoding.shown(response, collected.bytes, decoded: collected.findings.decoded, to: subject.head)
         var fetched = FetchedResponse(head: shown.head, content: shown.content, storage: storage)
         complete(&fetched)
         if storage == .allowed { shard.countStored() }
-        land(FlightOutcome(storage))
+        land(isOvertaken ? .overtaken : FlightOutcome(storage))
         letGo { $0.fetchBrought(fetched) }
     }
 

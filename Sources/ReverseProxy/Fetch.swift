@@ -34,8 +34,8 @@ final class Fetch: @unchecked Sendable {
     var placed: PlacedRequest?
     /// Let go of when the response is passed on: the request is not sent again then.
     var body: RequestBody
-    /// Where others wait for what this fetch brings: the key under which they do. They are told once.
-    private var flight: FlightKey?
+    /// Where others may wait for what this fetch brings. They are told once.
+    private var flight: Flight?
     /// Let go of when the fetch has told its end, or when the client left.
     private(set) var receiver: (any FetchReceiver)?
     private var transfer: Transfer?
@@ -74,9 +74,9 @@ final class Fetch: @unchecked Sendable {
 
     /// Sends the request, which the transfer has from then on; the receiver is told at once where it cannot even be tried.
     /// - Parameters:
-    ///   - flight: the key under which others wait for this fetch.
+    ///   - flight: in which others wait for this fetch.
     ///   - cause: why it is made, where no client waits for it.
-    func start(_ request: consuming UpstreamRequest, leads flight: FlightKey?, because cause: BackgroundCause? = nil) {
+    func start(_ request: consuming UpstreamRequest, leads flight: Flight?, because cause: BackgroundCause? = nil) {
         shard.loop.assertOnLoop()
         span = shard.beginSpan(&request, for: subject, cause)
         self.flight = flight

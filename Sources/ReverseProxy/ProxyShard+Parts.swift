@@ -28,7 +28,7 @@ extension ProxyShard {
 
     // MARK: Those who ask for the same
 
-    func join(_ place: RequestPlace, as exchange: Exchange) -> FlightPlace {
+    func join(_ place: RequestPlace, as exchange: Exchange) -> (place: FlightPlace, flight: Flight?) {
         collapsed.join(place.target.flight, now: loop.batchMilliseconds, by: exchange.request.scopes.user, as: exchange)
     }
 

@@ -12,11 +12,19 @@ struct CollapsedRequestsTests {
     /// One who comes, with what has woken it.
     private final class Follower: FlightFollower {
         let outcomes = Mutex<[String]>([])
+        private let last = Mutex<Flight?>(nil)
 
-        func join(_ requests: CollapsedRequests, _ key: [UInt8] = [1], now: Int64 = 0) -> String {
-            let place = requests.join(FlightKey(key), now: now, as: self)
-            return "\(place)"
+        func join(_ requests: CollapsedRequests, _ key: [UInt8] = [1], by user: UInt64 = 0, now: Int64 = 0) -> String {
+            let joined = requests.join(FlightKey(key), now: now, by: user, as: self)
+            last.withLock { $0 = joined.flight }
+            return "\(joined.place)"
         }
+
+        func end(_ requests: CollapsedRequests, _ outcome: FlightOutcome, now: Int64 = 0) {
+            if let flight { requests.end(flight, outcome, now: now) }
+        }
+
+        var flight: Flight? { last.withLock { $0 } }
 
         func flightEnded(_ outcome: FlightOutcome) { outcomes.withLock { $0.append("\(outcome)") } }
 
@@ -29,38 +37,56 @@ struct CollapsedRequestsTests {
         let all = (0..<3).map { _ in Follower() }
         #expect(all.map { $0.join(requests) } == ["leader", "follower", "follower"])
         #expect(requests.waiting == 2)
-        requests.end(FlightKey([1]), .stored, now: 0)
+        all[0].end(requests, .stored)
         #expect(all.map(\.woken) == [[], ["stored"], ["stored"]])
-        requests.end(FlightKey([1]), .abandoned, now: 0)
+        all[0].end(requests, .abandoned)
         #expect(all.map(\.woken) == [[], ["stored"], ["stored"]])
         #expect(Follower().join(requests) == "leader")
     }
 
-    @Test("who comes after a write waits for nothing that was asked for before it; with the next fetch all is as ever")
-    func written() {
+    @Test("who comes after a write waits for nothing that was asked for before it, but for those who came since")
+    func written() throws {
         let requests = CollapsedRequests()
-        let (leader, follower, reader) = (Follower(), Follower(), Follower())
-        #expect([leader, follower].map { $0.join(requests) } == ["leader", "follower"])
+        let all = (0..<6).map { _ in Follower() }
+        #expect(all[..<2].map { $0.join(requests) } == ["leader", "follower"])
         requests.noteWrite()
-        #expect(reader.join(requests) == "alone")
-        requests.noteSlow(FlightKey([1]))
-        #expect(reader.join(requests) == "alone")
-        requests.end(FlightKey([1]), .stored, now: 0)
-        #expect(follower.woken == ["stored"] && reader.woken.isEmpty)
-        #expect([reader, follower].map { $0.join(requests) } == ["leader", "follower"])
+        #expect(all[2..<4].map { $0.join(requests) } == ["leader", "follower"])
+        // Whatever becomes of the one before.
+        requests.noteSlow(try #require(all[0].flight))
+        #expect(all[4].join(requests) == "follower")
+        requests.leave(try #require(all[0].flight), ObjectIdentifier(all[4]))
+        #expect(requests.waiting == 3)
+        all[0].end(requests, .unshareable, now: -10_000)
+        #expect(all.map(\.woken) == [[], ["unshareable"], [], [], [], []])
+        #expect(all[5].join(requests) == "follower")
+        all[2].end(requests, .stored)
+        #expect(all.map(\.woken) == [[], ["unshareable"], [], ["stored"], ["stored"], ["stored"]])
+        #expect(requests.waiting == 0 && all[5].join(requests) == "leader")
+    }
+
+    @Test("one who writes all the time costs a request for each write, and no more")
+    func busyWriter() {
+        let requests = CollapsedRequests()
+        var places: [String] = []
+        for round in 0..<100 {
+            if round % 10 == 0 { requests.noteWrite() }
+            places.append(Follower().join(requests))
+        }
+        #expect(places.filter { $0 == "leader" }.count == 10 && places.filter { $0 == "follower" }.count == 90)
     }
 
     @Test("another user's write keeps nobody from waiting; of very many users that write, none is overlooked")
     func writtenByOthers() {
         let requests = CollapsedRequests()
-        let (leader, follower) = (Follower(), Follower())
-        #expect(requests.join(FlightKey([1]), now: 0, by: 1, as: leader) == .leader)
+        let all = (0..<6).map { _ in Follower() }
+        #expect(all[0].join(requests, by: 1) == "leader")
         requests.noteWrite(by: 2)
-        #expect(requests.join(FlightKey([1]), now: 0, by: 1, as: follower) == .follower)
-        #expect(requests.join(FlightKey([1]), now: 0, by: 2, as: follower) == .alone)
+        #expect(all[1].join(requests, by: 1) == "follower")
+        #expect(all[2].join(requests, by: 2) == "leader")
+        #expect(all[3].join(requests, by: 1) == "follower" && all[3].flight == all[2].flight)
         for user in 3..<10_000 as Range<UInt64> { requests.noteWrite(by: user) }
-        #expect(requests.join(FlightKey([1]), now: 0, by: 2, as: follower) == .alone)
-        #expect(requests.join(FlightKey([1]), now: 0, by: 9_999, as: follower) == .alone)
+        #expect(all[4].join(requests, by: 2) == "leader")
+        #expect(all[5].join(requests, by: 9_999) == "follower")
     }
 
     @Test("another key is another fetch")
@@ -75,9 +101,9 @@ struct CollapsedRequestsTests {
         let requests = CollapsedRequests()
         let (leader, gone, left) = (Follower(), Follower(), Follower())
         _ = [leader, gone, left].map { $0.join(requests) }
-        requests.leave(FlightKey([1]), ObjectIdentifier(gone))
+        if let flight = gone.flight { requests.leave(flight, ObjectIdentifier(gone)) }
         #expect(requests.waiting == 1)
-        requests.end(FlightKey([1]), .stored, now: 0)
+        leader.end(requests, .stored)
         #expect(gone.woken.isEmpty && left.woken == ["stored"])
     }
 
@@ -86,7 +112,7 @@ struct CollapsedRequestsTests {
         let requests = CollapsedRequests()
         let (leader, follower) = (Follower(), Follower())
         _ = [leader, follower].map { $0.join(requests) }
-        requests.end(FlightKey([1]), .unshareable, now: 1_000)
+        leader.end(requests, .unshareable, now: 1_000)
         #expect(follower.woken == ["unshareable"])
         #expect(Follower().join(requests, now: 10_999) == "alone")
         #expect(Follower().join(requests, now: 11_000) == "leader")
@@ -97,18 +123,23 @@ struct CollapsedRequestsTests {
         let requests = CollapsedRequests()
         let (first, waiting, second, third) = (Follower(), Follower(), Follower(), Follower())
         _ = [first, waiting].map { $0.join(requests) }
-        requests.noteSlow(FlightKey([1]))
+        if let flight = first.flight { requests.noteSlow(flight) }
         #expect(second.join(requests) == "leader")
         #expect(third.join(requests) == "follower")
-        requests.end(FlightKey([1]), .stored, now: 0)
+        second.end(requests, .stored)
         #expect(waiting.woken == ["stored"] && third.woken == ["stored"])
+        // The slower one ends nobody else's.
+        let (next, last) = (Follower(), Follower())
+        #expect([next, last].map { $0.join(requests) } == ["leader", "follower"])
+        first.end(requests, .stored)
+        #expect(last.woken.isEmpty)
     }
 
     @Test("a background fetch leads where nobody does, and only there")
     func background() {
         let requests = CollapsedRequests()
-        #expect(requests.lead(FlightKey([1])))
-        #expect(!requests.lead(FlightKey([1])))
+        #expect(requests.lead(FlightKey([1])) != nil)
+        #expect(requests.lead(FlightKey([1])) == nil)
         #expect(Follower().join(requests) == "follower")
     }
 }

@@ -123,6 +123,8 @@ struct OutcomeDecisionTests {
             ($0.found, $0.current, $0.hasWaited) = (copy, copy, true)
         },
         OutcomeRow("what is for the leader alone", .flight(.unshareable), "ask alone"),
+        OutcomeRow("a write has overtaken it", .flight(.overtaken), "ask anew, the last time"),
+        OutcomeRow("a write has overtaken the next too", .flight(.overtaken), "ask alone") { $0.hasWaited = true },
         OutcomeRow("the leader left", .flight(.abandoned), "ask anew"),
         OutcomeRow("the leader left, after another that had failed", .flight(.abandoned), "ask anew, the last time") {
             $0.hasWaited = true

@@ -69,6 +69,26 @@ struct CollapsingTests {
         #expect(other.readResponse()?.text == "\"before\"")
     }
 
+    @Test("a write that overtakes a fetch keeps nobody from sharing the next")
+    func overtaken() throws {
+        let (asked, first, second) = (Gate(), Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.open(asked), .pass(first), .json("\"before\"")] }
+        let play = try ProxyPlay(origin)
+        let early = try crowd(3, play, "/list")
+        #expect(try play.waitFor("cistern_collapsed_waiting", 2))
+        asked.pass()
+        origin.react { $0.method == "PUT" ? [.json("{}")] : [.pass(second), .json("\"after\"")] }
+        #expect(try play.request("PUT", "/list", content: "{}").status == 200)
+        first.open()
+        #expect(try play.waitFor("cistern_collapsed_waiting", 1))
+        let late = try crowd(3, play, "/list")
+        #expect(try play.waitFor("cistern_collapsed_waiting", 4))
+        second.open()
+        let texts = (early + late).compactMap { $0.readResponse()?.text }.sorted()
+        #expect(texts == Array(repeating: "\"after\"", count: 5) + ["\"before\""])
+        #expect(origin.requests.count == 3)
+    }
+
     @Test("a follower's response says that it was collapsed")
     func status() throws {
         let gate = Gate()
