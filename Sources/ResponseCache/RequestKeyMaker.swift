@@ -121,6 +121,23 @@ public struct RequestKeyMaker {
         return isPrivate || ignoresSome ? user(of: head) : 0
     }
 
+    /// The same without tokens against forged requests, which many send with writes only; nil where there are none.
+    public func userWithoutForgeryTokens(of head: RequestHead) -> UInt64? {
+        let tokens = head.fields.entries.lazy.filter { $0.known == nil }.map { head.fields.bytes[$0.nameRange] }.filter(Self.isForgeryToken)
+        guard !tokens.isEmpty else { return nil }
+        var fields = head.fields
+        for name in tokens { fields.remove(named: Array(name).span) }
+        return user(of: RequestHead(method: head.method, target: head.target, version: head.version, fields: fields))
+    }
+
+    /// X-CSRF-Token, X-CSRFToken, X-XSRF-TOKEN and their like.
+    private static func isForgeryToken(_ name: ArraySlice<UInt8>) -> Bool {
+        name.indices.dropLast(3).contains { index in
+            let part = name[index..<index + 4]
+            return part.equalsIgnoringCase("csrf") || part.equalsIgnoringCase("xsrf")
+        }
+    }
+
     private func user(inKey key: [UInt8]) -> UInt64 {
         let offset = partitionOffset
         guard offset + 8 <= key.count else { return 0 }

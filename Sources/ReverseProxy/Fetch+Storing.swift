@@ -78,7 +78,7 @@ extension Fetch {
 
     func invalidate(after head: ResponseHead) {
         guard !subject.head.method.isSafe, subject.place == nil else { return }
-        if head.status.isSuccessful || head.status.isRedirection { shard.shared.collapsed.noteWrite(by: subject.scopes.user) }
+        if head.status.isSuccessful || head.status.isRedirection { shard.noteWrite(subject) }
         let route = shard.routes.all[subject.route]
         shard.cache?.invalidate(
             after: head, to: subject.head, sparingTarget: !route.invalidatesTarget, withCollection: route.invalidatesCollection,

@@ -29,7 +29,15 @@ extension ProxyShard {
     // MARK: Those who ask for the same
 
     func join(_ place: RequestPlace, as exchange: Exchange) -> (place: FlightPlace, flight: Flight?) {
-        collapsed.join(place.target.flight, now: loop.batchMilliseconds, by: exchange.request.scopes.user, as: exchange)
+        collapsed.join(place.target.flight, now: loop.batchMilliseconds, by: user(of: exchange.request), as: exchange)
+    }
+
+    /// A write has succeeded.
+    func noteWrite(_ request: DecidedRequest) { collapsed.noteWrite(by: user(of: request)) }
+
+    /// By what the reads and the writes of one user have in common.
+    private func user(of request: DecidedRequest) -> UInt64 {
+        keys.maker.userWithoutForgeryTokens(of: request.head) ?? request.scopes.user
     }
 
     // MARK: Asking

@@ -55,16 +55,22 @@ struct CollapsingTests {
         #expect(carts == (isShared ? ["1", "1", "1"] : ["1", "2", "3"]))
     }
 
-    @Test("who has written reads what is so since, though others wait for what was before")
-    func readYourWrites() throws {
+    @Test(
+        "who has written reads what is so since, though others wait for what was before; a token that is sent with writes only changes nothing",
+        arguments: [
+            [], [("Authorization", "Bearer a")], [("Authorization", "Bearer a"), ("X-CSRF-Token", "1")], [("X-XSRF-TOKEN", "1")],
+            [("Cookie", "sid=1"), ("X-CSRFToken", "1")],
+        ] as [[(String, String)]])
+    func readYourWrites(fields: [(String, String)]) throws {
         let (asked, gate) = (Gate(), Gate())
         let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("\"before\"")] }
-        let play = try ProxyPlay(origin)
-        let other = try #require(try crowd(1, play, "/list").first)
+        let play = try ProxyPlay(origin) { $0.collapsing.wait = 60_000 }
+        let user = fields.filter { !$0.0.hasPrefix("X-") }
+        let other = try #require(try crowd(1, play, "/list", user.map { "\($0): \($1)\r\n" }.joined()).first)
         asked.pass()
         origin.react { _ in [.json("\"after\"")] }
-        #expect(try play.request("PUT", "/list/1", content: "{}").status == 200)
-        #expect(try play.get("/list").text == "\"after\"")
+        #expect(try play.request("PUT", "/list/1", fields, content: "{}").status == 200)
+        #expect(try play.get("/list", user).text == "\"after\"")
         gate.open()
         #expect(other.readResponse()?.text == "\"before\"")
     }
