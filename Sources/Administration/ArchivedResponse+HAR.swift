@@ -53,7 +53,11 @@ extension ArchivedResponse {
         if let partition = entry["_partition"]?.string, !partition.isEmpty, !isShared { throw .partition }
         let target = (strippedPath + (try Self.target(exchange.url, origins)))[...]
         var fields = exchange.requestFields
-        if isShared { for name in settings.credentials.fields { fields.remove(named: Array(name.utf8).span) } }
+        if isShared {
+            for name in (0..<fields.count).map({ Array(fields.name(at: $0)) }) where settings.credentials.names.contains(name.span) {
+                fields.remove(named: name.span)
+            }
+        }
         for index in 0..<fields.count where Self.isRedacted(fields.value(at: index)) { throw .redacted }
         // What the client's own cache held says nothing of what is stored here.
         for field in [KnownField.ifNoneMatch, .ifModifiedSince, .cacheControl, .pragma] { fields.remove(field) }

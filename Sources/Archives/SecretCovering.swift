@@ -6,18 +6,18 @@ import HTTPCore
 import JSON
 
 public struct SecretCovering: Sendable {
-    /// Request fields that hold credentials, in lower case.
-    private let fields: Set<String>
+    /// Request fields that hold credentials.
+    private let fields: CredentialNames
     /// Arguments and members of contents that hold secrets beside those of known names; `-`, `_` and case do not count.
     private var others: Set<String>
 
     public static let placeholder = SecretNames.redaction
 
     /// - Parameters:
-    ///   - fields: credential fields beside the known ones, in lower case.
+    ///   - fields: credential fields beside the known ones, in lower case (`CredentialNames`).
     ///   - names: other fields, arguments and members of contents that hold secrets.
     public init(fields: [String], names: [String] = []) {
-        self.fields = Set(fields + names.map { $0.lowercased() })
+        self.fields = CredentialNames(fields + names.map { $0.lowercased() })
         others = Set(names.map { Self.plain($0.utf8) })
     }
 
@@ -63,7 +63,9 @@ public struct SecretCovering: Sendable {
     /// Whether a request field holds credentials.
     public func isSecret(field name: some Collection<UInt8>) -> Bool {
         let lower = String(decoding: name.map(\.asciiLowercased), as: UTF8.self)
-        return fields.contains(lower) || SecretNames.isSecret(field: lower)
+        if SecretNames.isSecret(field: lower) { return true }
+        let match = fields.match(Array(name).span)
+        return match == .whole || match == .ending && !SecretNames.asksForPage(name)
     }
 
     // MARK: Covering

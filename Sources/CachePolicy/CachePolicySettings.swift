@@ -23,10 +23,14 @@ public enum SetCookieTreatment: String, Sendable, CaseIterable {
 
 /// What tells users apart.
 public struct CredentialSettings: Sendable, Equatable {
-    /// Request fields that carry credentials, in lower case. Each combination of their values has a partition of its own.
-    public var fields = WellKnownNames.credentialFields
+    /// Request fields that carry credentials, in lower case; `*` at the beginning stands for any. Each combination of their values has a partition of its
+    /// own.
+    public var fields = WellKnownNames.credentialFields { didSet { names = CredentialNames(fields) } }
     /// Those among them that a whole group of users may have in common, in lower case.
-    public var groupFields = WellKnownNames.groupCredentials
+    public var groupFields = WellKnownNames.groupCredentials { didSet { groupNames = CredentialNames(groupFields) } }
+    /// The same, ready to be asked.
+    public private(set) var names = CredentialNames.wellKnown
+    public private(set) var groupNames = CredentialNames.wellKnownGroups
     /// Cookies that count as credentials, where Cookie is one of those fields; `*` at the end of a name stands for any rest.
     public var cookies = ["*"]
     /// Those among them that say nothing about who somebody is: of analytics, load balancers and guards against robots.

@@ -113,9 +113,9 @@ public struct FreshnessRules: Sendable, Equatable {
     /// - Parameters:
     ///   - name: in lower case.
     ///   - credentials: the operator's.
-    public func varies(by name: [UInt8], credentials: [String]) -> Bool {
+    public func varies(by name: [UInt8], credentials: CredentialNames) -> Bool {
         guard ignored.contains(.vary) else { return true }
         return name.elementsEqual("*".utf8) || name.elementsEqual("origin".utf8) || name.elementsEqual("proxy-authorization".utf8)
-            || (credentials + WellKnownNames.credentialFields).contains { $0.utf8.elementsEqual(name) }
+            || credentials.contains(name.span) || CredentialNames.wellKnown.contains(name.span)
     }
 }

@@ -31,9 +31,8 @@ public struct Preflight: Sendable {
         }
         let methods = request.all(named: "access-control-request-method")
         guard methods.count == 1, let method = methods.first, !method.isEmpty else { return nil }
-        guard !(credentials + ["authorization", "cookie"]).contains(where: { request.contains(named: Array($0.utf8).span) }) else {
-            return nil
-        }
+        let credentials = CredentialNames(credentials + ["authorization", "cookie"])
+        guard !request.entries.contains(where: { credentials.contains(request.bytes.span.extracting($0.nameRange)) }) else { return nil }
         guard let wanted = Self.wantedFields(of: request) else { return nil }
         self.origin = Array(origin)
         self.method = Array(method)

@@ -52,8 +52,12 @@ public enum SecretNames {
     /// - Parameter name: a plain one.
     private static func soundsSecret(_ name: some StringProtocol) -> Bool {
         if beginnings.contains(where: { name.hasPrefix($0) }) { return true }
-        return endings.contains { name.hasSuffix($0) } && !pages.contains { name.hasSuffix($0 + "token") }
+        return endings.contains { name.hasSuffix($0) } && !isPageToken(name)
     }
+
+    private static func isPageToken(_ name: some StringProtocol) -> Bool { pages.contains { name.hasSuffix($0 + "token") } }
+
+    public static func asksForPage(_ name: some Collection<UInt8>) -> Bool { isPageToken(plain(name)) }
 
     public static func isSecret(member name: some Collection<UInt8>) -> Bool { members.contains(plain(name)) }
 

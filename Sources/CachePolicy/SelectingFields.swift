@@ -22,9 +22,9 @@ public enum SelectingFields {
         var names: Set<[UInt8]> = []
         for member in FieldLists.members(of: .vary, in: response) {
             let name = member.map(\.asciiLowercased)
-            let isCredential = settings.credentials.fields.contains { $0.utf8.elementsEqual(name) }
+            let isCredential = settings.credentials.names.contains(name.span)
             let isCovered = name.elementsEqual("accept-encoding".utf8) || (isCredential && !settings.isPrivate && !isForAll)
-            if !isCovered, settings.freshness.varies(by: name, credentials: settings.credentials.fields) { names.insert(name) }
+            if !isCovered, settings.freshness.varies(by: name, credentials: settings.credentials.names) { names.insert(name) }
         }
         // An upstream that echoes the Origin and forgets to say so.
         if let allowed = response.first(.accessControlAllowOrigin), let own = request.first(.origin), allowed == own {

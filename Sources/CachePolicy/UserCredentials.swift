@@ -14,12 +14,19 @@ public enum UserCredentials {
     private static func hasField(_ fields: Fields, _ settings: CachePolicySettings) -> Bool {
         fields.entries.contains { entry in
             guard entry.known != .cookie, entry.valueRange.count > 0 else { return false }
-            let name = fields.bytes[entry.nameRange].map(\.asFieldNameByte)
-            return isNamed(name, in: settings.credentials.fields) && !isNamed(name, in: settings.credentials.groupFields)
+            let name = fields.bytes.span.extracting(entry.nameRange)
+            guard !settings.credentials.groupNames.contains(name) else { return false }
+            switch settings.credentials.names.match(name) {
+            case .none: return false
+            case .whole: return true
+            // A name that nobody has given whole may be that of a choice (`X-Premium-User: true`).
+            case .ending: return !choices.contains(String(decoding: fields.bytes[entry.valueRange], as: UTF8.self).lowercased())
+            }
         }
     }
 
-    private static func isNamed(_ name: [UInt8], in list: [String]) -> Bool { list.contains { $0.utf8.elementsEqual(name) } }
+    /// Also what scripts send where there is nothing.
+    private static let choices: Set<String> = ["true", "false", "yes", "no", "on", "off", "0", "1", "none", "null", "undefined"]
 
     private static func hasCookie(_ fields: Fields, _ settings: CachePolicySettings) -> Bool {
         guard fields.contains(.cookie), settings.credentials.fields.contains("cookie"),

@@ -12,8 +12,8 @@ public struct RequestKeyMaker {
     private let isKeyedByHost: Bool
     /// Hashes credentials by a secret: the store's, or that of a fleet; nil where nothing is stored.
     private let hash: FleetHashing.Hash?
-    /// Beside Cookie, at the place of their length.
-    private let credentialNames: [[[UInt8]]]
+    /// Beside Cookie.
+    private let credentialNames: CredentialNames
     /// Those of them that have a number: any other field that has one is told apart by it.
     private let knownCredentials: KnownFieldSet
     /// Which cookies count; nil where Cookie is no credential field.
@@ -40,10 +40,10 @@ public struct RequestKeyMaker {
         isPrivate = policy.isPrivate
         isKeyedByHost = settings.isKeyedByHost
         self.hash = hash
-        let names = policy.credentials.fields.filter { $0 != "cookie" }.map { Array($0.utf8) }
-        credentialNames = (0...(names.map(\.count).max() ?? 0)).map { length in names.filter { $0.count == length } }
+        let names = policy.credentials.fields.filter { $0 != "cookie" }
+        credentialNames = CredentialNames(names)
         var known = KnownFieldSet()
-        for name in names { KnownField(name.span).map { known.insert($0) } }
+        for name in names { KnownField(Array(name.utf8).span).map { known.insert($0) } }
         knownCredentials = known
         cookies = policy.credentials.fields.contains("cookie") ? CredentialCookies(policy) : nil
         rules = settings.credentials
@@ -244,13 +244,13 @@ public struct RequestKeyMaker {
         var parts: [UInt8] = []
         authorization.append(to: &parts)
         for entry in fields.entries {
-            guard entry.known.map(knownCredentials.contains) ?? true, entry.nameLength < credentialNames.count else { continue }
-            if entry.known == .authorization, !authorization.isItself { continue }
-            let name = fields.bytes.span.extracting(entry.nameRange)
-            for wanted in credentialNames[Int(entry.nameLength)] where name.isReadAsName(wanted.span) {
-                CacheKey.appendPart(fields.bytes[entry.nameRange].map(\.asciiLowercased), to: &parts)
-                CacheKey.appendPart(Array(fields.bytes[entry.valueRange]), to: &parts)
+            if let known = entry.known {
+                guard knownCredentials.contains(known), known != .authorization || authorization.isItself else { continue }
+            } else if !credentialNames.contains(fields.bytes.span.extracting(entry.nameRange)) {
+                continue
             }
+            CacheKey.appendPart(fields.bytes[entry.nameRange].map(\.asciiLowercased), to: &parts)
+            CacheKey.appendPart(Array(fields.bytes[entry.valueRange]), to: &parts)
         }
         return parts
     }

@@ -46,7 +46,7 @@ extension ResponseCache {
 
     /// Values of credential fields are hashed by each node's own secret.
     private func isOpen(_ names: [ArraySlice<UInt8>]) -> Bool {
-        concealed.isEmpty || !names.contains { name in concealed.contains { $0.utf8.elementsEqual(name) } }
+        concealed.isEmpty || !names.contains { concealed.contains($0) }
     }
 
     private func marker(at key: [UInt8]) -> StoredItem? {

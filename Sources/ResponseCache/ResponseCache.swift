@@ -19,7 +19,7 @@ public final class ResponseCache: @unchecked Sendable {
     private let policies: PathTable<RoutePolicy>
     /// Selecting fields whose values are secrets: those of one user's own cache and of paths that are the same for all, where keys have no
     /// partitions.
-    let concealed: [String]
+    let concealed: CredentialNames
     /// One for each of the fleet's secrets; empty where nothing is shared.
     let fleetKeyMakers: [RequestKeyMaker]
     /// nil where nothing is shared.
@@ -63,7 +63,7 @@ public final class ResponseCache: @unchecked Sendable {
             shared.settings.fleet?.hashing.hashes.map { [fleetSettings] in RequestKeyMaker(fleetSettings, hash: $0, time: time) } ?? []
         sight = shared.settings.fleet?.sight
         let areShared = settings.policy.isPrivate || settings.credentials.ignoresSome
-        concealed = areShared ? settings.policy.credentials.fields : []
+        concealed = areShared ? settings.policy.credentials.names : CredentialNames([])
     }
 
     /// What the upstream has said of credentials, in the places that the rules name.
@@ -187,7 +187,7 @@ public final class ResponseCache: @unchecked Sendable {
     func selecting(_ names: [ArraySlice<UInt8>], in request: Fields) -> [UInt8] {
         guard !concealed.isEmpty else { return SelectingFields.values(of: names, in: request) }
         return SelectingFields.values(of: names, in: request) { name, value in
-            concealed.contains { $0.utf8.elementsEqual(name) } ? store.credentialPartition(value) : nil
+            concealed.contains(name) ? store.credentialPartition(value) : nil
         }
     }
 

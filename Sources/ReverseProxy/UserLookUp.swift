@@ -25,8 +25,10 @@ extension ProxyShard {
         }
         guard asked.begin(told.hash, now: now.milliseconds) else { return background.fetches.giveBack() }
         var fields = Fields()
-        for name in settings.policy.credentials.fields.map({ Array($0.utf8) }) {
-            for value in head.fields.all(named: name.span) { fields.append(name: name.span, value: value.span) }
+        for index in 0..<head.fields.count {
+            let name = Array(head.fields.name(at: index))
+            guard settings.policy.credentials.names.contains(name.span) else { continue }
+            fields.append(name: name.span, value: head.fields.value(at: index).span)
         }
         let own = RequestHead(method: .get, target: path[...], version: .http11, fields: fields)
         var request = UpstreamRequest(method: .get, target: path[...], fields: messages.requestFields.make(from: own, client: client))

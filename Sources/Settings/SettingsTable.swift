@@ -254,10 +254,14 @@ public enum SettingsTable {
             help: "Media types that are kept: type/subtype, +suffix, or * for all."),
         Setting(
             path: "cache.credential_fields", binding: .list(\.cache.credentialFields),
-            help: "Request fields that carry credentials: each combination of their values has a partition of its own."),
+            help:
+                "Request fields that carry credentials: each combination of their values has a partition of its own. * stands for any beginning."
+        ),
         Setting(
             path: "cache.group_credentials", binding: .list(\.cache.groupCredentials),
-            help: "Those of them that a group of users has in common, such as a tenant: with these alone no private response is kept."),
+            help:
+                "Those of them that a group of users has in common, such as a tenant: with these alone no private response is kept."
+        ),
         Setting(
             path: "cache.credential_cookies", binding: .list(\.cache.credentialCookies),
             help: "Cookies that count as credentials, where Cookie is such a field; * at the end stands for any rest. strict: all do."),

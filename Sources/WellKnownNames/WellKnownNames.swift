@@ -1,35 +1,28 @@
 // Names that others have made up, and that count for something unless the operator says otherwise: the defaults of the settings of the same names.
 
 public enum WellKnownNames {
-    /// Request fields that carry credentials, in lower case.
+    /// Request fields that carry credentials, in lower case. `*` stands for any beginning: what tells users apart has more names than anybody can list.
     public static let credentialFields = [
-        "authorization", "cookie", "x-api-key", "api-key", "apikey", "x-apikey", "x-api-token", "api-token", "x-auth-token", "auth-token",
-        "x-auth-key", "x-auth-user", "x-auth", "x-authorization", "x-access-token", "access-token", "x-session-token", "x-session-id",
-        "session-token", "session-id", "x-session", "x-token", "token", "x-user-token", "x-user-id", "x-user", "x-user-email",
-        "x-id-token", "x-jwt", "x-jwt-assertion", "x-app-token", "x-app-key", "x-application-key", "x-client-id", "x-client-secret",
-        "x-account-id", "x-tenant-id", "x-org-id", "x-csrf-token", "x-xsrf-token", "dpop", "private-token", "job-token", "deploy-token",
-        "sudo", "x-vault-token", "x-consul-token", "x-subject-token", "x-storage-token", "x-parse-session-token",
-        "x-shopify-access-token", "x-rapidapi-key", "x-goog-api-key", "x-goog-iap-jwt-assertion", "x-goog-authenticated-user-id",
-        "x-amz-security-token", "x-amzn-oidc-data", "x-amzn-oidc-identity", "ocp-apim-subscription-key", "x-functions-key", "x-zumo-auth",
-        "x-ms-client-principal", "cf-access-jwt-assertion", "cf-access-client-id", "cf-access-client-secret", "remote-user",
-        "x-remote-user", "x-forwarded-user", "x-forwarded-email", "x-forwarded-access-token", "x-auth-request-user",
-        "x-auth-request-email", "x-auth-request-access-token", "x-webauth-user", "x-authenticated-user", "x-authenticated-userid",
-        "x-consumer-id", "x-forwarded-client-cert", "client-cert", "dd-api-key", "dd-application-key", "impersonate-user",
-        "x-forwarded-authorization", "x-forwarded-preferred-username", "x-serverless-authorization", "x-apigateway-api-userinfo",
-        "x-endpoint-api-userinfo", "x-userinfo", "tailscale-user-login", "x-pomerium-jwt-assertion", "x-pomerium-claim-email",
-        "x-pomerium-claim-sub", "x-pomerium-claim-user", "x-authentik-username", "x-authentik-jwt", "x-authentik-uid",
-        "x-authentik-email", "teleport-jwt-assertion", "x-auth-username", "x-auth-userid", "x-auth-subject", "x-auth-email",
-        "x-auth-request-preferred-username", "x-consumer-username", "x-consumer-custom-id", "x-credential-identifier",
-        "remote-email", "remote-name", "remote-groups", "x-hasura-admin-secret", "x-hasura-user-id", "x-hasura-role",
-        "x-redmine-api-key", "x-plex-token", "x-emby-token", "x-mediabrowser-token", "x-meili-api-key", "x-typesense-api-key",
-        "x-algolia-api-key", "x-algolia-application-id", "x-postmark-server-token", "x-postmark-account-token", "x-gitlab-token",
-        "x-figma-token",
+        "authorization", "cookie", "x-api-key", "*token", "*api-key", "*authorization", "*jwt", "*jwt-assertion", "*session",
+        "*session-id", "*secret", "*access-key", "*secret-key", "*master-key", "*subscription-key", "*client-cert", "*user", "*user-id",
+        "*user-name", "*user-info", "*email", "*principal", "*principal-id", "*principal-name", "*claim-sub", "tailscale-user-login",
+        "remote-name", "x-remote-name", "uid", "x-uid", "x-authentik-uid", "x-subject", "x-auth-subject", "x-jwt-sub", "x-jwt-payload",
+        "eppn", "x-consumer-id", "x-consumer-custom-id", "x-credential-identifier", "x-amzn-oidc-data", "x-amzn-oidc-identity",
+        "x-amzn-mtls-clientcert-subject", "x-amzn-mtls-clientcert-leaf", "x-amzn-mtls-clientcert-serial-number",
+        "x-amzn-mtls-clientcert-issuer", "x-forwarded-tls-client-cert-info", "ssl-client-subject-dn", "x-client-dn", "auth", "x-auth",
+        "x-zumo-auth", "x-tableau-auth", "authentication", "x-auth-key", "dpop", "sudo", "x-appwrite-key", "x-jfrog-art-api",
+        // What many have in common.
+        "*client-id", "*tenant", "*tenant-id", "*org-id", "*organization", "*organization-id", "*workspace-id", "*company-id",
+        "*account-id", "*customer-id", "*groups", "*role", "*roles", "x-app-key", "x-application-key", "dd-application-key",
+        "x-functions-key", "client", "x-appwrite-project", "x-algolia-application-id", "x-parse-application-id",
     ]
 
     /// Those among them that a whole group of users may have in common.
     public static let groupCredentials = [
-        "x-client-id", "x-tenant-id", "x-org-id", "x-account-id", "x-app-key", "x-app-token", "x-application-key", "dd-application-key",
-        "x-functions-key",
+        "*client-id", "*tenant", "*tenant-id", "*org-id", "*organization", "*organization-id", "*workspace-id", "*company-id",
+        "*account-id", "*customer-id", "*groups", "*role", "*roles", "x-app-key", "x-app-token", "x-application-key",
+        "dd-application-key", "x-functions-key", "client", "x-appwrite-project", "x-algolia-application-id", "x-algolia-api-key",
+        "x-parse-application-id", "x-parse-rest-api-key", "x-parse-master-key", "x-shopify-storefront-access-token", "trakt-api-key",
     ]
 
     /// Cookies that say nothing about who somebody is: of analytics, load balancers and guards against robots. `*` at the end stands for any rest.

@@ -115,6 +115,13 @@ enum SettingsCheck {
         ] {
             for field in fields where !isToken(field) { reader.add(about: name, "\(name): \"\(field)\" is not a field name") }
         }
+        for (name, fields) in [
+            ("cache.credential_fields", settings.cache.credentialFields), ("cache.group_credentials", settings.cache.groupCredentials),
+        ] {
+            for field in fields where field == "*" || field.dropFirst().contains("*") {
+                reader.add(about: name, "\(name): \"\(field)\" is not a field name, nor * and how names end")
+            }
+        }
         for (name, patterns) in [
             ("cache.credential_cookies", settings.cache.credentialCookies), ("cache.ignored_cookies", settings.cache.ignoredCookies),
         ] {

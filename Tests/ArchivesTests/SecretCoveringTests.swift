@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Placeholders for secrets")
 struct SecretCoveringTests {
-    private let secrets = SecretCovering(fields: ["x-tenant-key"], names: ["Card-Number"])
+    private let secrets = SecretCovering(fields: ["x-tenant-key", "*token"], names: ["Card-Number"])
 
     @Test(
         "fields keep what can be seen without the secret",
@@ -22,6 +22,7 @@ struct SecretCoveringTests {
             ("Link: </a?token=t&x=1>; rel=\"next\", </b>; rel=\"prev\"", "</a?token=REDACTED&x=1>; rel=\"next\", </b>; rel=\"prev\""),
             ("Refresh: 0;url=/a?token=t", "0;url=/a?token=REDACTED"), ("Location: /a?a%70i_key=k", "/a?a%70i_key=REDACTED"),
             ("Referer: /a?x=1&token=t#y", "/a?x=1&token=REDACTED#y"), ("X-API-Key: k", "REDACTED"),
+            ("X-Own-Token: t", "REDACTED"), ("X-Next-Page-Token: t", "t"),
         ])
     func fields(line: String, value: String) {
         let covered = secrets.cover(Spelt.fields([line]))

@@ -19,6 +19,8 @@ struct UserCredentialsTests {
             ("Authorization: Bearer x", true), ("authorization: x", true), ("X-API-Key: 1", true), ("x_api_key: 1", true),
             ("X-User-Id: 7", true), ("X-Tenant-Id: 7", false), ("X-Client-Id: 7\nX-Org-Id: 8", false), ("X-Tenant-Id: 7\nX-User: a", true),
             ("Accept: a", false), ("X-Own: 1234567890abcdef", false), ("Authorization: ", false), ("", false),
+            ("X-Own-User: alice", true), ("X-Premium-User: TRUE", false), ("X-User-Token: undefined", false), ("X-API-Key: true", true),
+            ("X-Own-Tenant: alice", false),
         ])
     func byField(_ lines: String, _ expected: Bool) {
         #expect(Self.arePresent(lines) == expected)

@@ -313,6 +313,20 @@ struct CheckTests {
         #expect(outcome.lines == ["3: cache.ignored_cookies: \"a b\" \(form)", "3: cache.ignored_cookies: \"*x\" \(form)"])
     }
 
+    @Test("a credential field's name has * at the beginning only, and more behind it")
+    func credentialNames() throws {
+        let outcome = try check(
+            "upstream: {url: http://x}\ncache:\n  credential_fields: [authorization, \"*token\", \"*\", x-*]\n  key_fields: [\"a b\"]")
+        let names = "cache.credential_fields: "
+        #expect(outcome.status == 78)
+        #expect(
+            Set(outcome.lines) == [
+                "3: \(names)\"*\" is not a field name, nor * and how names end",
+                "3: \(names)\"x-*\" is not a field name, nor * and how names end",
+                "4: cache.key_fields: \"a b\" is not a field name",
+            ])
+    }
+
     @Test("good settings are said to be good")
     func good() throws {
         let outcome = try check("upstream: {url: http://x}\nlisten: [\"127.0.0.1:0\", \"127.0.0.1:0\"]")

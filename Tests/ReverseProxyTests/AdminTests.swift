@@ -19,7 +19,7 @@ struct AdminTests {
         let origin = ScriptedOrigin { request in
             var fields = ["Cache-Control: max-age=60"]
             if request.target.hasPrefix("/users") { fields.append("Cache-Groups: \"people\"") }
-            if request.target.hasPrefix("/lang") { fields.append("Vary: Accept-Language, X-Tenant") }
+            if request.target.hasPrefix("/lang") { fields.append("Vary: Accept-Language, X-Region") }
             return [.json("{\"target\":\"\(request.target)\"}", fields)]
         }
         return try ProxyPlay(origin, configure)
@@ -76,7 +76,7 @@ struct AdminTests {
     @Test("a response is shown with its freshness, its tags and its variant, secrets left out")
     func show() throws {
         let play = try play()
-        _ = try play.get("/lang?api_key=secret", [("Accept-Language", "de"), ("X-Tenant", "secret")])
+        _ = try play.get("/lang?api_key=secret", [("Accept-Language", "de"), ("X-Region", "secret")])
         play.time.advance(by: .seconds(10))
         let list = try play.admin("GET", "/-/entries?prefix=/lang")
         let entry = try #require(JSONValue(list.content)?["entries"]?.array?.first)
@@ -85,7 +85,7 @@ struct AdminTests {
         let shown = try #require(JSONValue(response.content))
         #expect(!response.text.contains("secret"))
         #expect(shown["target"] == "/lang?api_key=REDACTED")
-        #expect(shown["vary"] == [["name": "accept-language", "value": "de"], ["name": "x-tenant", "value": "REDACTED"]])
+        #expect(shown["vary"] == [["name": "accept-language", "value": "de"], ["name": "x-region", "value": "REDACTED"]])
         #expect(shown["age"] == 10 && shown["ttl"] == 50 && shown["fresh"] == true)
         #expect(shown["freshness"]?["lifetime"] == 60 && shown["freshness"]?["resident_time"] == 10)
         #expect(try play.admin("GET", "/-/entries/\(id)/content").text == "{\"target\":\"/lang?api_key=secret\"}")

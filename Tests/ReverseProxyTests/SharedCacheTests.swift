@@ -60,6 +60,7 @@ struct SharedCacheTests {
             "X-API-Key", "X_Api_Key", "api_key", "x_auth_token", "PRIVATE-TOKEN", "X-Vault-Token", "X-Session-Token", "Token",
             "X-Goog-Api-Key",
             "Ocp-Apim-Subscription-Key", "X-Shopify-Access-Token", "X-Forwarded-User", "Remote-User", "Cf-Access-Jwt-Assertion", "DPoP",
+            "X-Amzn-Mtls-Clientcert-Subject", "X-Scope-OrgID", "uid", "OIDC_CLAIM_email", "X-Some-Token", "x_own_user_id",
         ])
     func credentialFields(name: String) throws {
         let origin = ScriptedOrigin { request in [.json("\"\(request[name] ?? "nobody")\"", ["Cache-Control: max-age=60"])] }
