@@ -7,12 +7,17 @@ import HTTPCore
 
 extension ResponseCache {
     private static let byOrigin: [[UInt8]] = [Array("origin".utf8)]
+    private static let markedByOrigin = SelectingFields.encode(byOrigin)
 
-    /// The response as one of those that vary by Origin, where such lie in its place and it is not for scripts of all origins.
-    func besideOthers(_ new: NewResponse, at key: [UInt8]) -> NewResponse {
-        guard new.names.isEmpty, !new.metadata.isNegative, new.metadata.flags.contains(.boundToOrigin), let item = store.see(key.span).item,
-            StoredMetadata.kind(of: item.metadata) == .varyMarker, item.head.elementsEqual(SelectingFields.encode(Self.byOrigin))
-        else { return new }
+    /// Whether a response is for one of those that what is stored varies by: by Origin, and it is not for scripts of all origins.
+    func belongsBeside(_ new: NewResponse, _ stored: StoredItem) -> Bool {
+        new.names.isEmpty && new.metadata.flags.contains(.boundToOrigin) && StoredMetadata.kind(of: stored.metadata) == .varyMarker
+            && stored.head.elementsEqual(Self.markedByOrigin)
+    }
+
+    /// The response as one that varies by Origin, where it belongs beside such.
+    func variantByOrigin(_ new: NewResponse, at key: [UInt8]) -> NewResponse? {
+        guard !new.metadata.isNegative, let stored = store.see(key.span).item, belongsBeside(new, stored) else { return nil }
         var new = new
         new.names = Self.byOrigin
         return new

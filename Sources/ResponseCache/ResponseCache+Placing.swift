@@ -39,7 +39,6 @@ extension ResponseCache {
         guard !isOutdated(new.metadata.recency, at: place.others), !isLesser(new, thanAnyOther: place, base),
             base.map({ !isElsewhere($0, place.others) }) ?? true
         else { return .outdated }
-        let new = besideOthers(new, at: place.key)
         let result = new.names.isEmpty ? insertOnly(new, at: place, inPlaceOf: base) : insertVariant(new, at: place, inPlaceOf: base)
         guard result == .stored else { return result }
         // A write may have come through another shard since that was looked for: its mark is there before it takes out what is stored, so either
@@ -81,7 +80,9 @@ extension ResponseCache {
     }
 
     private func insertOnly(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse?) -> StoringResult {
-        insert(new, under: place.key, at: place, inPlaceOf: base) { offer($0, new.metadata.recency, at: place) }
+        let result = insert(new, under: place.key, at: place, inPlaceOf: base) { offer($0, new.metadata.recency, at: place) }
+        guard result == .outdated, let variant = variantByOrigin(new, at: place.key) else { return result }
+        return insertVariant(variant, at: place, inPlaceOf: base)
     }
 
     /// - Parameters:
@@ -113,6 +114,7 @@ extension ResponseCache {
         guard !metadata.isNegative || Self.isNegative(stored), !metadata.recency.isOutdated(by: other) else { return false }
         // What this very request has put in belongs to it: an attempt before got as far as its variant.
         guard other.order != metadata.order else { return true }
+        guard !belongsBeside(new, stored) else { return false }
         guard let base else { return !isLesser(new, than: stored, at: place) }
         return StoredMetadata.kind(of: stored.metadata) == .response && other.order == base.metadata.order
     }
