@@ -99,7 +99,7 @@ public struct CrossOriginRules: Sendable, Equatable {
 
     // MARK: What the upstream says
 
-    /// A head without its Access-Control fields: ours take their place.
+    /// A head without its Access-Control fields: ours take their place. Which of its fields scripts may read is the upstream's to say.
     /// - Parameter head: status line and field lines.
     public static func strip(_ head: UnsafeRawBufferPointer) -> [UInt8] {
         var out: [UInt8] = []
@@ -108,14 +108,17 @@ public struct CrossOriginRules: Sendable, Equatable {
         while start < head.count {
             let end = (start..<head.count).first { head[$0] == 0x0a }.map { $0 + 1 } ?? head.count
             let line = UnsafeRawBufferPointer(rebasing: head[start..<end])
-            if !isOfUpstream(line) { out.append(contentsOf: line) }
+            if !takesPlaceOfOurs(line) { out.append(contentsOf: line) }
             start = end
         }
         return out
     }
 
-    private static func isOfUpstream(_ line: UnsafeRawBufferPointer) -> Bool {
-        let name = "access-control-".utf8
-        return line.count > name.count && zip(line, name).allSatisfy { $0.asciiLowercased == $1 }
+    private static func takesPlaceOfOurs(_ line: UnsafeRawBufferPointer) -> Bool {
+        begins(line, "access-control-") && !begins(line, "access-control-expose-headers:")
+    }
+
+    private static func begins(_ line: UnsafeRawBufferPointer, _ name: String) -> Bool {
+        line.count > name.utf8.count && zip(line, name.utf8).allSatisfy { $0.asciiLowercased == $1 }
     }
 }
