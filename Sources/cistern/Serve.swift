@@ -37,6 +37,7 @@ struct Serve: ParsableCommand {
     var takesOver = false
 
     func run() throws {
+        let signals = Signals()
         let reader = try options.checkedReader(isStoring: !takesOver)
         let settings = reader.settings
         let logger = LogSetup.start(settings.log)
@@ -47,7 +48,6 @@ struct Serve: ParsableCommand {
         if let warning = DescriptorLimit.warning(proxy) { logger.warning("\(warning)") }
         defer { LogSetup.writer.finish() }
         csystem_return_large_memory()
-        let signals = Signals()
         let server = try Startup.makeServer(proxy, settings.log, logger, after: predecessor)
         let followed = FollowedSettings(options, handed, settings)
         do throws(TakeOverError) {

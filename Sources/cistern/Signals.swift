@@ -11,40 +11,51 @@ final class Signals: @unchecked Sendable {
     private let queue = DispatchQueue(label: "cistern.signals")
     private var sources: [any DispatchSourceSignal] = []
 
-    /// From now on the signals do not end the process by themselves.
-    /// - Parameter isForCommand: whether `wait(for:)` follows. They wait for that then, also if they come before: so this is made before any thread.
+    /// From now on the signals do not end the process by themselves: they wait for `wait`, also those that come before it. So this is made before
+    /// any thread, which has the same mask then: what one thread takes is not seen by Dispatch.
+    /// - Parameter isForCommand: whether `wait(for:)` follows.
     init(isForCommand: Bool = false) {
         for number in Self.ignored { signal(number, SIG_IGN) }
-        if isForCommand {
-            var set = Self.commandSignals
-            pthread_sigmask(SIG_BLOCK, &set, nil)
-        } else {
-            for number in [SIGTERM, SIGINT, SIGHUP] { signal(number, SIG_IGN) }
-        }
+        var set = Self.set(isForCommand ? Self.commands : Self.ours)
+        pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
     /// Those that would end us by themselves, and that nobody means so.
     private static let ignored = [SIGPIPE, SIGUSR1, SIGUSR2]
 
+    private static let ending = [SIGTERM, SIGINT]
+    private static let ours = ending + [SIGHUP]
+    /// Those that end us are the command's, and its end is ours.
+    private static let commands = ours + [SIGCHLD]
+
     /// Those that do not end us, or not by themselves.
-    static let taken = ignored + [SIGTERM, SIGINT, SIGHUP]
+    static let taken = ignored + ours
+
+    private static func set(_ numbers: [Int32]) -> sigset_t {
+        var set = sigset_t()
+        sigemptyset(&set)
+        for number in numbers { sigaddset(&set, number) }
+        return set
+    }
 
     /// Returns when the process is told to stop.
     func wait(
         onHangUp: @escaping @Sendable () -> Void = {}, onReopen: @escaping @Sendable () -> Void = {},
         onUpgrade: @escaping @Sendable () -> Void = {}
     ) {
-        for number in [SIGTERM, SIGINT] {
+        for number in Self.ending {
             watch(number) { [stopped] in
-                stopped.signal()
                 // The next one is not waited for: whoever sends it wants out.
                 signal(number, SIG_DFL)
+                stopped.signal()
             }
         }
         watch(SIGHUP, onHangUp)
         watch(SIGUSR1, onReopen)
         watch(SIGUSR2, onUpgrade)
         stopped.wait()
+        var set = Self.set(Self.ending)
+        pthread_sigmask(SIG_UNBLOCK, &set, nil)
     }
 
     /// `wait` returns, as if the process were told to stop.
@@ -53,18 +64,10 @@ final class Signals: @unchecked Sendable {
     /// Returns after so long; or when the process is told to stop by the other of both signals. The same again ends it at once.
     func pause(milliseconds: Int) { _ = stopped.wait(timeout: .now() + .milliseconds(milliseconds)) }
 
-    /// Those that end us are the command's, and its end is ours.
-    private static var commandSignals: sigset_t {
-        var set = sigset_t()
-        sigemptyset(&set)
-        for number in [SIGTERM, SIGINT, SIGHUP, SIGCHLD] { sigaddset(&set, number) }
-        return set
-    }
-
     /// Passes signals on to a process of ours until it has ended.
     /// - Returns: its exit code, as a shell tells it.
     func wait(for process: pid_t) -> Int32 {
-        var set = Self.commandSignals
+        var set = Self.set(Self.commands)
         var status: Int32 = 0
         while waitpid(process, &status, WNOHANG) == 0 {
             var received = siginfo_t()

@@ -46,6 +46,17 @@ struct ServiceTests {
 
     // MARK: Signals
 
+    @Test("a SIGTERM that comes while it starts is not lost: it ends in good order")
+    func whileItStarts() throws {
+        // As soon as the signal would not end it by itself.
+        let script = """
+            \(CommandLineTool.path) serve --upstream http://127.0.0.1:\(origin.port) --listen 127.0.0.1:0 --cache-dir \(directory)/cache & \
+            until grep -Eq 'Sig(Ign|Blk):.*[4-7c-f]...$' /proc/$!/status; do :; done; kill $!; wait $!
+            """
+        let outcome = try CommandLineTool.run(program: "timeout 20 bash -c \"\(script.replacing("$", with: "\\$"))\"")
+        #expect(outcome.status == 0 && outcome.text.contains("stopping"), "\(outcome.text)")
+    }
+
     @Test("SIGUSR1 opens the access log anew, as SIGHUP does", arguments: [SIGUSR1, SIGHUP])
     func reopening(signal: Int32) throws {
         let log = directory + "/access.log"
