@@ -200,7 +200,7 @@ let package = Package(
         tests("ForwardingTests", ["Forwarding", "HTTPCore"]),
         tests("FaultInjectionTests", ["FaultInjection"]),
         tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking", "TestSupport"]),
-        tests("ResponseCacheTests", ["ResponseCache", "CachePolicy", "CacheStore", "HTTPCore", "TestSupport"]),
+        tests("ResponseCacheTests", ["ResponseCache", "CachePolicy", "CacheStore", "HTTPCore", "Identity", "JSON", "TestSupport"]),
         tests("CoordinationTests", ["Coordination", "Decisions", "Locking", "Upstream"]),
         tests(
             "ExaminationTests",

@@ -44,6 +44,8 @@ public enum SharedObstacle: String, Sendable {
     case blind
     /// The last response could not be shared: everybody asks for himself for a while.
     case unshareable
+    /// The upstream has said whose the credentials are: such responses are not shared.
+    case told
 }
 
 /// Why all that is stored counts as stale: what other nodes have purged could not be known.

@@ -167,6 +167,13 @@ public struct RequestKeyMaker {
         return (identity.partition ?? own, identity)
     }
 
+    /// Whether a key has no partition that the upstream has named: what it says of the same credentials may be something else tomorrow.
+    func isUntold(_ key: [UInt8], of head: RequestHead) -> Bool {
+        guard rules.specialRules(for: head)?.lookUp != nil else { return true }
+        let parts = credentials(of: head.fields)
+        return parts.isEmpty || key.dropFirst(partitionOffset).starts(with: partition(parts))
+    }
+
     /// That of all whom the upstream has said the same of.
     public func partition(told values: [UInt8], by settings: LookUpSettings) -> [UInt8] {
         var parts: [UInt8] = []

@@ -11,9 +11,11 @@ extension ResponseCache {
     // MARK: Where it lies
 
     /// What would have to be looked at in the shared level; nil where it has nothing to do with the request. What is kept by a request's
-    /// content is not shared, nor what is looked up by what was said of arguments: others have it under the exact target.
+    /// content is not shared, nor what is looked up by what was said of arguments: others have it under the exact target. Nor is what lies in a
+    /// partition that the upstream has named: the same credentials may be another's by the time that it is found.
     public func sharedLookUp(for head: RequestHead, at keys: TargetKeys) -> SharedLookUp? {
-        guard level != nil, head.method == .get || head.method == .head, isExact(keys, for: head) else { return nil }
+        guard level != nil, head.method == .get || head.method == .head, isExact(keys, for: head), keyMaker.isUntold(keys.own, of: head)
+        else { return nil }
         var places = sharedPlaces(for: head, at: keys)
         // Where a marker is at hand already, the variant is asked for in the same breath.
         for place in places {
@@ -101,7 +103,7 @@ extension ResponseCache {
         if keyMaker.isPlain(place.key) { return place.key }
         guard let maker = fleetKeyMakers.first else { return nil }
         // What lies under what was said of arguments is found by those only to whom it was said; what is kept by a request's content is not shared.
-        guard place.key == localKey(of: request, place) else { return nil }
+        guard place.key == localKey(of: request, place), place.isCommon || keyMaker.isUntold(place.key, of: request) else { return nil }
         let target = request.pathAndQuery
         var own: [UInt8] = []
         let rules = settings.arguments.specialRules(for: target)

@@ -149,7 +149,7 @@ extension ProxyShard {
         in level: FleetLevel
     ) -> SharedLookUp? {
         guard arrival.identity == nil, facts.mode == .live, !facts.directives.noCache else { return nil }
-        arrival.obstacle = level.obstacle(for: keys)
+        arrival.obstacle = arrival.identityOutcome == .told ? .told : level.obstacle(for: keys)
         guard arrival.obstacle == nil else { return nil }
         let decision = facts.decide()
         guard decision.looksAtOthers else { return nil }
