@@ -22,6 +22,13 @@ public struct GoodResponse: Sendable, Equatable {
         return contentTypes.contain(MediaType(of: response.fields)) ? nil : .unexpectedType
     }
 
+    /// - Parameter bytes: of decoded content.
+    public func faultOfLength(_ bytes: Int, storedBytes: Int?) -> UpstreamFault? {
+        if bytes < minimumBytes || (maximumBytes > 0 && bytes > maximumBytes) { return .unexpectedSize }
+        guard let storedBytes, shrinkLimit > 0, bytes * 100 < storedBytes * shrinkLimit else { return nil }
+        return .shrunk
+    }
+
     /// Whether content is looked through from end to end, which takes a time of its own where it is long.
     public var searchesContent: Bool { !mustHave.isEmpty || !mustNotHave.isEmpty }
 
@@ -29,8 +36,7 @@ public struct GoodResponse: Sendable, Equatable {
     ///   - content: decoded, and valid where it is JSON.
     ///   - storedBytes: the length of the stored copy's content, where there is one.
     public func faultOfContent(_ content: Span<UInt8>, isJSON: Bool, storedBytes: Int?) -> UpstreamFault? {
-        if content.count < minimumBytes || (maximumBytes > 0 && content.count > maximumBytes) { return .unexpectedSize }
-        if let storedBytes, shrinkLimit > 0, content.count * 100 < storedBytes * shrinkLimit { return .shrunk }
+        if let fault = faultOfLength(content.count, storedBytes: storedBytes) { return fault }
         guard searchesContent else { return nil }
         guard isJSON else { return mustHave.isEmpty ? nil : .missingValue }
         let found = JSONPointer.found(mustHave + mustNotHave, in: content)

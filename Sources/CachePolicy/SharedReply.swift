@@ -34,6 +34,8 @@ public enum SharedRefusal: String, Sendable, CaseIterable {
     case clock
     /// What is stored here is as recent, or was invalidated here.
     case notNewer = "not_newer"
+    /// It is not what its route calls good here, or less than the good copy that is stored here.
+    case notGood = "not_good"
 }
 
 /// Why the level was not asked, although it would have been.

@@ -192,6 +192,7 @@ extension SharedRefusal {
         case .unreadable: "no secret of this node opens it (share.secret_file), or it was changed there"
         case .clock: "by the fleet's clock it comes from the future, or that clock is not known yet"
         case .notNewer: "what is stored here is as recent, or was invalidated here"
+        case .notGood: "it is not what counts as good here, or less than the good copy that is stored here"
         }
     }
 }

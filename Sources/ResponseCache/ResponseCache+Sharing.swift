@@ -4,6 +4,7 @@
 
 import CachePolicy
 import CacheStore
+import ContentCodings
 import HTTPCore
 import Hashing
 
@@ -13,7 +14,8 @@ extension ResponseCache {
     /// What would have to be looked at in the shared level; nil where it has nothing to do with the request. What is kept by a request's
     /// content is not shared, nor what is looked up by what was said of arguments: others have it under the exact target. Nor is what lies in a
     /// partition that the upstream has named: the same credentials may be another's by the time that it is found.
-    public func sharedLookUp(for head: RequestHead, at keys: TargetKeys) -> SharedLookUp? {
+    /// - Parameter good: what its route calls good.
+    public func sharedLookUp(for head: RequestHead, at keys: TargetKeys, good: GoodResponse = GoodResponse()) -> SharedLookUp? {
         guard level != nil, head.method == .get || head.method == .head, isExact(keys, for: head), keyMaker.isUntold(keys.own, of: head)
         else { return nil }
         var places = sharedPlaces(for: head, at: keys)
@@ -22,7 +24,7 @@ extension ResponseCache {
             guard let marker = marker(at: place.localKey) else { continue }
             sharedVariant(of: place, named: Array(marker.head), head).map { places.append($0) }
         }
-        return SharedLookUp(head: head, keys: keys, places: places)
+        return SharedLookUp(head: head, keys: keys, places: places, good: good)
     }
 
     private func isExact(_ keys: TargetKeys, for head: RequestHead) -> Bool {
@@ -126,7 +128,7 @@ extension ResponseCache {
     ) -> TakingResult {
         guard record.key == place.key else { return .notTaken }
         switch record.metadata.withUnsafeBytes(StoredMetadata.kind) {
-        case .response: return takeResponse(record, responseTime, at: place, for: lookUp) ? .taken : .notTaken
+        case .response: return takeResponse(record, responseTime, at: place, for: lookUp)
         case .varyMarker: return takeMarker(record, at: place, for: lookUp)
         case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return .notTaken
         }
@@ -134,11 +136,12 @@ extension ResponseCache {
 
     private func takeResponse(
         _ record: SharedRecord, _ responseTime: Timestamp, at place: SharedPlace, for lookUp: SharedLookUp
-    ) -> Bool {
+    ) -> TakingResult {
         guard var metadata = record.metadata.withUnsafeBytes({ StoredMetadata($0) }), !metadata.isNegative,
             metadata.etag.upperBound <= record.head.count, metadata.lastModified.upperBound <= record.head.count,
-            record.head.withUnsafeBytes({ StoredHead.parse($0) }) != nil
-        else { return false }
+            let response = record.head.withUnsafeBytes({ StoredHead.parse($0) })
+        else { return .notTaken }
+        guard isGood(response, record.body, metadata.flags, for: lookUp) else { return .notGood }
         // As the other node judged its age, whatever its clock says.
         metadata.shift(by: responseTime.milliseconds - metadata.responseTime.milliseconds)
         metadata.flags.insert(.imported)
@@ -150,7 +153,32 @@ extension ResponseCache {
             request: lookUp.head.fields, sentAt: metadata.requestTime)
         let local = StoringPlace(
             key: place.localKey, sharedKeys: [lookUp.keys.shared], collection: collectionKey(of: lookUp.head), isCommon: place.isCommon)
-        return put(new, at: local) == .stored
+        return put(new, at: local) == .stored ? .taken : .notTaken
+    }
+
+    /// Whether nothing that is good is lost to it: the node that gave it may have had no copy to hold it against, or other rules.
+    private func isGood(_ response: ResponseHead, _ body: ItemBody, _ flags: StoredFlags, for lookUp: SharedLookUp) -> Bool {
+        let found = findWaiting(lookUp.head, at: lookUp.keys).found
+        if let found {
+            let copy = LastGood.Copy(found.metadata, head: found.head, beside: response)
+            guard LastGood.obstacle(response, inPlaceOf: copy, strictness: strictness) == nil else { return false }
+        }
+        let good = lookUp.good
+        guard good.faultOfHead(response) == nil else { return false }
+        // In a coding that nobody here can take off.
+        guard !flags.contains(.coded) else { return true }
+        guard good.faultOfLength(body.form.plainBytes, storedBytes: found?.contentBytes) == nil else { return false }
+        guard good.searchesContent else { return true }
+        guard let content = Self.plain(body) else { return false }
+        return good.faultOfContent(content.span, isJSON: flags.contains(.isJSON), storedBytes: nil) == nil
+    }
+
+    /// Its content without the coding that it has in the store; nil where that is damaged.
+    private static func plain(_ body: ItemBody) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        body.withBytes { bytes = Array($0) }
+        guard let coding = ContentCoding(number: body.form.coding) else { return nil }
+        return try? ContentDecoder.decode(bytes, coding, limit: body.form.plainBytes)
     }
 
     /// It leads to the variant, and is stored with that only (`insertVariant`): alone it would take the place of a copy that may be served yet.
@@ -180,7 +208,7 @@ extension ResponseCache {
         let target = RequestTarget.escaped(Array(text.utf8)[...], isTyped: true)
         let rules = settings.arguments.specialRules(for: target[...])
         // By either scheme, where that is told apart.
-        return [[], keyMaker.secureExtra].map { extra in
+        return [[], keyMaker.secureExtra].flatMap { extra in
             var key: [UInt8] = []
             let prefix = CacheKey.prefix(authority: settings.keyName, partition: [], extra: extra)
             CacheKey.append(to: &key, prefix: prefix, target: target.span, rules: rules)

@@ -54,8 +54,12 @@ public final class SharedLookUp: Sendable {
     public let keys: TargetKeys
     /// The first is where it would be stored.
     public let places: [SharedPlace]
+    /// What the target's route calls good.
+    let good: GoodResponse
 
-    init(head: RequestHead, keys: TargetKeys, places: [SharedPlace]) { (self.head, self.keys, self.places) = (head, keys, places) }
+    init(head: RequestHead, keys: TargetKeys, places: [SharedPlace], good: GoodResponse) {
+        (self.head, self.keys, self.places, self.good) = (head, keys, places, good)
+    }
 }
 
 /// How credentials are hashed for all nodes of a fleet: by its secret, and by the one that it has in its place while secrets are changed.
@@ -84,4 +88,6 @@ public enum TakingResult: Sendable, Equatable {
     case leads(to: SharedPlace)
     /// What is stored here is as recent, a mark concerns it, or it is not what it should be.
     case notTaken
+    /// It is not what the route calls good, or less than the good copy that is stored here.
+    case notGood
 }

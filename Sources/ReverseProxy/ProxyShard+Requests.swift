@@ -157,7 +157,7 @@ extension ProxyShard {
         // Who has a copy waits for another node no longer than for the upstream.
         let softDeadline = routes.all[arrival.route ?? 0].rescueAfter
         if softDeadline > 0, decision.copyAndPlace.mayRescue { arrival.sharedWait = min(arrival.sharedWait, softDeadline) }
-        return cache?.sharedLookUp(for: head, at: keys)
+        return cache?.sharedLookUp(for: head, at: keys, good: routes.good(on: arrival.route ?? 0))
     }
 
     /// Whether what a client says of freshness counts.

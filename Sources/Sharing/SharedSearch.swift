@@ -173,6 +173,7 @@ final class SharedSearch {
             asked.append(Asked(place: variant, lies: lies))
             ask(asked.count - 1..<asked.count, withLease: false)
         case .notTaken: refuse(.notNewer)
+        case .notGood: refuse(.notGood)
         }
     }
 

@@ -47,16 +47,20 @@ final class FleetCache {
         return withUnsafeBytes(of: hasher) { Array($0) + Array($0) }
     }
 
-    func lookUp(_ target: String, _ lines: TestCache.Lines = [], method: HTTPCore.Method = .get) throws -> SharedLookUp? {
+    func lookUp(
+        _ target: String, _ lines: TestCache.Lines = [], method: HTTPCore.Method = .get, good: GoodResponse = GoodResponse()
+    ) throws -> SharedLookUp? {
         let head = TestCache.request(target, lines, method: method)
-        return test.cache.sharedLookUp(for: head, at: try test.cache.find(head).keys)
+        return test.cache.sharedLookUp(for: head, at: try test.cache.find(head).keys, good: good)
     }
 
     /// Takes what another has given, following markers, as a search does.
     /// - Returns: what came of the records that were there.
     @discardableResult
-    func take(_ target: String, _ lines: TestCache.Lines = [], from other: FleetCache) throws -> [TakingResult] {
-        guard let lookUp = try lookUp(target, lines) else { return [] }
+    func take(
+        _ target: String, _ lines: TestCache.Lines = [], from other: FleetCache, good: GoodResponse = GoodResponse()
+    ) throws -> [TakingResult] {
+        guard let lookUp = try lookUp(target, lines, good: good) else { return [] }
         var (places, results) = (lookUp.places, [TakingResult]())
         var next = 0
         while next < places.count {

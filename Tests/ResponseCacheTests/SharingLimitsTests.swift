@@ -1,8 +1,11 @@
 // What nodes do not share, so that nobody sees another's data and no good copy is lost; and what else goes where another node purges a target.
 
 import CachePolicy
+import CacheStore
 import HTTPCore
 import Identity
+import JSON
+import TestSupport
 import Testing
 
 @testable import ResponseCache
@@ -10,6 +13,7 @@ import Testing
 @Suite("The cache: what is not shared with other nodes")
 struct SharingLimitsTests {
     private static let fresh = ("Cache-Control", "max-age=60")
+    private static let html = [("Content-Type", "text/html"), fresh]
 
     // MARK: Whose it is
 
@@ -67,5 +71,74 @@ struct SharingLimitsTests {
         #expect(other.node.test.cache.sharedLookUp(for: head, at: before) == nil)
         try one.node.test.fetch("/c", moving, [Self.fresh], "\"its own\"")
         #expect(try other.node.take("/c", moving, from: one.node) == [.taken])
+    }
+
+    // MARK: What is good
+
+    /// A response of another node, beside a copy that is stale here.
+    struct Row: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        var copy: (lines: TestCache.Lines, content: String)? = ([SharingLimitsTests.fresh], "[1,2,3,4,5,6,7,8,9]")
+        let lines: TestCache.Lines
+        var content = "[1]"
+        var status: Status = 200
+        var strictness = Strictness.rescue
+        var good = GoodResponse()
+        let expected: TakingResult
+    }
+
+    private static var demanding: GoodResponse {
+        var good = GoodResponse()
+        good.shrinkLimit = 50
+        return good
+    }
+
+    private static var having: GoodResponse {
+        var good = GoodResponse()
+        good.mustHave = [JSONPointer("/items")!]
+        return good
+    }
+
+    private static let rows: [Row] = [
+        Row(testDescription: "what is shorter takes the place of a copy", lines: [fresh], expected: .taken),
+        Row(testDescription: "not where that is too short by its route", lines: [fresh], good: demanding, expected: .notGood),
+        Row(testDescription: "of no copy it may be so", copy: nil, lines: [fresh], good: demanding, expected: .taken),
+        Row(testDescription: "a web page takes the place of no JSON", lines: html, content: "<p>", expected: .notGood),
+        Row(testDescription: "to the letter it does", lines: html, content: "<p>", strictness: .strict, expected: .taken),
+        Row(testDescription: "and of what is one", copy: (html, "<b>"), lines: html, content: "<p>", expected: .taken),
+        Row(testDescription: "and where nothing is stored", copy: nil, lines: html, content: "<p>", expected: .taken),
+        Row(testDescription: "no content takes the place of none", lines: [fresh], content: "", status: 204, expected: .notGood),
+        Row(testDescription: "what has not what its route demands", copy: nil, lines: [fresh], good: having, expected: .notGood),
+        Row(
+            testDescription: "what has it", copy: nil, lines: [fresh], content: #"{"items":[]}"#, good: having, expected: .taken),
+    ]
+
+    @Test("the last good copy is not lost to what another node took for good", arguments: rows)
+    func bad(_ row: Row) throws {
+        let nodes = try (0..<2).map { _ in
+            try FleetCache {
+                ($0.policy.contentTypes, $0.policy.keepsAny, $0.policy.strictness) = (ContentTypes(["*"]), true, row.strictness)
+            }
+        }
+        let (one, other) = (nodes[0], nodes[1])
+        if let copy = row.copy { try other.test.fetch("/a", [], copy.lines, copy.content) }
+        for node in nodes { node.test.now += 61_000 }
+        #expect(one.test.complete(try one.test.send("/a"), row.lines, row.content, status: row.status) == .allowed)
+        #expect(try other.take("/a", from: one, good: row.good) == [row.expected])
+        #expect(try other.test.text("/a") == (row.expected == .taken ? row.content : row.copy?.content))
+    }
+
+    @Test("content that has a coding in the store is looked through without it", arguments: [#"{"items":[]}"#, #"{"other":[]}"#])
+    func coded(content: String) throws {
+        let (one, other) = (try FleetCache(), try FleetCache())
+        try one.test.fetch("/a", [], [Self.fresh], content)
+        var (record, recency) = try #require(one.given.records.values.first)
+        let coded = try TestContent.gzip(content)
+        record.body = .coded(coded, ContentForm(coding: 1, plainBytes: content.utf8.count))
+        let lookUp = try #require(try other.lookUp("/a", good: Self.having))
+        let result = other.test.cache.take(record, of: recency.responseTime, at: lookUp.places[0], for: lookUp)
+        #expect(result == (content.contains("items") ? .taken : .notGood))
+        record.body = .coded([1, 2, 3], ContentForm(coding: 1, plainBytes: 3))
+        #expect(other.test.cache.take(record, of: recency.responseTime, at: lookUp.places[0], for: lookUp) == .notGood)
     }
 }
