@@ -18,7 +18,8 @@ extension ResponseCache {
     public func sharedLookUp(for head: RequestHead, at keys: TargetKeys, good: GoodResponse = GoodResponse()) -> SharedLookUp? {
         guard level != nil, head.method == .get || head.method == .head, isExact(keys, for: head), keyMaker.isUntold(keys.own, of: head)
         else { return nil }
-        var places = sharedPlaces(for: head, at: keys)
+        guard let rules = sharingRules else { return nil }
+        var places = sharedPlaces(for: head, at: keys, rules)
         // Where a marker is at hand already, the variant is asked for in the same breath.
         for place in places {
             guard let marker = marker(at: place.localKey) else { continue }
@@ -33,18 +34,19 @@ extension ResponseCache {
     }
 
     /// For each of the fleet's secrets: in the request's own partition, and in the common one.
-    private func sharedPlaces(for head: RequestHead, at keys: TargetKeys) -> [SharedPlace] {
+    private func sharedPlaces(for head: RequestHead, at keys: TargetKeys, _ sharing: SharingRules) -> [SharedPlace] {
+        func named(_ key: [UInt8]) -> [UInt8] { sharing.named(key, for: head) }
         if keyMaker.isPlain(keys.own) {
-            return fleetKeyMakers.indices.map { SharedPlace(secret: $0, key: keys.own, localKey: keys.own, isCommon: false) }
+            return fleetKeyMakers.indices.map { SharedPlace(secret: $0, key: named(keys.own), localKey: keys.own, isCommon: false) }
         }
         let target = head.pathAndQuery
         let rules = settings.arguments.specialRules(for: target)
         return fleetKeyMakers.enumerated().flatMap { number, maker in
             var own: [UInt8] = []
             let fleet = maker.keys(for: head, target: target.span, rules: rules, content: nil, in: &own).keys
-            let place = SharedPlace(secret: number, key: fleet.own, localKey: keys.own, isCommon: false)
+            let place = SharedPlace(secret: number, key: named(fleet.own), localKey: keys.own, isCommon: false)
             guard let common = fleet.common, let local = keys.common else { return [place] }
-            return [place, SharedPlace(secret: number, key: common, localKey: local, isCommon: true)]
+            return [place, SharedPlace(secret: number, key: named(common), localKey: local, isCommon: true)]
         }
     }
 
@@ -99,9 +101,13 @@ extension ResponseCache {
 
     /// As all nodes know what lies here under the place's key; nil where it is not shared.
     private func sharedKey(at place: StoringPlace, _ recency: Recency, _ contentBytes: Int) -> [UInt8]? {
-        guard let level, let request = place.request, !recency.isImported, contentBytes <= level.contentLimitBytes, level.mayOffer() else {
-            return nil
-        }
+        guard let level, let rules = sharingRules, let request = place.request, !recency.isImported,
+            contentBytes <= level.contentLimitBytes, level.mayOffer()
+        else { return nil }
+        return sharedKey(at: place, of: request).map { rules.named($0, for: request) }
+    }
+
+    private func sharedKey(at place: StoringPlace, of request: RequestHead) -> [UInt8]? {
         if keyMaker.isPlain(place.key) { return place.key }
         guard let maker = fleetKeyMakers.first else { return nil }
         // What lies under what was said of arguments is found by those only to whom it was said; what is kept by a request's content is not shared.

@@ -23,6 +23,8 @@ public final class ResponseCache: @unchecked Sendable {
     /// One for each of the fleet's secrets; empty where nothing is shared.
     let fleetKeyMakers: [RequestKeyMaker]
     /// nil where nothing is shared.
+    let sharingRules: SharingRules?
+    /// nil where nothing is shared.
     private let sight: FleetSight?
     /// Set before the first request; nil where nothing is shared, and on the administrator's queue.
     public var level: (any SharedLevel)?
@@ -61,6 +63,7 @@ public final class ResponseCache: @unchecked Sendable {
         fleetSettings.lookUps = []
         fleetKeyMakers =
             shared.settings.fleet?.hashing.hashes.map { [fleetSettings] in RequestKeyMaker(fleetSettings, hash: $0, time: time) } ?? []
+        sharingRules = settings.fleet == nil ? nil : SharingRules(settings)
         sight = shared.settings.fleet?.sight
         let areShared = settings.policy.isPrivate || settings.credentials.ignoresSome
         concealed = areShared ? settings.policy.credentials.names : CredentialNames([])

@@ -57,6 +57,7 @@ enum SettingsCheck {
         checkFreshness(&reader)
         checkCrossOrigin(&reader)
         CredentialsCheck.check(&reader)
+        SharingCheck.checkAPI(&reader)
         AccessCheck.check(&reader)
         checkFiles(&reader)
     }

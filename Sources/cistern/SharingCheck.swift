@@ -51,6 +51,15 @@ enum SharingCheck {
         }
     }
 
+    /// What one of several APIs can have for itself.
+    static func checkAPI(_ reader: inout SettingsReader) {
+        let settings = reader.settings
+        guard !settings.share.servers.isEmpty, settings.apis.isEmpty, settings.cache.role == "private" else { return }
+        reader.add(
+            about: "cache.role",
+            "cache.role cannot be private where nodes share (share.servers): one user's own cache tells nobody apart")
+    }
+
     /// Nothing is shared, though something is said of it.
     static func idle(_ reader: SettingsReader) -> String? {
         guard reader.settings.share.servers.isEmpty else { return nil }

@@ -115,6 +115,33 @@ struct SharingSettingsTests {
         #expect(reader.mistakes.contains { "\($0)".contains(sentence) })
     }
 
+    @Test(
+        "one user's own cache is not shared with other nodes, nor is that of one of several APIs",
+        arguments: [
+            ("cache: {role: private}\nupstream: {url: http://a}", ["cache.role cannot be private where nodes share"]),
+            ("cache: {role: shared}\nupstream: {url: http://a}", []),
+            (
+                "apis: [{name: a, upstream: http://a}, {name: kiosk, path: /k, role: private, upstream: http://k}]",
+                ["API kiosk: cache.role cannot be private where nodes share"]
+            ),
+            (
+                "cache: {role: private}\napis: [{name: a, role: shared, upstream: http://a}, {name: b, path: /b, upstream: http://b}]",
+                ["API b: cache.role cannot be private where nodes share"]
+            ),
+        ] as [(String, [String])])
+    func ownCache(_ text: String, _ sentences: [String]) {
+        func mistakes(_ text: String) -> [String] {
+            var reader = SettingsReader()
+            reader.read(file: "cistern.yaml", text: Array(text.utf8))
+            reader.finish()
+            SettingsCheck.check(&reader)
+            return reader.mistakes.map(\.sentence).filter { $0.contains("cache.role") }
+        }
+        let told = mistakes("share: {servers: [redis://a]}\n" + text)
+        #expect(told.count == sentences.count && zip(told, sentences).allSatisfy { $0.hasPrefix($1) }, "\(told)")
+        #expect(mistakes(text).isEmpty)
+    }
+
     @Test("a secret that everybody on the machine can read is told of")
     func readable() throws {
         var share = CisternSettings().share

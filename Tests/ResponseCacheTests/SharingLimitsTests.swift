@@ -73,6 +73,49 @@ struct SharingLimitsTests {
         #expect(try other.node.take("/c", moving, from: one.node) == [.taken])
     }
 
+    /// By what two nodes tell users apart otherwise.
+    private static let otherRules: [(name: String, change: @Sendable (inout ResponseCacheSettings) -> Void)] = [
+        ("credential fields", { $0.policy.credentials.fields.removeLast() }),
+        ("cookies that count", { $0.policy.credentials.cookies = ["session"] }),
+        ("cookies that do not", { $0.policy.credentials.ignoredCookies.append("theme") }),
+        ("key fields", { $0.policy.keyFields = ["x-tenant"] }),
+        (
+            "ignored credentials",
+            {
+                var rules = CredentialRules()
+                rules.areIgnored = true
+                $0.credentials = CredentialTable(PathTable([(RoutePattern("/a"), rules)], rest: CredentialRules()))
+            }
+        ),
+    ]
+
+    @Test("nodes that tell users apart by other rules find nothing of each other", arguments: otherRules.indices)
+    func foreign(row: Int) throws {
+        let change = Self.otherRules[row].change
+        let (usual, one, other) = (try FleetCache(), try FleetCache { change(&$0) }, try FleetCache { change(&$0) })
+        for node in [usual, one] { try node.test.fetch("/a", [("X-User", "alice")], [Self.fresh]) }
+        for node in [usual, one] { try node.test.fetch("/a", [], [Self.fresh]) }
+        for lines in [[], [("X-User", "alice")]] {
+            #expect(try usual.take("/a", lines, from: one).isEmpty, "\(Self.otherRules[row].name)")
+            #expect(try one.take("/a", lines, from: usual).isEmpty, "\(Self.otherRules[row].name)")
+        }
+        #expect(try other.take("/a", from: one) == [.taken])
+    }
+
+    @Test("one user's own cache gives nothing and looks for nothing, whatever else is said")
+    func ownCache() throws {
+        let node = try FleetCache { $0.policy.isPrivate = true }
+        #expect(try node.test.fetch("/a", [("X-User", "alice")], [("Cache-Control", "private, max-age=60")]) == .allowed)
+        #expect(try node.given.records.isEmpty && node.lookUp("/a") == nil)
+    }
+
+    @Test("a path whose credentials are ignored keeps other paths from nothing")
+    func otherPath() throws {
+        let (one, other) = (try FleetCache(), try FleetCache { Self.otherRules[4].change(&$0) })
+        try one.test.fetch("/b", [], [Self.fresh])
+        #expect(try other.take("/b", from: one) == [.taken])
+    }
+
     // MARK: What is good
 
     /// A response of another node, beside a copy that is stale here.
