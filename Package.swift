@@ -182,7 +182,7 @@ let package = Package(
         tests(
             "SharingTests",
             [
-                "Sharing", "Administration", "CacheStore", "Downstream", "Engine", "Fleet", "Forwarding", "Locking", "Reactor",
+                "Sharing", "Addresses", "Administration", "CacheStore", "Downstream", "Engine", "Fleet", "Forwarding", "Locking", "Reactor",
                 "ResponseCache",
                 "ReverseProxy", "Server", "TestSupport", logging,
             ]),

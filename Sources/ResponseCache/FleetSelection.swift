@@ -42,6 +42,12 @@ public struct FleetSelection: Sendable, Equatable {
         return apis.isEmpty || apis.contains { StoredKey.name(ofAPI: $0) == settings.keyName }
     }
 
+    /// Whether APIs are meant that may be stored, and are none of these.
+    public func mayMeanOthers(than served: [ResponseCacheSettings]) -> Bool {
+        guard !apis.isEmpty else { return served.contains(where: \.isOneOfSeveral) }
+        return apis.contains { name in !served.contains { $0.keyName == StoredKey.name(ofAPI: name) } }
+    }
+
     /// Which entries of an API that is meant; nil: all of them.
     func entries(_ arguments: ArgumentTable) -> EntrySelection? {
         switch kind {

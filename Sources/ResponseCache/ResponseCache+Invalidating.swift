@@ -94,6 +94,12 @@ extension ResponseCache {
         return false
     }
 
+    /// Whether another node has purged a target's preflights since this one was asked for.
+    /// - Parameter sharedKey: without what this one depends on.
+    func isPurged(preflight metadata: StoredMetadata, sharedKey: [UInt8], _ basis: inout FindingBasis) throws(NotAtHand) -> Bool {
+        try isMarked(Self.preflightsKey(sharedKey), since: metadata.requestTime, &basis)
+    }
+
     /// Within one millisecond it counts as so.
     private func isMarked(_ key: [UInt8], since requestTime: Timestamp, _ basis: inout FindingBasis) throws(NotAtHand) -> Bool {
         Self.time(of: try item(key, &basis)).map { requestTime <= $0 } ?? false
@@ -154,6 +160,10 @@ extension ResponseCache {
 
     /// Beside the target's key, not in its place: what is stored there later must not bring other partitions' old responses back.
     static func invalidationKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey.followed(by: UInt8(ascii: "I")) }
+
+    /// Of the mark beside the target's key that says when another node has purged its preflights: a write changes nothing of them, so that mark is
+    /// none for these.
+    static func preflightsKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey.followed(by: UInt8(ascii: "O")) }
 
     static func collectionKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey.followed(by: UInt8(ascii: "C")) }
 

@@ -66,7 +66,8 @@ extension ResponseCache {
         return looking {
             var basis = FindingBasis()
             let isInvalid = try? isInvalid(entry.metadata, head, sharedKey: sharedKey, collection: collection, &basis)
-            return isInvalid == false
+            guard isPreflight, isInvalid == false else { return isInvalid == false }
+            return (try? isPurged(preflight: entry.metadata, sharedKey: Self.targetKey(key, extra.rest, bytes), &basis)) == false
         }
     }
 
@@ -86,10 +87,14 @@ extension ResponseCache {
             return variances?.remembered(ofPath: path)?.encoded == content
         }
         // It ends with the time at which the target last became invalid.
-        let target = bytes[key.targetOffset..<key.baseCount]
-        let shared = CacheKey.prefix(authority: key.authority, extra: rest) + target
-        guard let time = Self.time(of: store.see(Self.invalidationKey(shared).span).item) else { return true }
+        let mark = Self.invalidationKey(Self.targetKey(key, rest, bytes))
+        guard let time = Self.time(of: store.see(mark.span).item) else { return true }
         return content.suffix(8).elementsEqual(Self.invalidationPart(time))
+    }
+
+    /// The shared key of the target, without what a request's content made of it.
+    private static func targetKey(_ key: StoredKey, _ rest: [UInt8], _ bytes: [UInt8]) -> [UInt8] {
+        CacheKey.prefix(authority: key.authority, extra: rest) + bytes[key.targetOffset..<key.baseCount]
     }
 
     /// The shared key of the target without arguments.

@@ -208,7 +208,7 @@ extension ResponseCache {
         SearchVarianceMemory.forget(path: key.pathKey(of: sharedKey), in: store)
     }
 
-    /// The marks that take out all that is stored for a target; nil where what else is in keys cannot be known.
+    /// The marks that take out all that is stored for a target, its preflights too; nil where what else is in keys cannot be known.
     public func marks(ofTarget text: String) -> [[UInt8]]? {
         guard keyMaker.hasPlainKeys else { return nil }
         let target = RequestTarget.escaped(Array(text.utf8)[...], isTyped: true)
@@ -218,7 +218,7 @@ extension ResponseCache {
             var key: [UInt8] = []
             let prefix = CacheKey.prefix(authority: settings.keyName, partition: [], extra: extra)
             CacheKey.append(to: &key, prefix: prefix, target: target.span, rules: rules)
-            return Self.invalidationKey(key)
+            return [Self.invalidationKey(key), Self.preflightsKey(key)]
         }
     }
 

@@ -199,8 +199,7 @@ public final class ResponseCache: @unchecked Sendable {
         _ item: StoredItem, _ key: [UInt8], _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
     ) throws(NotAtHand) -> LookUpResult {
         guard var metadata = Self.metadata(of: item) else { return .nothing }
-        let (sharedKey, collection) = (keys.isPartitioned ? keys.shared : nil, collectionKey(of: head))
-        guard try !isInvalid(metadata, item.head, sharedKey: sharedKey, collection: collection, &basis) else {
+        guard try !isInvalid(metadata, item.head, keys, head, &basis) else {
             // Else it could be kept for its use, and outlive the mark that says so.
             store.remove(key.span, ifStill: item)
             return .nothing
@@ -211,6 +210,16 @@ public final class ResponseCache: @unchecked Sendable {
         guard let sight else { return .found(found) }
         basis.confirmed = metadata.responseTime
         return Self.result(found, sight, now: time().wall)
+    }
+
+    private func isInvalid(
+        _ metadata: StoredMetadata, _ stored: UnsafeRawBufferPointer, _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
+    ) throws(NotAtHand) -> Bool {
+        if head.method == .options, try isPurged(preflight: metadata, sharedKey: sharedKey(of: head.pathAndQuery, for: head), &basis) {
+            return true
+        }
+        let (sharedKey, collection) = (keys.isPartitioned ? keys.shared : nil, collectionKey(of: head))
+        return try isInvalid(metadata, stored, sharedKey: sharedKey, collection: collection, &basis)
     }
 
     /// What it counts for as long as nobody knows what others have purged.

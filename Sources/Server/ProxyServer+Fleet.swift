@@ -16,7 +16,8 @@ extension ProxyServer {
         process.fleet.map { $0.announce(messages(selection, isSoft: isSoft)) }
     }
 
-    /// Where a target's keys are known, marks say it: then no node has to go through all that it stores.
+    /// Where a target's keys are known, marks say it: then no node has to go through all that it stores. But for APIs that are not served here just
+    /// now, whose keys are not known: those of other nodes may be.
     private func messages(_ selection: FleetSelection, isSoft: Bool) -> [LogMessage] {
         switch selection.kind {
         case .nothing: return []
@@ -25,7 +26,9 @@ extension ProxyServer {
             let caches = serving.apis.compactMap { $0.state.cache.map { ResponseCache($0, mayWait: true) { [self] in cacheTime } } }
             let meant = caches.filter { selection.isMeant($0.shared.settings) }.map { $0.marks(ofTarget: selection.value) }
             guard !meant.contains(where: { $0 == nil }) else { break }
-            return meant.flatMap { $0 ?? [] }.map { LogMessage(.target, argument: $0) }
+            let marks = meant.flatMap { $0 ?? [] }.map { LogMessage(.target, argument: $0) }
+            guard selection.mayMeanOthers(than: caches.map(\.shared.settings)) else { return marks }
+            return marks + [LogMessage(.selection, argument: selection.bytes)]
         case .everything, .target, .prefix, .tag: break
         }
         return [LogMessage(.selection, argument: selection.bytes, isSoft: isSoft)]

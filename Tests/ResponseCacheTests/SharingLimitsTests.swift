@@ -184,4 +184,54 @@ struct SharingLimitsTests {
         record.body = .coded([1, 2, 3], ContentForm(coding: 1, plainBytes: 3))
         #expect(other.test.cache.take(record, of: recency.responseTime, at: lookUp.places[0], for: lookUp) == .notGood)
     }
+
+    // MARK: What is purged
+
+    /// A preflight for a target, as a browser sends it.
+    private static let asking = [("Origin", "http://a.test"), ("Access-Control-Request-Method", "PUT")]
+
+    private func identity(_ target: String) throws -> [UInt8] {
+        let head = TestCache.request(target, Self.asking, method: .options)
+        return try #require(Preflight(head, content: .none, credentials: [])).identity
+    }
+
+    private func store(preflightFor target: String, in test: TestCache) throws {
+        let identity = String(decoding: try identity(target), as: UTF8.self)
+        let sent = try test.send(target, Self.asking, method: .options, content: identity)
+        let lines = [("Access-Control-Allow-Origin", "*"), ("Access-Control-Allow-Methods", "PUT"), ("Access-Control-Max-Age", "60")]
+        #expect(test.complete(sent, lines, "", status: 204) == .allowed)
+    }
+
+    private func isFound(preflightFor target: String, in test: TestCache) throws -> Bool {
+        let head = TestCache.request(target, Self.asking, method: .options)
+        return try test.cache.find(head, content: try identity(target)).result.found != nil
+    }
+
+    @Test("a target that is purged at another node takes its preflights with it; one that is written to does not")
+    func preflights() throws {
+        let (one, other) = (try FleetCache(), try FleetCache())
+        for target in ["/a?b=1", "/b"] { try store(preflightFor: target, in: other.test) }
+        for cache in [one, other] { cache.test.now += 1_000 }
+        one.test.write("/a?b=1")
+        for mark in one.told { other.test.cache.follow(mark: mark, at: other.test.time.wall) }
+        #expect(try isFound(preflightFor: "/a?b=1", in: other.test))
+        for mark in try #require(one.test.cache.marks(ofTarget: "/a?b=1")) { other.test.cache.follow(mark: mark, at: other.test.time.wall) }
+        #expect(other.test.listed == ["/b"])
+        #expect(try !isFound(preflightFor: "/a?b=1", in: other.test) && isFound(preflightFor: "/b", in: other.test))
+        try store(preflightFor: "/a?b=1", in: other.test)
+        #expect(try isFound(preflightFor: "/a?b=1", in: other.test))
+    }
+
+    @Test(
+        "whether a selection may mean APIs that are not served",
+        arguments: [
+            ([nil], [], false), (["a"], [], true), (["a"], ["a"], false), (["a"], ["a", "b"], true), (["a", "b"], ["b"], false),
+            ([nil], ["a"], true),
+        ] as [([String?], [String], Bool)])
+    func meansOthers(served: [String?], apis: [String], expected: Bool) {
+        let settings = served.map { name in
+            ResponseCacheSettings(upstream: UpstreamOrigin(Array("http://a".utf8)), name: name.map { StoredKey.name(ofAPI: $0) })
+        }
+        #expect(FleetSelection(.target, "/a", apis: apis).mayMeanOthers(than: settings) == expected)
+    }
 }

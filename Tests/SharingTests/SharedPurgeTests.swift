@@ -1,5 +1,6 @@
 // What is purged, or written to, at one node is so at all of them: at once, after a while away, and after the engine was lost.
 
+import Addresses
 import Administration
 import CacheStore
 import Downstream
@@ -70,6 +71,28 @@ struct SharedPurgeTests {
             let before = fleet.origin.requests.count
             for target in Self.targets where !row.gone.contains(target) { #expect(try late.get(target).status == 200) }
             #expect(fleet.origin.requests.count == before)
+        }
+    }
+
+    @Test("a target is purged at all nodes, also of an API that the node which is asked does not serve")
+    func purgedElsewhere() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            func serving(_ names: String...) -> (inout ProxySettings) -> Void {
+                { settings in
+                    settings.apis = names.map { [settings] name in
+                        var api = settings
+                        (api.apiName, api.scope.path) = (name, Array("/\(name)".utf8))
+                        return api
+                    }
+                }
+            }
+            let (one, other) = (try fleet.join(proxy: serving("a")), try fleet.join(proxy: serving("a", "b")))
+            #expect(try one.sees() && other.sees())
+            let former = try other.get("/b/1").text
+            #expect(try other.gave(1) && other.get("/b/1").text == former)
+            #expect(try one.purge("target=/b/1").status == 202)
+            #expect(try eventually { try other.get("/b/1").text != former })
+            #expect(fleet.asked("/b/1") == 2)
         }
     }
 
