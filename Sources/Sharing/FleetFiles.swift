@@ -1,6 +1,7 @@
 // What a node keeps beside its store: how far the store has obeyed the log, and the purges that no replica of the engine is known to have.
 
 import CSystem
+import CacheStore
 import Descriptors
 import Fleet
 import Glibc
@@ -9,6 +10,7 @@ import Hashing
 import ResponseCache
 
 struct FleetFiles: Sendable {
+    private let directory: String
     private let position: String
     private let pending: String
     /// Pending purges of a process that another one has taken over from while they waited: that one reads them when this one has ended.
@@ -16,6 +18,7 @@ struct FleetFiles: Sendable {
     private let taken: String
 
     init(beside store: StorePlace) {
+        directory = store.directory
         (position, pending) = (store.path(of: "fleet-position"), store.path(of: "fleet-pending"))
         (left, taken) = (store.path(of: "fleet-pending-left"), store.path(of: "fleet-pending-taken"))
     }
@@ -37,7 +40,7 @@ struct FleetFiles: Sendable {
     func keep(pending purges: [[PendingMessage]], isLeft: Bool = false) -> Bool {
         let path = isLeft ? left : pending
         guard !purges.isEmpty else { return unlink(path) == 0 || errno == ENOENT }
-        return Self.write(PendingContent.bytes(purges), to: path)
+        return Self.write(PendingContent.bytes(purges), to: path) && isNamed()
     }
 
     /// What processes before this one have left. It comes again until `dropLeftPurges`.
@@ -77,5 +80,12 @@ struct FleetFiles: Sendable {
             return false
         }
         return rename(draft, path) == 0
+    }
+
+    /// Whether names are on the disk as well: without, a machine that loses power may have the former file again. Of a position that is no more
+    /// than something read twice. Not every file system can tell (EINVAL).
+    private func isNamed() -> Bool {
+        let descriptor = Descriptor(open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC))
+        return descriptor.isOpen && (fsync(descriptor.number) == 0 || errno == EINVAL)
     }
 }
