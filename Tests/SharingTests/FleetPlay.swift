@@ -43,9 +43,10 @@ final class FleetMember {
         return told.contains { $0["explanation"]?.array?.contains { $0.string?.hasPrefix(beginning) == true } == true }
     }
 
-    /// Purges that are pending, for whatever reason.
+    /// Purges that are pending, for whatever reason: by one page, since the reasons may change meanwhile.
     func pendingPurges() throws -> Double {
-        try LogWriter.Pending.allCases.reduce(0) { try $0 + pendingPurges($1) }
+        let lines = try play.get("/metrics").text.split(separator: "\n").filter { $0.hasPrefix("cistern_share_pending_purges{") }
+        return lines.reduce(0) { $0 + (Double($1.split(separator: " ").last ?? "") ?? 0) }
     }
 
     func pendingPurges(_ reason: LogWriter.Pending) throws -> Double {
