@@ -16,6 +16,7 @@ extension LogWriter {
             }
             actions.append(.settle(item.message, at: place.position))
             (item.isSettled, item.isHeld) = (true, false)
+            unreached.remove(item)
             unreplicated.append(item)
         }
         queue = left
@@ -31,8 +32,6 @@ extension LogWriter {
         let floor = seen.floor
         guard floor > .beginning else { return [] }
         let isOver = { (item: Item) in item.isTold && item.place.map { $0.position <= floor && $0.isGiven(by: seen) } ?? false }
-        let actions = unreplicated.filter(isOver).flatMap(\.tokens).map { Action.dropPending($0) }
-        if !actions.isEmpty { unreplicated.removeAll(where: isOver) }
-        return actions
+        return unreplicated.remove(where: isOver).flatMap(\.tokens).map { .dropPending($0) }
     }
 }

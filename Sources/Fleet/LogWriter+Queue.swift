@@ -50,26 +50,24 @@ extension LogWriter {
         var item = Item(message: message, isPurge: true, isKept: isKept, isTold: isKept, tokens: token.map { [$0] } ?? [], since: now)
         (item.place, item.isPlaceKept) = (place, place != nil)
         var actions: [Action] = [.hold(message)]
-        if phase == .away { actions += tell(&item, .notReached) }
+        if phase == .away { actions += Self.tell(&item, .notReached) }
         // The engine has refused what is before it a moment ago.
-        if phase != .away, now < pausedUntil { actions += tell(&item, .refused) }
+        if phase != .away, now < pausedUntil { actions += Self.tell(&item, .refused) }
         queue.append(item)
+        unreached.add(item)
         return actions
     }
 
     private func hasRoom(for message: LogMessage) -> Bool {
-        var (count, bytes) = unreached
+        var (count, bytes) = (unreached.count, unreached.bytes)
         // Where there is no replica, those in the log are as durable as can be, and the oldest give way.
-        if replicas != 0 {
-            count += unreplicated.count
-            bytes += unreplicated.reduce(0) { $0 + $1.message.argument.count }
-        }
+        if replicas != 0 { (count, bytes) = (count + unreplicated.count, bytes + unreplicated.bytes) }
         return count < limits.purges && bytes + message.argument.count <= limits.purgeBytes
     }
 
-    /// Tells once that a purge is pending, after it is kept; and keeps where it is now.
-    func tell(_ item: inout Item, _ cause: Pending) -> [Action] {
-        guard item.isPurge else { return [] }
+    /// Tells once that a purge is pending, after it is kept; and keeps where it is now. Of no writer: with one, each item would cost a copy of all of them.
+    static func tell(_ item: inout Item, _ cause: Pending) -> [Action] {
+        guard !item.isAllTold else { return [] }
         let (isTold, isKept) = (item.isTold, item.isKept && (item.isPlaceKept || item.place == nil))
         (item.isTold, item.isKept, item.isPlaceKept) = (true, true, item.place != nil)
         let (message, place) = (item.message, item.place)
@@ -83,23 +81,26 @@ extension LogWriter {
         var actions: [Action] = []
         let cause = pausedUntil > .min ? Pending.refused : .notReached
         for index in queue.indices where queue[index].isPurge && now - queue[index].since >= limits.patience {
-            actions += tell(&queue[index], cause)
+            actions += Self.tell(&queue[index], cause)
         }
         if case .sending(var items) = phase {
-            for index in items.indices where now - items[index].since >= limits.patience { actions += tell(&items[index], .notReached) }
+            for index in items.indices where now - items[index].since >= limits.patience { actions += Self.tell(&items[index], .notReached) }
             phase = .sending(items)
         }
         return actions
     }
 
-    /// Why each purge is pending, as things stand now.
-    public var pendingCauses: [Token: Pending] {
+    /// Why purges that are in the log are pending, as things stand now. What the last primary had is in doubt.
+    public var reachedCause: Pending { phase == .away || replicas > 0 ? .notReplicated : .noReplica }
+
+    /// The same of those that are not, each.
+    public var unreachedCauses: [Token: Pending] {
         var causes: [Token: Pending] = [:]
+        guard unreached.count > 0 else { return causes }
+        causes.reserveCapacity(unreached.count)
         func add(_ items: [Item], _ cause: Pending) {
             for item in items where item.isPurge { for token in item.tokens { causes[token] = cause } }
         }
-        // What the last primary had is in doubt.
-        add(unreplicated, phase == .away || replicas > 0 ? .notReplicated : .noReplica)
         add(queue, phase != .away && pausedUntil > .min ? .refused : .notReached)
         if case .sending(let items) = phase { add(items, .notReached) }
         return causes
@@ -112,7 +113,7 @@ extension LogWriter {
         phase = .away
         var actions: [Action] = []
         for index in queue.indices {
-            actions += tell(&queue[index], .notReached)
+            actions += Self.tell(&queue[index], .notReached)
             guard !queue[index].isPurge, !queue[index].isKept else { continue }
             actions += queue[index].tokens.map { .tell($0, .later) }
             queue[index].tokens = []
@@ -121,8 +122,7 @@ extension LogWriter {
             actions += tokens.map { .tell($0, .later) }
             unsentWrites[message] = []
         }
-        for index in unreplicated.indices { actions += tell(&unreplicated[index], .notReplicated) }
-        return actions
+        return actions + unreplicated.tell(.notReplicated)
     }
 
     /// Writes that have no place in the log, for the next process: said after `lost`, at the end of this one.

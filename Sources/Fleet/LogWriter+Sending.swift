@@ -23,8 +23,10 @@ extension LogWriter {
     private mutating func repeatLastMinute(_ now: Int64) -> [Action] {
         let since = (lostAt ?? now) - limits.sentAgain
         // What an earlier process has put there has a number of that.
-        let unnumbered = unreplicated.filter { $0.sequence == nil }
-        var items = unreplicated.filter { $0.sequence != nil } + queue.filter { $0.sequence != nil }
+        let former = unreplicated.removeAll()
+        for item in former { unreached.add(item) }
+        let unnumbered = former.filter { $0.sequence == nil }
+        var items = former.filter { $0.sequence != nil } + queue.filter { $0.sequence != nil }
         var sent = Set(items.compactMap(\.sequence))
         for entry in remembered where entry.time >= since && sent.insert(entry.sequence).inserted {
             items.append(Item(message: entry.message, sequence: entry.sequence, since: now, isSettled: true, isHeld: false))
@@ -35,7 +37,6 @@ extension LogWriter {
         let again = items.filter { !$0.isHeld }.map { Action.hold($0.message) }
         for index in items.indices { (items[index].isHeld, items[index].place) = (true, nil) }
         queue = items + queue.filter { $0.sequence == nil }
-        unreplicated = []
         guard let forgotten, forgotten >= since, unsentWrites[.everythingStale] == nil else { return again }
         unsentWrites[.everythingStale] = []
         queue.append(Item(message: .everythingStale, since: now))
@@ -101,7 +102,8 @@ extension LogWriter {
 
     /// When `tick` is to be said; nil: not before something else happens.
     public var nextTick: Int64? {
-        var next = queue.lazy.filter { !$0.isTold && $0.isPurge }.map { $0.since + limits.patience }.min()
+        // Who is away has told all of them.
+        var next = phase == .away ? nil : queue.lazy.filter { !$0.isTold && $0.isPurge }.map { $0.since + limits.patience }.min()
         if case .sending(let items) = phase {
             next = least(next, items.lazy.filter { !$0.isTold && $0.isPurge }.map { $0.since + limits.patience }.min())
         }
@@ -141,7 +143,7 @@ extension LogWriter {
                     refused.append(item)
                 }
             }
-            for index in refused.indices { actions += tell(&refused[index], .refused) }
+            for index in refused.indices { actions += Self.tell(&refused[index], .refused) }
             queue.insert(contentsOf: refused, at: 0)
             if refused.isEmpty { (pause, pausedUntil) = (limits.firstPause, .min) } else { pauseSending(now) }
             return actions + (items.contains(where: \.isPurge) || waitsAgainAt == nil ? askReplicas(now) : [])
@@ -171,7 +173,10 @@ extension LogWriter {
         (item.isSettled, item.isHeld) = (true, false)
         item.place = log.map { LogPlace(epoch: $0.epoch, primary: $0.primary, position: position) }
         item.isPlaceKept = false
-        if item.isPurge { unreplicated.append(item) }
+        if item.isPurge {
+            unreached.remove(item)
+            unreplicated.append(item)
+        }
         // A write is no longer anybody's concern.
         if !item.isPurge, item.isKept { return [.settle(item.message, at: position)] + item.tokens.map { .dropPending($0) } }
         return (wasHeld ? [.settle(item.message, at: position)] : [])
@@ -193,35 +198,22 @@ extension LogWriter {
         guard replicas > 0 else { return waitAgain(now) }
         self.replicas = max(self.replicas, replicas)
         (waitsAgainAt, pause) = (nil, limits.firstPause)
-        let durable = unreplicated
-        unreplicated = []
-        return durable.flatMap { item in
+        return unreplicated.removeAll().flatMap { item in
             item.tokens.flatMap { (item.isKept ? [.dropPending($0)] : []) + [.tell($0, .durable)] }
         }
     }
 
     /// No replica has it: it is asked again, later and later.
     private mutating func waitAgain(_ now: Int64) -> [Action] {
-        var actions: [Action] = []
-        for index in unreplicated.indices { actions += tell(&unreplicated[index], replicas == 0 ? .noReplica : .notReplicated) }
-        let surplus = replicas == 0 ? surplus : 0
-        actions += unreplicated.prefix(surplus).flatMap(\.tokens).map { .dropPending($0) }
-        unreplicated.removeFirst(surplus)
+        var actions = unreplicated.tell(replicas == 0 ? .noReplica : .notReplicated)
+        if replicas == 0 {
+            let surplus = unreplicated.removeSurplus(over: limits.purges, bytes: limits.purgeBytes)
+            actions += surplus.flatMap(\.tokens).map { .dropPending($0) }
+        }
         if (waitsAgainAt ?? .min) <= now {
             waitsAgainAt = now + pause
             pause = min(pause * 2, limits.longestPause)
         }
         return actions
-    }
-
-    /// How many of the oldest are more than can be kept.
-    private var surplus: Int {
-        var bytes = unreplicated.reduce(0) { $0 + $1.message.argument.count }
-        var count = 0
-        while unreplicated.count - count > limits.purges || bytes > limits.purgeBytes {
-            bytes -= unreplicated[count].message.argument.count
-            count += 1
-        }
-        return count
     }
 }

@@ -119,7 +119,7 @@ public struct LogWriter: Hashable, Sendable {
         /// `MarkTable.hold`, `MarkTable.settle`: once each for each entry, whatever becomes of it; and once more where it is sent again.
         case hold(LogMessage)
         case settle(LogMessage, at: LogPosition?)
-        /// Keep it durably before anything that follows here is done, in the place of what was kept for the token before.
+        /// Keep it durably before it is told that anything is pending that follows here, in the place of what was kept for the token before.
         case keepPending(Token, LogMessage, at: LogPlace? = nil)
         case dropPending(Token)
         case tell(Token, Outcome)
@@ -153,6 +153,19 @@ public struct LogWriter: Hashable, Sendable {
         var isSettled = false
         /// Whether the table of marks holds it.
         var isHeld = true
+
+        /// Whether there is nothing to tell of it, nor to keep, where it is now.
+        var isAllTold: Bool { !isPurge || isTold && isKept && (isPlaceKept || place == nil) }
+    }
+
+    /// Of purges.
+    struct Load: Hashable, Sendable {
+        var count = 0
+        /// Of their arguments.
+        var bytes = 0
+
+        mutating func add(_ item: Item) { if item.isPurge { (count, bytes) = (count + 1, bytes + item.message.argument.count) } }
+        mutating func remove(_ item: Item) { if item.isPurge { (count, bytes) = (count - 1, bytes - item.message.argument.count) } }
     }
 
     struct Remembered: Hashable, Sendable {
@@ -173,7 +186,9 @@ public struct LogWriter: Hashable, Sendable {
     /// The log that it is connected to; nil: nothing is known of it.
     var log: LogInfo?
     /// Purges that are in the log of this primary, and on no replica as far as we know.
-    var unreplicated: [Item] = []
+    var unreplicated = UnreplicatedPurges()
+    /// Those that are not in the log, as far as we know: in the queue, or under way.
+    var unreached = Load()
     /// When each message was sent lately.
     var lately: [LogMessage: Int64] = [:]
     var remembered: [Remembered] = []
@@ -193,19 +208,7 @@ public struct LogWriter: Hashable, Sendable {
     }
 
     /// Purges that are not durable.
-    public var pendingPurges: Int { unreplicated.count + unreachedPurges }
-
-    /// Those of them that are not in the log, as far as we know.
-    var unreachedPurges: Int { unreached.count }
-
-    /// How many these are, and the bytes of their arguments.
-    var unreached: (count: Int, bytes: Int) {
-        var sum = (count: 0, bytes: 0)
-        for item in queue where item.isPurge { sum = (sum.count + 1, sum.bytes + item.message.argument.count) }
-        guard case .sending(let items) = phase else { return sum }
-        for item in items where item.isPurge { sum = (sum.count + 1, sum.bytes + item.message.argument.count) }
-        return sum
-    }
+    public var pendingPurges: Int { unreplicated.count + unreached.count }
 
     public mutating func handle(_ event: Event, now: Int64) -> [Action] {
         switch event {

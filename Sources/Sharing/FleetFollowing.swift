@@ -41,7 +41,8 @@ public protocol FleetFollowing: Sendable {
     /// Whether anything is stored here. Asked from the log's loop.
     var hasStored: Bool { get }
 
-    /// Whether this process may say how far the store has come, and what is pending: not where another has taken over.
+    /// Whether this process may say how far the store has come, and what is pending: not where another has taken over. Asked from
+    /// any thread.
     var mayKeepPosition: Bool { get }
 }
 

@@ -20,7 +20,11 @@ extension FleetLog {
         guard !left.isEmpty else { return }
         let known = pending.messages
         for purge in left { appendKept(purge.filter { !known.contains($0.message) }) }
-        if keepPending() { files.dropLeftPurges() }
+        takings += 1
+        keepPending { [self, takings] isKept in
+            // What was taken meanwhile may not lie on the disk yet.
+            if isKept, takings == self.takings { files.dropLeftPurges() }
+        }
     }
 
     private func appendKept(_ messages: [PendingMessage]) {
@@ -43,9 +47,9 @@ extension FleetLog {
         if !writes.isEmpty || following?.mayKeepPosition == false { keepPending() }
     }
 
-    /// What becomes pending by any of these, and what is so no more: with one write, before anybody is told. Some thousand may wait, and each write
-    /// has all of them.
-    func keepPending(_ actions: [LogWriter.Action]) {
+    /// What becomes pending by any of these, and what is so no more: with one write. Some thousand may wait, and each write has all of them.
+    /// - Parameter then: called when that lies on the disk, or cannot be written.
+    func keepPending(_ actions: [LogWriter.Action], then: @escaping () -> Void) {
         var hasChanged = false
         var dropped: Set<LogWriter.Token> = []
         for action in actions {
@@ -58,21 +62,35 @@ extension FleetLog {
             hasChanged = true
         }
         if !dropped.isEmpty { pending.drop(dropped) }
-        if hasChanged { keepPending() }
+        if hasChanged { keepPending { _ in then() } } else { then() }
     }
 
     /// Before anybody is told that one is pending; and now and then, since why it is so changes.
     func countPending() {
-        figures.pendingPurges = pending.counts(logWriter.pendingCauses)
+        figures.pendingPurges = pending.counts(unreached: logWriter.unreachedCauses, reached: logWriter.reachedCause)
         publish()
     }
 
-    @discardableResult
-    private func keepPending() -> Bool {
-        // Two processes would write one file, and each what it knows.
+    /// - Parameter then: told whether they lie on the disk.
+    private func keepPending(then: ((Bool) -> Void)? = nil) {
         countPending()
-        let isKept = files.keep(pending: pending.purges, isLeft: following?.mayKeepPosition == false)
-        if !isKept { logger.error("purges that are pending cannot be written down: a restart would forget them") }
-        return isKept
+        pendingFile.keep(KeptPending(purges: pending, following: following)) { [logger] isKept in
+            if !isKept { logger.error("purges that are pending cannot be written down: a restart would forget them") }
+            then?(isKept)
+        }
     }
+}
+
+/// What is to be written, with who knows whether another process has taken over by then: two would write one file, and each what it knows.
+struct KeptPending: Sendable {
+    let purges: PendingPurges
+    let following: (any FleetFollowing)?
+}
+
+extension FleetFiles {
+    func keep(_ kept: KeptPending) -> Bool { keep(pending: kept.purges.purges, isLeft: kept.following?.mayKeepPosition == false) }
+}
+
+extension LogWriter.Action {
+    var isTellingPending: Bool { if case .tell(_, .pending) = self { true } else { false } }
 }

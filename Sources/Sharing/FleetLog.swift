@@ -36,8 +36,11 @@ public final class FleetLog: @unchecked Sendable {
     /// Of each message that is waited for, the purge that it belongs to.
     var purges: [LogWriter.Token: PendingPurges.Purge] = [:]
     private var lastPurge: PendingPurges.Purge = 0
-    /// They lie on the disk.
+    /// They lie on the disk, or are about to.
     var pending = PendingPurges()
+    let pendingFile: FileKeeper<KeptPending>
+    /// How often what others have left was taken.
+    var takings = 0
     private var timer: LoopTimer?
     private var writerTimer: LoopTimer?
     private var isStopped = false
@@ -81,8 +84,10 @@ public final class FleetLog: @unchecked Sendable {
         _ settings: FleetSettings, _ keys: EngineKeys, _ number: UInt64, beside store: StorePlace, _ logger: Logger, time: any TimeSource
     ) {
         (self.settings, self.keys, self.logger) = (settings, keys, logger)
-        files = FleetFiles(beside: store)
+        let files = FleetFiles(beside: store)
+        self.files = files
         loop = EventLoop(label: "cistern.fleet", time: time)
+        pendingFile = FileKeeper("cistern.fleet.pending", loop: loop) { files.keep($0) }
         reader = EngineClient(loop: loop, settings.engine)
         writer = EngineClient(loop: loop, settings.engine)
         follower = LogFollower(node: number, kept: files.keptPosition()?.kept, now: time.monotonicMilliseconds)
@@ -118,6 +123,7 @@ public final class FleetLog: @unchecked Sendable {
             handle(LogWriter.Event.lost)
             // And so are writes that the others were not told of.
             keepWrites()
+            pendingFile.finish()
             isStopped = true
             timer?.cancel()
             writerTimer?.cancel()
@@ -348,8 +354,10 @@ public final class FleetLog: @unchecked Sendable {
     }
 
     func perform(_ actions: [LogWriter.Action]) {
-        keepPending(actions)
-        for action in actions { perform(action) }
+        // That a purge is pending is told when it lies on the disk.
+        let told = actions.filter(\.isTellingPending)
+        keepPending(actions) { [self] in for action in told { perform(action) } }
+        for action in actions where !action.isTellingPending { perform(action) }
         publish()
         writerTimer?.cancel()
         writerTimer = nil

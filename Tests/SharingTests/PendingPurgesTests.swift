@@ -6,7 +6,7 @@ import Testing
 @testable import Sharing
 
 extension PendingPurges {
-    fileprivate var count: Int { counts([:]).values.reduce(0, +) }
+    fileprivate var count: Int { counts(unreached: [:], reached: .noReplica).values.reduce(0, +) }
 }
 
 @Suite("Purges that are pending")
@@ -60,10 +60,10 @@ struct PendingPurgesTests {
             pending.keep(Self.messages[message], of: purge, token)
         }
         pending.keep(PendingMessage(message: LogMessage(.target, argument: [9]), isWrite: true), of: 4, 41)
-        #expect(
-            pending.counts([11: .noReplica, 12: .refused, 21: .noReplica, 31: .noReplica, 41: .notReached]) == [.refused: 1, .noReplica: 2])
-        // What the writer does not know is not told.
-        #expect(pending.counts([11: .noReplica, 12: .notReplicated, 21: .notReplicated]) == [.notReplicated: 2, .notReached: 1])
-        #expect(PendingPurges().counts([:]).isEmpty)
+        #expect(pending.counts(unreached: [:], reached: .noReplica) == [.noReplica: 3])
+        let causes: [LogWriter.Token: LogWriter.Pending] = [11: .refused, 12: .notReached, 21: .refused, 41: .notReached, 99: .notReached]
+        #expect(pending.counts(unreached: causes, reached: .noReplica) == [.notReached: 1, .refused: 1, .noReplica: 1])
+        #expect(pending.counts(unreached: [12: .refused], reached: .notReplicated) == [.refused: 1, .notReplicated: 2])
+        #expect(PendingPurges().counts(unreached: [:], reached: .noReplica).isEmpty)
     }
 }
