@@ -184,7 +184,7 @@ let package = Package(
             [
                 "Sharing", "Addresses", "Administration", "CacheStore", "Downstream", "Engine", "Fleet", "Forwarding", "Locking", "Reactor",
                 "ResponseCache",
-                "ReverseProxy", "Server", "TestSupport", logging,
+                "ReverseProxy", "Server", "TestSupport", "Upstream", logging,
             ]),
         tests("ReactorTests", ["Reactor", "CSystem", "Descriptors", "Locking", "TestSupport"]),
         tests("HTTPCoreTests", ["HTTPCore", "TestSupport"]),

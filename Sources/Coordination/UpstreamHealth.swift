@@ -51,6 +51,14 @@ public final class UpstreamHealth: Sendable {
         isCalm.load(ordering: .relaxed) ? .go : change(now: now) { $0.admit(scopes, asking, now: now) }
     }
 
+    /// Whether anything fails, so that a request may be stopped.
+    public var mayStop: Bool { !isCalm.load(ordering: .relaxed) }
+
+    /// Whether `admit` would stop a request. Nothing is changed by the question.
+    public func stops(_ scopes: borrowing RequestScopes, _ asking: FailureMemory.Asking, now: Int64) -> Bool {
+        mayStop && state.withLock { $0.memory.stops(scopes, asking, now: now) }
+    }
+
     public func look(_ kind: FailureScopeKind, _ scopes: borrowing RequestScopes, now: Int64) -> FailureMemory.Look {
         change(now: now) { $0.look(kind, scopes, now: now) }
     }

@@ -65,7 +65,8 @@ extension LogWriter {
         return count < limits.purges && bytes + message.argument.count <= limits.purgeBytes
     }
 
-    /// Tells once that a purge is pending, after it is kept; and keeps where it is now. Of no writer: with one, each item would cost a copy of all of them.
+    /// Tells once that a purge is pending, after it is kept; and keeps where it is now. Static, since a writer that is asked while one of its items
+    /// changes is copied, with all of them.
     static func tell(_ item: inout Item, _ cause: Pending) -> [Action] {
         guard !item.isAllTold else { return [] }
         let (isTold, isKept) = (item.isTold, item.isKept && (item.isPlaceKept || item.place == nil))
@@ -84,7 +85,9 @@ extension LogWriter {
             actions += Self.tell(&queue[index], cause)
         }
         if case .sending(var items) = phase {
-            for index in items.indices where now - items[index].since >= limits.patience { actions += Self.tell(&items[index], .notReached) }
+            for index in items.indices where now - items[index].since >= limits.patience {
+                actions += Self.tell(&items[index], .notReached)
+            }
             phase = .sending(items)
         }
         return actions

@@ -88,8 +88,14 @@ final class DecidedRequest: @unchecked Sendable {
 
     /// - Parameter mayLook: whether the background has room to look whether what fails is well again.
     func asking(mayLook: @autoclosure () -> Bool) -> FailureMemory.Asking {
-        if mayRescue { return .withCopy(mayLookBehind: isRepeatable && mayLook()) }
-        return isReading ? .reading : .writing
+        .init(mayRescue: mayRescue, isReading: isReading, mayLookBehind: isRepeatable && mayLook())
+    }
+}
+
+extension FailureMemory.Asking {
+    /// - Parameter mayLookBehind: it may be repeated without its client, and the background has room for that.
+    init(mayRescue: Bool, isReading: Bool, mayLookBehind: @autoclosure () -> Bool) {
+        self = mayRescue ? .withCopy(mayLookBehind: mayLookBehind()) : isReading ? .reading : .writing
     }
 }
 
@@ -113,9 +119,10 @@ struct Arrival {
     var lookedUp: DoneLookUp?
     /// What other nodes had; nil where that was not looked for.
     var shared: SharedReply?
-    /// Since when that is looked for, and how long another node may be waited for at most: milliseconds of the loop's clock.
+    /// Since when that is looked for, and how long another node may be waited for at most: milliseconds of the loop's clock. nil: none is, and none is to
+    /// wait for this request.
     var sharedSince: Int64?
-    var sharedWait: Int64 = 0
+    var sharedWait: Int64?
     /// Why that is not looked for, should it come to that.
     var obstacle: SharedObstacle?
     /// No API is for it.

@@ -153,11 +153,24 @@ extension ProxyShard {
         guard arrival.obstacle == nil else { return nil }
         let decision = facts.decide()
         guard decision.looksAtOthers else { return nil }
-        arrival.sharedWait = Int64(settings.collapsing.wait)
-        // Who has a copy waits for another node no longer than for the upstream.
-        let softDeadline = routes.all[arrival.route ?? 0].rescueAfter
-        if softDeadline > 0, decision.copyAndPlace.mayRescue { arrival.sharedWait = min(arrival.sharedWait, softDeadline) }
+        arrival.sharedWait = sharedWait(decision, head, route: arrival.route ?? 0)
         return cache?.sharedLookUp(for: head, at: keys, good: routes.good(on: arrival.route ?? 0))
+    }
+
+    /// How long another node that asks the upstream is waited for, milliseconds; nil where no other would wait for this request: it is of no use to others, or
+    /// the upstream will not be asked.
+    private func sharedWait(_ decision: RequestDecision<FoundResponse>, _ head: RequestHead, route: Int) -> Int64? {
+        let (_, mayRescue, place) = decision.copyAndPlace
+        guard let place, place.sharing == .repeated else { return nil }
+        if shared.health.mayStop {
+            let asking = FailureMemory.Asking(mayRescue: mayRescue, isReading: true, mayLookBehind: background.fetches.hasRoomToLook)
+            let scopes = scopes(of: head, route: route, place.target)
+            if shared.health.stops(scopes, asking, now: loop.time.monotonicMilliseconds) { return nil }
+        }
+        let wait = Int64(settings.collapsing.wait)
+        // Who has a copy waits for another node no longer than for the upstream.
+        let softDeadline = routes.all[route].rescueAfter
+        return softDeadline > 0 && mayRescue ? min(wait, softDeadline) : wait
     }
 
     /// Whether what a client says of freshness counts.

@@ -16,8 +16,15 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     let client: EngineClient
     private var sealer: FleetSealer
     public internal(set) var figures = FleetFigures()
-    /// By the first place's key: who misses the same waits for the same look-up.
-    private var underWay: [HashedKey: SharedSearch] = [:]
+    /// Who misses the same waits for the same look-up.
+    private var underWay: [SearchName: SharedSearch] = [:]
+
+    private struct SearchName: Hashable {
+        /// Of the first place.
+        let key: HashedKey
+        let mayWait: Bool
+    }
+
     /// Look-ups that the engine has not replied to.
     let patience: PatienceLine<SharedSearch>
     /// What is asked of the upstream for all nodes, by the key under which it will be stored here.
@@ -200,24 +207,26 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     /// Looks for a response, stores here what may be taken, and tells whoever waits, on the loop: at the latest after `share.timeout`, or, where another
     /// node asks the upstream, after `wait`.
-    /// - Parameter wait: milliseconds.
-    public func look(_ lookUp: SharedLookUp, in cache: ResponseCache, wait: Int64, for waiter: any SharedWaiter) {
+    /// - Parameter wait: milliseconds; nil: no other node is waited for, and none is to wait for this one.
+    public func look(_ lookUp: SharedLookUp, in cache: ResponseCache, wait: Int64?, for waiter: any SharedWaiter) {
         loop.assertOnLoop()
         guard let first = lookUp.places.first else {
             _ = waiter.sharedEnded(.missing, nil)
             return
         }
         let key = HashedKey(first.key)
-        if let search = underWay[key] { return search.join(waiter) }
+        let name = SearchName(key: key, mayWait: wait != nil)
+        if let search = underWay[name] { return search.join(waiter) }
         let search = SharedSearch(self, lookUp, key, cache, wait: wait)
-        underWay[key] = search
+        underWay[name] = search
         search.join(waiter)
         search.start()
     }
 
     /// Nobody joins it any more.
     func ended(_ search: SharedSearch) {
-        if underWay[search.key] === search { underWay[search.key] = nil }
+        let name = SearchName(key: search.key, mayWait: search.mayWait)
+        if underWay[name] === search { underWay[name] = nil }
     }
 
     /// This node is to ask the upstream for all.

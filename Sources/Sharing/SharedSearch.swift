@@ -1,5 +1,6 @@
 // One look-up in the shared level. Record and lease are asked for in one round trip; a marker of Vary leads on to a variant, which takes a second one. Where
-// another node has the lease, this one looks again a few times; then it asks the upstream itself.
+// another node has the lease, this one looks again a few times; then it asks the upstream itself. What is of no use to others, or will not ask the upstream, looks
+// once and without a lease.
 
 import CachePolicy
 import Engine
@@ -15,7 +16,8 @@ final class SharedSearch {
     /// Of the first place.
     let key: HashedKey
     private let cache: ResponseCache
-    private let wait: Int64
+    /// nil: there is no lease, and no other node is waited for.
+    private let wait: Int64?
     private let began: Int64
     private var waiting: [any SharedWaiter] = []
     /// Those who went on without it.
@@ -61,12 +63,13 @@ final class SharedSearch {
     /// A lease ends by itself where it is not renewed, should its node be gone, milliseconds.
     static let leaseMilliseconds: Int64 = 1_500
 
-    init(_ level: FleetLevel, _ lookUp: SharedLookUp, _ key: HashedKey, _ cache: ResponseCache, wait: Int64) {
+    init(_ level: FleetLevel, _ lookUp: SharedLookUp, _ key: HashedKey, _ cache: ResponseCache, wait: Int64?) {
         (self.level, self.lookUp, self.key, self.cache, self.wait) = (level, lookUp, key, cache, wait)
         began = level.loop.batchMilliseconds
     }
 
     private var node: FleetNode { level.node }
+    var mayWait: Bool { wait != nil }
 
     func join(_ waiter: any SharedWaiter) {
         guard !isLate else {
@@ -88,7 +91,7 @@ final class SharedSearch {
     /// The engine has so long each time. What an earlier round has led to is asked for again: it may have come meanwhile.
     private func askInTime() {
         waitingNumber = level.patience.add(self, at: level.loop.batchMilliseconds)
-        ask(asked.indices, withLease: node.settings.collapses)
+        ask(asked.indices, withLease: mayWait && node.settings.collapses)
     }
 
     // MARK: Asking
@@ -203,7 +206,7 @@ final class SharedSearch {
     private func lookAgain() {
         stopTiming()
         let waited = level.loop.time.monotonicMilliseconds - began
-        guard waited < wait, !waiting.isEmpty else {
+        guard let wait, waited < wait, !waiting.isEmpty else {
             level.figures.leases[.waitedInVain, default: 0] += 1
             return end(.missing)
         }

@@ -135,6 +135,33 @@ public struct FailureMemory: Sendable {
         return askTarget(scopes, mayLookBehind, now) ?? .go
     }
 
+    /// Whether `admit` would stop a request. Nothing is changed by the question.
+    public func stops(_ scopes: borrowing RequestScopes, _ asking: Asking, now: Int64) -> Bool {
+        guard settings.isOn else { return false }
+        if let opening = address.opening { return admit(asking, toAddress: opening, now: now) != .go }
+        guard case .withCopy(let mayLookBehind) = asking else { return false }
+        if pauses.count > 0, let pause = pauses[scopes.pause], pause.until > now { return true }
+        let known = targets[scopes.target]
+        if known?.isApart != true || known?.era != era {
+            if upstream.concerns(scopes), let stops = stops(upstream.opening, mayLookBehind, now) { return stops }
+            if let family = families[scopes.family], family.era == era, family.witnesses.mayStop(scopes.user),
+                let stops = stops(family.opening, mayLookBehind, now)
+            {
+                return stops
+            }
+        }
+        guard let known, known.era == era, known.witnesses.mayStop(scopes.asker), let opening = known.opening,
+            opening.lookedAt >= families[scopes.family]?.closedAt ?? .min
+        else { return false }
+        return stops(opening, mayLookBehind, now) ?? false
+    }
+
+    /// nil where it says nothing of it.
+    private func stops(_ opening: Opening?, _ mayLookBehind: Bool, _ now: Int64) -> Bool? {
+        guard let opening, !opening.hasLapsed(now: now, recheck: settings.recheck) else { return nil }
+        return mayLookBehind || !opening.isLookDue(now: now, recheck: settings.recheck)
+    }
+
     private func admit(_ asking: Asking, toAddress opening: Opening, now: Int64) -> FailureAdmission {
         let stop = FailureStop(scope: .address, cause: opening.cause, since: opening.since, wait: settings.recheck)
         switch asking {

@@ -7,6 +7,7 @@ import ReverseProxy
 import Sharing
 import TestSupport
 import Testing
+import Upstream
 
 @Suite(
     "Sharing: who asks the upstream", .play, .serialized,
@@ -85,6 +86,69 @@ struct SharedLeaseTests {
             #expect(try other.metric("cistern_shared_leases_total{outcome=\"waited_in_vain\"}") == 1)
             #expect(leader.readResponse()?.text == "{\"n\":1}")
             gate.open()
+        }
+    }
+
+    @Test("what is known to fail goes out at once, though another node asks for it")
+    func knownToFail() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.json("{\"n\":1}", ["Cache-Control: max-age=0"])] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: {
+                ($0.collapsing.wait, $0.otherRoute.rescueAfter) = (60_000, 0)
+                ($0.upstream.failure.threshold, $0.upstream.failure.recheck) = (1, 3_600_000)
+            })
+            for node in [one, other] { _ = try node.get("/a") }
+            #expect(try one.gave(1) && other.gave(1))
+            for key in fleet.records { _ = fleet.redis.direct.ask("DEL \(key)") }
+            origin.react { _ in [.close] }
+            #expect(try other.get("/a").text == "{\"n\":1}")
+            #expect(try eventually { fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*0") })
+            origin.react { _ in [.open(asked), .pass(gate), .json("{\"n\":2}")] }
+            let leader = try one.play.client()
+            leader.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            asked.pass()
+            // Who waited would do so for a minute.
+            #expect(try other.get("/a").text == "{\"n\":1}")
+            #expect(try other.metric("cistern_shared_leases_total{outcome=\"waited_in_vain\"}") == 0)
+            gate.open()
+            #expect(leader.readResponse()?.text == "{\"n\":2}")
+        }
+    }
+
+    @Test(
+        "who asks for what is of no use to others takes no lease, and waits for nobody's",
+        arguments: [("HEAD", ""), ("GET", "Cache-Control: no-store\r\n")])
+    func useless(method: String, field: String) throws {
+        let gates = [Gate(), Gate()]
+        let (asked, gate) = (Gate(), Gate())
+        let turn = Mutex(0)
+        // The first two are held up.
+        let origin = ScriptedOrigin { _ in
+            let number = turn.withLock { turn in
+                turn += 1
+                return turn
+            }
+            let response = OriginStep.json("{\"n\":\(number)}", ["Cache-Control: max-age=600"])
+            return number <= 2 ? [.open(number == 1 ? gates[0] : asked), .pass(number == 1 ? gates[1] : gate), response] : [response]
+        }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
+            let useless = "\(method) /a HTTP/1.1\r\nHost: a\r\n\(field)\r\n"
+            let client = try one.play.client()
+            client.send(useless)
+            gates[0].pass()
+            #expect(fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*0"))
+            let leader = try other.play.client()
+            leader.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            asked.pass()
+            #expect(fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*1"))
+            let third = try one.play.client()
+            third.send(useless)
+            #expect(try eventually { turn.withLock { $0 } == 3 })
+            gates[1].open()
+            gate.open()
+            #expect(leader.readResponse()?.text == "{\"n\":2}")
         }
     }
 

@@ -1,6 +1,7 @@
 // What the tests of the failure memory are written in.
 
 import HTTPCore
+import Testing
 
 @testable import Upstream
 
@@ -20,7 +21,10 @@ final class Memory {
     }
 
     func ask(_ target: String, user: UInt64 = 0, _ asking: FailureMemory.Asking = .withCopy(mayLookBehind: true)) -> FailureAdmission {
-        memory.admit(Self.scopes(target, user: user), asking, now: now)
+        let stops = memory.stops(Self.scopes(target, user: user), asking, now: now)
+        let admission = memory.admit(Self.scopes(target, user: user), asking, now: now)
+        #expect(stops == (admission != .go), "what is told without asking is what is done")
+        return admission
     }
 
     /// What stops a request that has a copy.
