@@ -159,7 +159,6 @@ extension LogFollower {
         guard let last = checkpoints.lastIndex(where: { $0.report <= report }) else { return [] }
         let kept = checkpoints[...last].last { $0.kept != nil }?.kept
         checkpoints.removeSubrange(...last)
-        if let kept { self.kept = kept }
         return (kept.map { [.keep($0)] } ?? []) + (owesReading && state != .away ? readOn() : [])
     }
 

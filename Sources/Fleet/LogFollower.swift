@@ -60,6 +60,8 @@ public struct LogFollower: Hashable, Sendable {
         case lost
         /// All that was handed over before this report was asked for is obeyed, durably.
         case applied(report: UInt64)
+        /// What `keep` has asked for: it lies on the disk, or something later does.
+        case kept(KeptPosition)
         /// The engine's clock differs from what it was before (`FleetClock.note`): ages of what was stored until now are not to be relied on.
         case clockJumped
         /// At least every 250 ms.
@@ -85,7 +87,7 @@ public struct LogFollower: Hashable, Sendable {
         case gap(LogGap)
         /// Say `applied` with this number when all actions before this one are performed, durably. Reports may be said together, by the last.
         case report(UInt64)
-        /// Keep it durably, in the place of the former.
+        /// Keep it durably, in the place of the former, and say `kept` then. Nothing that follows waits for it.
         case keep(KeptPosition)
         /// Give the log another epoch, whatever it has; `reconnect` follows.
         case renewEpoch
@@ -189,6 +191,9 @@ public struct LogFollower: Hashable, Sendable {
             lastAnswer = now
             return connect(info, fleetMilliseconds: fleetMilliseconds)
         case .applied(let report): return keep(report)
+        case .kept(let position):
+            kept = position
+            return []
         case .lost: return leave(.lost)
         case .tick: return tick(now)
         case .entries, .nothingNew, .engineTime, .epoch, .looked, .clockJumped:
@@ -205,7 +210,7 @@ public struct LogFollower: Hashable, Sendable {
         case .looked(let info): return verify(info, now)
         case .clockJumped:
             return [.raiseFloor(max(highest, position)), .append(Fence(at: highest, doubtedAfter: .beginning))]
-        case .connected, .applied, .lost, .tick: return []
+        case .connected, .applied, .kept, .lost, .tick: return []
         }
     }
 }

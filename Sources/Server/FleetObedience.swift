@@ -2,6 +2,7 @@
 
 import CachePolicy
 import Dispatch
+import Locking
 import ResponseCache
 import ReverseProxy
 import Sharing
@@ -9,6 +10,10 @@ import Sharing
 final class FleetObedience: FleetFollowing {
     private unowned let server: ProxyServer
     private let queue = DispatchQueue(label: "cistern.fleet.orders", qos: .userInitiated)
+    /// Waits for the disk, so that what comes next need not.
+    private let disk = DispatchQueue(label: "cistern.fleet.disk", qos: .userInitiated)
+    /// Who waits for it: what was obeyed meanwhile is waited for together. Shared by both queues.
+    private let waiting = Mutex<[@Sendable () -> Void]>([])
 
     init(_ server: ProxyServer) { self.server = server }
 
@@ -16,25 +21,44 @@ final class FleetObedience: FleetFollowing {
 
     var mayKeepPosition: Bool { !server.process.peer.hasAll }
 
-    func obey(_ orders: [FleetOrder], then: @escaping @Sendable () -> Void) {
-        queue.async { [self] in goOn(orders[...], then: then) }
+    func obey(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void, kept: @escaping @Sendable () -> Void) {
+        queue.async { [self] in
+            goOn(orders[...]) { [self] shared in
+                if let shared { keep(in: shared, then: kept) } else { kept() }
+                done()
+            }
+        }
     }
 
     /// The loops have ended by then: what waits for a turn of theirs will not come.
-    func finish() { queue.sync {} }
+    func finish() {
+        queue.sync {}
+        disk.sync {}
+    }
 
-    private func goOn(_ orders: ArraySlice<FleetOrder>, then: @escaping @Sendable () -> Void) {
-        guard let any = caches.first else { return then() }
+    private func keep(in shared: SharedCacheState, then: @escaping @Sendable () -> Void) {
+        waiting.withLock { $0.append(then) }
+        disk.async { [self] in
+            let kept = waiting.withLock { waiting in
+                defer { waiting = [] }
+                return waiting
+            }
+            guard !kept.isEmpty else { return }
+            shared.synchronize()
+            for one in kept { one() }
+        }
+    }
+
+    /// - Parameter then: given where it is stored; nil: nowhere.
+    private func goOn(_ orders: ArraySlice<FleetOrder>, then: @escaping @Sendable (SharedCacheState?) -> Void) {
+        guard let any = caches.first else { return then(nil) }
         var orders = orders
         // Some hundred thousand may follow each other: none goes deeper into the stack than the one before it.
         while case .mark(let key)? = orders.first {
             any.follow(mark: key, at: now)
             orders = orders.dropFirst()
         }
-        guard !orders.isEmpty else {
-            any.shared.synchronize()
-            return then()
-        }
+        guard !orders.isEmpty else { return then(any.shared) }
         // A loop that has looked at the clock before may be storing: after a turn of each it has, and what it stored is found.
         let purges = orders.prefix { if case .mark = $0 { false } else { true } }
         any.beginPurge(at: now)

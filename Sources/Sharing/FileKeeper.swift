@@ -30,6 +30,18 @@ final class FileKeeper<Content: Sendable>: @unchecked Sendable {
         if underWay == nil { writeNext() }
     }
 
+    /// - Parameter then: called on the loop when nothing is left of what was handed over until now.
+    func whenWritten(_ then: @escaping () -> Void) {
+        loop.assertOnLoop()
+        if next != nil {
+            next?.waiting.append { _ in then() }
+        } else if underWay != nil {
+            underWay?.waiting.append { _ in then() }
+        } else {
+            then()
+        }
+    }
+
     private func writeNext() {
         underWay = next
         next = nil

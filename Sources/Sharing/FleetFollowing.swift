@@ -31,9 +31,11 @@ public enum FleetOrder: Sendable, Equatable {
 }
 
 public protocol FleetFollowing: Sendable {
-    /// Does what others have said, in order. Nothing that was asked for until now is stored where it may be meant.
-    /// - Parameter then: called once, from any thread, when it lies on the disk.
-    func obey(_ orders: [FleetOrder], then: @escaping @Sendable () -> Void)
+    /// Does what others have said, in order. Nothing that was asked for until now is stored where it may be meant. More may be said once it is done.
+    /// - Parameters:
+    ///   - done: called once, from any thread.
+    ///   - kept: the same, when it lies on the disk.
+    func obey(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void, kept: @escaping @Sendable () -> Void)
 
     /// Waits until what was begun is done: nothing more will be asked for.
     func finish()

@@ -39,6 +39,7 @@ public final class FleetLog: @unchecked Sendable {
     /// They lie on the disk, or are about to.
     var pending = PendingPurges()
     let pendingFile: FileKeeper<KeptPending>
+    private let positionFile: FileKeeper<FollowedPosition>
     /// How often what others have left was taken.
     var takings = 0
     private var timer: LoopTimer?
@@ -73,11 +74,20 @@ public final class FleetLog: @unchecked Sendable {
     private var batch = Batch()
     private var batches: [Batch] = []
     private var isObeying = false
+    /// What was handed over together, until it lies on the disk. What is reported comes in order: a position must not be kept before all that it stands for is.
+    private struct Handed {
+        let number: UInt64
+        let report: UInt64?
+        let sight: UInt64?
+        var isKept = false
+    }
+    private var handed: [Handed] = []
+    private var lastHanded: UInt64 = 0
     /// Whether what was said before the log was seen is obeyed.
     private var hasSight = false
 
     private static let tickMilliseconds = 250
-    /// Handed over together: each time the disk is waited for once.
+    /// Handed over together.
     private static let ordersAtATime = 2_048
 
     init(
@@ -88,6 +98,7 @@ public final class FleetLog: @unchecked Sendable {
         self.files = files
         loop = EventLoop(label: "cistern.fleet", time: time)
         pendingFile = FileKeeper("cistern.fleet.pending", loop: loop) { files.keep($0) }
+        positionFile = FileKeeper("cistern.fleet.position", loop: loop) { $0.following.mayKeepPosition && files.keep($0.position) }
         reader = EngineClient(loop: loop, settings.engine)
         writer = EngineClient(loop: loop, settings.engine)
         follower = LogFollower(node: number, kept: files.keptPosition()?.kept, now: time.monotonicMilliseconds)
@@ -124,6 +135,7 @@ public final class FleetLog: @unchecked Sendable {
             // And so are writes that the others were not told of.
             keepWrites()
             pendingFile.finish()
+            positionFile.finish()
             isStopped = true
             timer?.cancel()
             writerTimer?.cancel()
@@ -191,11 +203,7 @@ public final class FleetLog: @unchecked Sendable {
             batch.report = number
             batches.append(batch)
             batch = Batch()
-        case .keep(let position):
-            guard following?.mayKeepPosition == true else { return }
-            if !files.keep(position) {
-                logger.warning("the position in the fleet's log cannot be written: it is read again after a restart")
-            }
+        case .keep(let position): keep(position)
         case .renewEpoch: renewEpoch()
         case .mayAppend(let fence, let isNewPrimary): connectWriter(fence, isNewPrimary: isNewPrimary)
         case .append(let fence): perform(logWriter.handle(.fence(fence), now: now))
@@ -296,6 +304,18 @@ public final class FleetLog: @unchecked Sendable {
         batch.orders.append(.everything(isSoft: isSoft))
     }
 
+    /// Beside this loop: what comes meanwhile is obeyed.
+    private func keep(_ position: KeptPosition) {
+        guard let following, following.mayKeepPosition else { return }
+        positionFile.keep(FollowedPosition(position: position, following: following)) { [weak self] isKept in
+            guard let self else { return }
+            if isKept { return handle(LogFollower.Event.kept(position)) }
+            // Another process may have taken over meanwhile.
+            guard following.mayKeepPosition else { return }
+            logger.warning("the position in the fleet's log cannot be written: it is read again after a restart")
+        }
+    }
+
     /// One batch after the other. Reports are said together where several wait.
     private func flushBatch() {
         if !batch.orders.isEmpty || batch.sight != nil {
@@ -314,17 +334,37 @@ public final class FleetLog: @unchecked Sendable {
         let report = batches[..<taken].compactMap(\.report).last
         let sight = batches[..<taken].compactMap(\.sight).last
         batches.removeFirst(taken)
-        let obeyed: @Sendable () -> Void = { [weak self] in
+        lastHanded += 1
+        handed.append(Handed(number: lastHanded, report: report, sight: sight))
+        let done: @Sendable () -> Void = { [weak self] in
             guard let self else { return }
             loop.execute { [self] in
                 isObeying = false
-                if let report { handle(.applied(report: report)) }
-                if let sight, sight == self.sight { see() }
                 flushBatch()
             }
         }
-        guard !orders.isEmpty else { return obeyed() }
-        following.obey(orders, then: obeyed)
+        let kept: @Sendable () -> Void = { [weak self, lastHanded] in
+            guard let self else { return }
+            loop.execute { self.keptAll(of: lastHanded) }
+        }
+        guard orders.isEmpty else { return following.obey(orders, done: done, kept: kept) }
+        kept()
+        done()
+    }
+
+    /// What was handed over then lies on the disk.
+    private func keptAll(of number: UInt64) {
+        guard let index = handed.firstIndex(where: { $0.number == number }) else { return }
+        handed[index].isKept = true
+        while let first = handed.first, first.isKept {
+            handed.removeFirst()
+            if let report = first.report { handle(.applied(report: report)) }
+            guard let sight = first.sight else { continue }
+            // What is stored from then on can be given: its position is one that the disk has.
+            positionFile.whenWritten { [weak self] in
+                if let self, sight == self.sight { see() }
+            }
+        }
     }
 
     // MARK: Writing
@@ -383,4 +423,10 @@ public final class FleetLog: @unchecked Sendable {
         purges[token] = nil
         waiting.removeValue(forKey: token)?(outcome)
     }
+}
+
+/// How far the store has come, with who knows whether that may be said.
+private struct FollowedPosition: Sendable {
+    let position: KeptPosition
+    let following: any FleetFollowing
 }

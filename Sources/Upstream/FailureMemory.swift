@@ -58,22 +58,6 @@ public struct FailureMemory: Sendable {
         }
     }
 
-    /// A scope opens or closes.
-    public struct Change: Sendable, Equatable {
-        public let scope: Scope
-        /// nil: it closes.
-        public let cause: FailureCause?
-    }
-
-    public struct OpenScope: Sendable, Equatable {
-        public let scope: Scope
-        /// What it is reset by.
-        public let key: UInt64
-        public let stop: FailureStop
-        /// When a request was sent that was to look, or that failed; nil of a pause.
-        public let lookedAt: Int64?
-    }
-
     /// So much of a path is kept to be shown.
     static let shownBytes = 128
     /// Families and paths that are remembered, and pauses.

@@ -73,6 +73,24 @@ public enum FailureSetting: String, Sendable {
     case rescueAfter = "cache.rescue_after"
 }
 
+extension FailureMemory {
+    /// A scope opens or closes.
+    public struct Change: Sendable, Equatable {
+        public let scope: Scope
+        /// nil: it closes.
+        public let cause: FailureCause?
+    }
+
+    public struct OpenScope: Sendable, Equatable {
+        public let scope: Scope
+        /// What it is reset by.
+        public let key: UInt64
+        public let stop: FailureStop
+        /// When a request was sent that was to look, or that failed; nil of a pause.
+        public let lookedAt: Int64?
+    }
+}
+
 public enum FailureAdmission: Sendable, Equatable {
     case go
     /// The stored copy goes out at once.

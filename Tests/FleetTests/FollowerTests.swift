@@ -68,6 +68,8 @@ struct FollowerTests {
         #expect(play.follower.isSeeing && play.follower.version == nil, "not kept as yet")
         let kept = KeptPosition(position: LogPosition(200), epoch: 1, primary: [1], added: 2)
         #expect(play.when(.applied(report: 1)) == [.keep(kept)])
+        #expect(play.follower.version == nil, "not on the disk as yet")
+        #expect(play.when(.kept(kept)) == [])
         #expect(play.follower.version == RecordVersion(epoch: 1, position: LogPosition(200)))
     }
 

@@ -244,7 +244,9 @@ struct ModelFleet: Hashable {
             case .report(let number):
                 nodes[node].report = number
                 nodes[node].heardBefore[number] = nodes[node].heard
-            case .keep(let kept): nodes[node].keep(kept, applied: event)
+            case .keep(let kept):
+                nodes[node].keep(kept, applied: event)
+                follow(node, .kept(kept))
             case .mayAppend(let fence, let isNewPrimary):
                 nodes[node].written = 0
                 let (count, log) = (engine.replicas.count, engine.info())

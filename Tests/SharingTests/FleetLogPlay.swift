@@ -25,9 +25,9 @@ final class FleetLogPlay {
         let mayKeepPosition = true
         let handed: HandedOrders
 
-        func obey(_ orders: [FleetOrder], then: @escaping @Sendable () -> Void) {
-            handed.add(orders.count)
-            then()
+        func obey(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void, kept: @escaping @Sendable () -> Void) {
+            handed.add(orders.count, kept)
+            done()
         }
         func finish() {}
     }
@@ -89,11 +89,36 @@ final class FleetLogPlay {
 
 /// How many orders were handed over each time, shared by the log's loop and the play.
 final class HandedOrders: Sendable {
-    private let counts = Mutex<[Int]>([])
+    private struct State {
+        var counts: [Int] = []
+        /// Who waits for the disk; nil: it is quick.
+        var waiting: [@Sendable () -> Void]?
+    }
 
-    func add(_ count: Int) { counts.withLock { $0.append(count) } }
+    private let state = Mutex(State())
 
-    var all: [Int] { counts.withLock { $0 } }
+    func add(_ count: Int, _ kept: @escaping @Sendable () -> Void) {
+        let isKept = state.withLock { state in
+            state.counts.append(count)
+            state.waiting?.append(kept)
+            return state.waiting == nil
+        }
+        if isKept { kept() }
+    }
+
+    var all: [Int] { state.withLock { $0.counts } }
+
+    /// From now on nothing comes to the disk.
+    func hold() { state.withLock { $0.waiting = [] } }
+
+    /// All comes to the disk, the last first.
+    func release() {
+        let waiting = state.withLock { state in
+            defer { state.waiting = nil }
+            return state.waiting ?? []
+        }
+        for kept in waiting.reversed() { kept() }
+    }
 }
 
 extension RedisProcess {

@@ -1,0 +1,68 @@
+// What a slow disk holds up: the position, and what is told of it, and nothing that others say.
+
+import Fleet
+import Locking
+import Reactor
+import TestSupport
+import Testing
+
+@testable import Sharing
+
+@Suite("A slow disk")
+struct SlowDiskTests {
+    @Test(
+        "what others say is obeyed at once; how far that went is kept when all of it lies on the disk",
+        .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+    func obeyed() throws {
+        try FleetLogPlay.run { play throws in
+            #expect(try eventually { play.files.keptPosition() != nil })
+            let before = play.handed.all.count
+            play.handed.hold()
+            for number in 1...3 {
+                play.redis.direct.ask("XADD cistern:play:{log} * k v")
+                #expect(try eventually { play.handed.all.count == before + number })
+            }
+            let held = play.files.keptPosition()?.kept.position ?? .beginning
+            #expect(held < play.figures.position)
+            play.handed.release()
+            #expect(try eventually { play.files.keptPosition()?.kept.position == play.figures.position })
+        }
+    }
+
+    @Test("of what is handed over while a file is written the last counts for all, and all are told in their order")
+    func last() throws {
+        let loop = EventLoop(label: "files", time: SystemTime.shared)
+        loop.start()
+        let (begun, gate, ended) = (Gate(), Gate(), Gate())
+        let (written, told) = (Mutex<[Int]>([]), Mutex<[Int]>([]))
+        let keeper = FileKeeper<Int>("file", loop: loop) { number in
+            if number == 1 {
+                begun.open()
+                gate.pass()
+            }
+            written.withLock { $0.append(number) }
+            return number != 4
+        }
+        @Sendable func keep(_ number: Int) { keeper.keep(number) { isKept in told.withLock { $0.append(isKept ? number : -number) } } }
+        loop.execute { keep(1) }
+        begun.pass()
+        loop.execute {
+            for number in 2...4 { keep(number) }
+            keeper.whenWritten { told.withLock { $0.append(0) } }
+            gate.open()
+        }
+        #expect(try eventually { told.withLock { $0 } == [1, -2, -3, -4, 0] })
+        #expect(written.withLock { $0 } == [1, 4])
+        // Whoever ends waits for the disk, and tells all that is left.
+        loop.execute {
+            keeper.whenWritten { told.withLock { $0.append(9) } }
+            keep(5)
+            keep(6)
+            keeper.finish()
+            #expect(told.withLock { $0 }.suffix(3) == [9, 5, 6])
+            #expect(written.withLock { $0 }.last == 6)
+            loop.stop { ended.open() }
+        }
+        ended.pass()
+    }
+}
