@@ -76,6 +76,18 @@ public enum CacheKey {
         }
     }
 
+    /// A path, or a part of one, in the spelling that it has in keys.
+    static func appendPath(_ path: [UInt8], to out: inout [UInt8]) {
+        out.append(addingCapacity: path.count * 3) { output in
+            output.withUnsafeMutableBufferPointer { buffer, written in
+                guard buffer.baseAddress != nil else { return }
+                var writer = KeyWriter(buffer, nil)
+                writer.append(path: path.span)
+                written = writer.count
+            }
+        }
+    }
+
     /// A part with its length before it: so that no two lists of parts are alike.
     public static func appendPart(_ part: [UInt8], to key: inout [UInt8]) {
         withUnsafeBytes(of: UInt32(part.count).littleEndian) { key.append(contentsOf: $0) }
@@ -113,10 +125,12 @@ private struct KeyWriter {
         }
     }
 
+    mutating func append(path: Span<UInt8>) { appendCanonical(path, isArgument: false) }
+
     mutating func append(target: Span<UInt8>) {
         let question = Self.index(of: UInt8(ascii: "?"), in: target, from: 0)
         let path = reserveLength()
-        appendCanonical(target.extracting(0..<question), isArgument: false)
+        append(path: target.extracting(0..<question))
         setLength(from: path)
         // A question mark with nothing behind it asks for nothing more.
         guard question + (keepsEmptyQuery ? 0 : 1) < target.count else { return }

@@ -1,10 +1,12 @@
-// Which paths a route is for. Compared as received, byte by byte: spellings that the upstream may tell apart are never merged.
+// Which paths a route is for. Compared as keys are (`CacheKey`): paths of one key are on one route, and spellings that the upstream may tell apart
+// are never merged.
 
 import HTTPCore
 
 /// `/users/*/posts/**`: `*` stands for one segment that is not empty, `**` at the end for any rest, also none.
 public struct RoutePattern: Sendable, Equatable {
     private enum Segment: Sendable, Equatable {
+        /// In the spelling of keys.
         case literal([UInt8])
         case any
     }
@@ -12,31 +14,24 @@ public struct RoutePattern: Sendable, Equatable {
     private let segments: [Segment]
     private let takesRest: Bool
 
+    /// As it was written.
+    public let text: String
+
     public init(_ text: String) {
-        var parts = text.utf8.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).map { Array($0) }
+        self.text = text
+        var parts = text.utf8.dropFirst().split(separator: Self.slash, omittingEmptySubsequences: false).map { Array($0) }
         takesRest = parts.last == Array("**".utf8)
         if takesRest { parts.removeLast() }
-        segments = parts.map { $0 == [UInt8(ascii: "*")] ? .any : .literal($0) }
-    }
-
-    /// As it was written.
-    public var text: String {
-        let parts = segments.map { segment in
-            switch segment {
-            case .literal(let literal): String(decoding: literal, as: UTF8.self)
-            case .any: "*"
-            }
-        }
-        return "/" + (parts + (takesRest ? ["**"] : [])).joined(separator: "/")
+        segments = parts.map { $0 == [UInt8(ascii: "*")] ? .any : .literal(Self.canonical($0)) }
     }
 
     /// Whether some path that begins with these whole segments matches.
     /// - Parameter path: without a slash at its end; empty for all paths.
     public func mayMatch(below path: some Collection<UInt8>) -> Bool {
-        let wanted = path.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        let wanted = path.dropFirst().split(separator: Self.slash, omittingEmptySubsequences: false)
         let begins = zip(segments, path.isEmpty ? [] : wanted).allSatisfy { segment, part in
             switch segment {
-            case .literal(let literal): literal.elementsEqual(part)
+            case .literal(let literal): literal == Self.canonical(Array(part))
             case .any: !part.isEmpty
             }
         }
@@ -65,10 +60,22 @@ public struct RoutePattern: Sendable, Equatable {
 
     private static let slash = UInt8(ascii: "/")
     private static let question = UInt8(ascii: "?")
+    private static let percent = UInt8(ascii: "%")
 
+    /// Without memory of its own until a percent sign comes: almost no path has one.
     private static func isSame(_ wanted: [UInt8], _ target: UnsafeBufferPointer<UInt8>, _ start: Int, _ end: Int) -> Bool {
-        guard wanted.count == end - start else { return false }
-        for index in 0..<wanted.count where wanted[index] != target[start + index] { return false }
-        return true
+        var place = 0
+        while start + place < end, target[start + place] != percent {
+            guard place < wanted.count, wanted[place] == target[start + place] else { return false }
+            place += 1
+        }
+        return start + place == end ? place == wanted.count : wanted == canonical(Array(target[start..<end]))
+    }
+
+    private static func canonical(_ segment: [UInt8]) -> [UInt8] {
+        guard segment.contains(percent) else { return segment }
+        var out: [UInt8] = []
+        CacheKey.appendPath(segment, to: &out)
+        return out
     }
 }

@@ -17,10 +17,33 @@ struct RouteTests {
             ("/users/*/posts", "/users/1/posts", true), ("/users/*/posts", "/users//posts", false), ("/**", "/", true),
             ("/**", "/a/b?c", true),
             ("/a/**", "/a/", true), ("/a/**", "/a/b/c", true), ("/a/**", "/a", true), ("/a/**", "/ab", false), ("/", "/", true),
-            ("/", "/a", false), ("/Users", "/users", false), ("/a", "/%61", false), ("/a", "*", false),
+            ("/", "/a", false), ("/Users", "/users", false), ("/a", "*", false),
+            // In the spelling of keys.
+            ("/a", "/%61", true), ("/posts/**", "/%70osts/1", true), ("/posts/*/b", "/post%73/1/%62?c", true), ("/%61", "/a", true),
+            ("/%2fa/**", "/%2Fa/b", true), ("/a", "/a%", false), ("/a%", "/a%", true), ("/a", "/a%2", false), ("/a/b", "/a%2fb", false),
+            ("/a+", "/a%2B", false), ("/a%%41", "/a%41", false), ("/posts", "/%70ost", false), ("/post", "/%70osts", false),
         ])
     func patterns(pattern: String, target: String, fits: Bool) {
         #expect(RoutePattern(pattern).matches(Array(target.utf8)[...]) == fits, "\(pattern) \(target)")
+    }
+
+    @Test(
+        "paths of one key are on the same routes, and a pattern shows as it was written",
+        arguments: ["/posts/1", "/%70osts/1", "/po%73ts/%31?x", "/p%6Fsts/%2f", "/p%6fsts/%2F", "/posts/%", "/posts;a/1", "/posts%3ba/1"])
+    func keys(target: String) {
+        func key(_ target: String) -> [UInt8] {
+            var key: [UInt8] = []
+            CacheKey.append(to: &key, authority: [], target: Array(target.utf8).span)
+            return key
+        }
+        for other in ["/posts/1", "/posts/%2F", "/posts/1?x", "/posts/%", "/posts%3Ba/1"] where key(target) == key(other) {
+            for pattern in ["/posts/**", "/posts/1", "/%70osts/*", "/posts/%2f", "/posts/%", "/posts%3ba/1"] {
+                let pattern = RoutePattern(pattern)
+                #expect(
+                    pattern.matches(Array(target.utf8)[...]) == pattern.matches(Array(other.utf8)[...]), "\(pattern) \(target) \(other)")
+            }
+        }
+        #expect(RoutePattern(target).text == target)
     }
 
     @Test(
