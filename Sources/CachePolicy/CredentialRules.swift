@@ -3,7 +3,7 @@
 
 import HTTPCore
 
-public struct CredentialRules: Sendable {
+public struct CredentialRules: Sendable, Equatable {
     /// Responses are the same for all, whoever asks: there are no partitions.
     public var areIgnored = false
     /// What a response to a request with Authorization lets others have, all have who send Authorization.
@@ -25,14 +25,23 @@ public struct CredentialRules: Sendable {
 public struct CredentialTable: Sendable {
     private let table: PathTable<CredentialRules>
     private let isSpecial: Bool
+    private let hasExceptions: Bool
 
     public init(_ table: PathTable<CredentialRules> = PathTable(rest: CredentialRules())) {
         self.table = table
         isSpecial = table.contains(where: \.isSpecial)
+        hasExceptions = !table.isUniform
     }
 
-    /// nil where no path has any: almost always, and a hit asks for them.
-    public func specialRules(for head: RequestHead) -> CredentialRules? { isSpecial ? table.rules(for: head.pathAndQuery) : nil }
+    /// nil where no path has any: almost always, and a hit asks for them. What lets requests share a response holds only where it does for the path as
+    /// the upstream may read it too: else `/open/..%2fme` would have everybody's `/me`.
+    public func specialRules(for head: RequestHead) -> CredentialRules? {
+        guard isSpecial else { return nil }
+        let target = head.pathAndQuery
+        let rules = table.rules(for: target)
+        guard rules.isSpecial, hasExceptions, let plain = PlainPath.make(of: target) else { return rules }
+        return table.rules(for: plain[...]) == rules ? rules : CredentialRules()
+    }
 
     public func areIgnored(for head: RequestHead) -> Bool { specialRules(for: head)?.areIgnored ?? false }
 

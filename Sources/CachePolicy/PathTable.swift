@@ -23,6 +23,9 @@ public struct PathTable<Rules: Sendable>: Sendable {
     /// Whether it is so for any path.
     public func contains(where predicate: (Rules) -> Bool) -> Bool { predicate(rest) || exceptions.contains { predicate($0.rules) } }
 
+    /// Whether no path has rules of its own.
+    var isUniform: Bool { exceptions.isEmpty }
+
     public func map<Other: Sendable>(_ change: (Rules) -> Other) -> PathTable<Other> {
         PathTable<Other>(exceptions.map { ($0.pattern, change($0.rules)) }, rest: change(rest))
     }

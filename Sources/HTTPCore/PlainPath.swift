@@ -1,4 +1,5 @@
-// A path as an upstream may read it: what many take for the same is spelled in one way. For rules of who may ask, not for keys.
+// A path as an upstream may read it: what many take for the same is spelled in one way. For rules of who may ask and who shares,
+// not for keys.
 
 public enum PlainPath {
     /// Without percent-encoding, parameters of segments (`;…`), empty segments and dot segments, and with `/` for `\`; nil where that changes nothing.

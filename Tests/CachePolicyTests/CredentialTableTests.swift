@@ -1,0 +1,52 @@
+// By which rules a path's credentials count, however it is spelled.
+
+import HTTPCore
+import Testing
+
+@testable import CachePolicy
+
+@Suite("Rules of credentials by path")
+struct CredentialTableTests {
+    private static let ignoring: CredentialRules = {
+        var rules = CredentialRules()
+        rules.areIgnored = true
+        return rules
+    }()
+
+    private func head(_ target: String) -> RequestHead {
+        RequestHead(method: .get, target: Array(target.utf8)[...], version: .http11, fields: Fields())
+    }
+
+    @Test(
+        "on an open route credentials are ignored only where the upstream cannot read another path",
+        arguments: [
+            ("/open/a", true), ("/open/a%2fb", true), ("/open//a", true), ("/%6fpen/a", true), ("/open/../open/a", true),
+            ("/open/a;x", true),
+            ("/open/..%2fme", false), ("/open/..;/me", false), ("/open/../me", false), ("/open/%2e%2e/me", false), ("/open/..\\me", false),
+            ("/me", false), ("/me/../open/a", false), ("/x//y", false),
+        ])
+    func openRoute(target: String, areIgnored: Bool) {
+        let table = CredentialTable(PathTable([(RoutePattern("/open/**"), Self.ignoring)], rest: CredentialRules()))
+        #expect(table.areIgnored(for: head(target)) == areIgnored, "\(target)")
+    }
+
+    @Test(
+        "where all but one route ignore them, no spelling leads around that route",
+        arguments: [
+            ("/a", true), ("/a//b", true), ("/me/x", false), ("//me/x", false), ("/./me/x", false), ("/%6de/y", false),
+            ("/a/..%2fme/x", false),
+            ("/me;a/x", false),
+        ])
+    func closedRoute(target: String, areIgnored: Bool) {
+        let table = CredentialTable(PathTable([(RoutePattern("/me/**"), CredentialRules())], rest: Self.ignoring))
+        #expect(table.areIgnored(for: head(target)) == areIgnored, "\(target)")
+    }
+
+    @Test("other rules by which users share are held to the same", arguments: [("/a/b", 0), ("/a/../b", nil), ("/a//b", 0)])
+    func lookUps(target: String, place: Int?) {
+        var rules = CredentialRules()
+        rules.lookUp = 0
+        let table = CredentialTable(PathTable([(RoutePattern("/a/**"), rules)], rest: CredentialRules()))
+        #expect(table.specialRules(for: head(target))?.lookUp == place)
+    }
+}
