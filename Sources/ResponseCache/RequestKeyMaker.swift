@@ -157,7 +157,9 @@ public struct RequestKeyMaker {
         guard let rules, rules.looksAtUsers else { return (own, nil) }
         let time = time()
         if let place = rules.lookUp, place < lookUps.count {
-            let told = RequestIdentity.told(lookUps[place].find(own, now: time.wall.milliseconds))
+            // Of several hosts, each may say another.
+            let asked = isKeyedByHost ? partition(parts + hostPart(of: head)) : own
+            let told = RequestIdentity.told(lookUps[place].find(asked, now: time.wall.milliseconds))
             return (told.partition ?? own, told)
         }
         guard let place = rules.tokens, place < tokens.count, head.fields.contains(.authorization) else { return (own, nil) }
@@ -172,6 +174,14 @@ public struct RequestKeyMaker {
         guard rules.specialRules(for: head)?.lookUp != nil else { return true }
         let parts = credentials(of: head.fields)
         return parts.isEmpty || key.dropFirst(partitionOffset).starts(with: partition(parts))
+    }
+
+    private func hostPart(of head: RequestHead) -> [UInt8] {
+        var part: [UInt8] = []
+        // No field has a name with a space in it.
+        CacheKey.appendPart(Array("asked at".utf8), to: &part)
+        CacheKey.appendPart(head.host.map(\.asciiLowercased), to: &part)
+        return part
     }
 
     /// That of all whom the upstream has said the same of.

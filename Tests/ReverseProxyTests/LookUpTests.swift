@@ -1,5 +1,6 @@
 // Users whose credentials say nothing themselves: the upstream says whose they are.
 
+import Forwarding
 import HTTPCore
 import Identity
 import ReverseProxy
@@ -52,6 +53,34 @@ struct LookUpPlays {
         #expect(try get(play, "zoe-rw-5").status == 502)
         let why = String(decoding: try play.admin("GET", "/-/why?path=/a&last=20").content, as: UTF8.self)
         #expect(why.contains(#""identity": "told""#) && why.contains(#""identity": "untold""#))
+    }
+
+    @Test("what was said of credentials at one host says nothing of them at another")
+    func hosts() throws {
+        // Ann's token at a is nobody's at b, where another user has the same number.
+        let users = ["a.test": ["Bearer ann": 1], "b.test": ["Bearer bob": 1]]
+        let origin = ScriptedOrigin { request in
+            guard let user = users[request["Host"] ?? ""]?[request["Authorization"] ?? ""] else { return [.json("{}", status: "401 No")] }
+            if request.target == "/me" { return [.json("{\"id\":\(user)}")] }
+            return [.json("\"\(request["Authorization"] ?? "")\"", ["Cache-Control: private, max-age=3600"])]
+        }
+        let play = try ProxyPlay(origin) { settings in
+            settings.forwarding.preserveHost = true
+            settings.otherRoute.lookUp.path = "/me"
+            settings.otherRoute.lookUp.pointers = ["/id"]
+        }
+        func get(_ user: String, at host: String, _ target: String = "/a") throws -> TestResponse {
+            try play.get(target, [("Host", host), ("Authorization", "Bearer \(user)")])
+        }
+        for (index, (user, host)) in [("ann", "a.test"), ("bob", "b.test")].enumerated() {
+            _ = try get(user, at: host, "/hello")
+            #expect(try play.waitFor("cistern_identity_lookups_total{result=\"told\"}", Double(index + 1)))
+            #expect(try get(user, at: host).text == "\"Bearer \(user)\"")
+        }
+        #expect(try get("ann", at: "b.test").status == 401)
+        #expect(try play.waitFor("cistern_identity_lookups_total{result=\"nothing\"}", 1))
+        #expect(try get("ann", at: "b.test").status == 401)
+        #expect(try get("ann", at: "A.test")["Cache-Status"]?.contains("hit") == true)
     }
 
     @Test("a cookie is asked about too, with all credentials and nothing else of the request")
