@@ -1,4 +1,4 @@
-// What the upstream last let scripts of which origin read, by target and by path: for the responses that we make ourselves, and for stored ones that
+// What the upstream last let scripts of which origin read, by target and by path, and by host where it is told that: for the responses that we make ourselves, and for stored ones that
 // came without. In memory only. A good response to the same origin that gives no leave takes it back.
 
 import CachePolicy
@@ -15,6 +15,7 @@ final class OriginGrants: Sendable {
     }
 
     private let state = Mutex(State())
+    let isKeyedByHost: Bool
 
     /// Of each half, keys and lines together.
     private static let limitBytes = 2 << 20
@@ -22,10 +23,12 @@ final class OriginGrants: Sendable {
     private static let keyLimitBytes = 4_096
     private static let entryBytes = 128
 
+    init(isKeyedByHost: Bool) { self.isKeyedByHost = isKeyedByHost }
+
     func note(_ word: OriginWord, to head: RequestHead) {
         guard let origin = head.fields.first(.origin) else { return }
         let (target, path) = (head.pathAndQuery, head.pathAndQuery.withoutQuery)
-        let keys = target.count == path.count ? [Self.key(target, origin)] : [Self.key(target, origin), Self.key(path, origin)]
+        let keys = target.count == path.count ? [key(target, origin, head)] : [key(target, origin, head), key(path, origin, head)]
         state.withLock { state in
             for key in keys where key.count <= Self.keyLimitBytes { Self.set(word, key, &state) }
         }
@@ -39,7 +42,7 @@ final class OriginGrants: Sendable {
 
     private func find(_ head: RequestHead, _ target: ArraySlice<UInt8>) -> OriginWord? {
         guard let origin = head.fields.first(.origin) else { return nil }
-        let key = Self.key(target, origin)
+        let key = key(target, origin, head)
         return state.withLock { state in
             guard let word = state.young[key] ?? state.old[key] else { return nil }
             if state.young[key] == nil { Self.set(word, key, &state) }
@@ -60,8 +63,9 @@ final class OriginGrants: Sendable {
 
     private static func size(_ key: [UInt8], _ word: OriginWord) -> Int { key.count + (word.grant?.lines.count ?? 0) + entryBytes }
 
-    /// Neither of them has a space in it.
-    private static func key(_ target: ArraySlice<UInt8>, _ origin: ArraySlice<UInt8>) -> [UInt8] {
-        Array(target) + [0x20] + Array(origin)
+    /// None of them has a space in it, but for an origin: so that comes last.
+    private func key(_ target: ArraySlice<UInt8>, _ origin: ArraySlice<UInt8>, _ head: RequestHead) -> [UInt8] {
+        let host = isKeyedByHost ? head.host.map(\.asciiLowercased) : []
+        return Array(target) + [0x20] + host + [0x20] + Array(origin)
     }
 }

@@ -2,6 +2,7 @@
 
 import CachePolicy
 import Coordination
+import Forwarding
 import HTTPCore
 import Identity
 import Locking
@@ -44,7 +45,8 @@ public final class SharedFlowState: Sendable {
         let logger = process.logger
         routes = Routes(settings.routes, rest: settings.otherRoute, strictness: settings.policy.strictness)
         modeTable = Mutex(ModeTable(all: settings.mode, routes: routes.modes))
-        grants = former?.grants ?? OriginGrants()
+        let isKeyedByHost = settings.forwarding.sendsClientHost
+        grants = former.map(\.grants).flatMap { $0.isKeyedByHost == isKeyedByHost ? $0 : nil } ?? OriginGrants(isKeyedByHost: isKeyedByHost)
         let routeNames = routes.all.map(\.name)
         // What fails there says nothing of another upstream, nor by other rules.
         health =

@@ -1,6 +1,7 @@
 // What scripts of other origins can read through the whole proxy: by the upstream's word, carried to what we say ourselves, and by the operator's.
 
 import CachePolicy
+import Forwarding
 import JSON
 import ReverseProxy
 import TestSupport
@@ -46,6 +47,20 @@ struct CrossOriginTests {
         #expect(try leaves(play.get("/store/1?a=1", from(Self.other))).isEmpty)
         #expect(try leaves(play.get("/store/1?a=1")).isEmpty)
         #expect(try leaves(play.get("/store/2", from(Self.app))).isEmpty)
+    }
+
+    @Test("what one host lets scripts read, another need not")
+    func hosts() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { request in
+                let leave = request["Host"] == "a.test" ? ["Access-Control-Allow-Origin: \(Self.app)"] : []
+                return [.json("1", leave + ["Vary: Origin", "Cache-Control: no-store"])]
+            }
+        ) { $0.forwarding.preserveHost = true }
+        for host in ["b.test", "a.test"] { _ = try play.get("/a", from(Self.app, [("Host", host)])) }
+        play.origin.down()
+        #expect(try leaves(play.get("/a", from(Self.app, [("Host", "b.test")]))).isEmpty)
+        #expect(try leaves(play.get("/a", from(Self.app, [("Host", "A.test")]))) == [Self.app])
     }
 
     @Test("leave for all goes on without credentials")
