@@ -33,7 +33,8 @@ public enum SelectingFields {
         return names.sorted { $0.lexicographicallyPrecedes($1) }
     }
 
-    /// The presented request's values of these fields: length-prefixed, absent told apart from empty, white space around commas gone.
+    /// The presented request's values of these fields: length-prefixed, absent told apart from empty, white space around commas gone. What the upstream
+    /// may take for one of them counts too, as it stands: `X_Tenant` where X-Tenant selects.
     /// - Parameter concealing: what stands for a field's values where these must not be readable; nil where they may be.
     public static func values(
         of names: [ArraySlice<UInt8>], in request: Fields, concealing: (ArraySlice<UInt8>, [UInt8]) -> [UInt8]? = { _, _ in nil }
@@ -43,8 +44,9 @@ public enum SelectingFields {
             CacheKey.appendPart(Array(name), to: &out)
             let bytes = name.span
             let lines = request.all(named: bytes)
-            out.append(lines.isEmpty ? 0 : 1)
-            let text = oneSpelling(of: lines, areLanguages: name.elementsEqual("accept-language".utf8))
+            let others = request.all(readAs: bytes)
+            out.append(!lines.isEmpty ? 1 : others.isEmpty ? 0 : 2)
+            let text = oneSpelling(of: lines, areLanguages: name.elementsEqual("accept-language".utf8)) + others.joined()
             CacheKey.appendPart(concealing(name, text) ?? text, to: &out)
         }
         return out

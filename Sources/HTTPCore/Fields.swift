@@ -143,6 +143,19 @@ public struct Fields: Sendable {
         values(nameLength: name.utf8CodeUnitCount) { $0.equalsIgnoringCase(name) }
     }
 
+    /// Lines that an upstream may take for ones of that name, which are spelled with other `-` and `_`, in order: name and value, behind a line's end,
+    /// which no value has.
+    public func all(readAs name: Span<UInt8>) -> [[UInt8]] {
+        var lines: [[UInt8]] = []
+        // A field that is known is spelled with `-`.
+        for entry in entries where entry.known == nil && entry.nameLength == name.count {
+            let own = bytes.span.extracting(entry.nameRange)
+            guard own.isReadAsName(name), !own.equalsIgnoringCase(name) else { continue }
+            lines.append([0x0a] + bytes[entry.nameRange].map(\.asciiLowercased) + [UInt8(ascii: ":")] + bytes[entry.valueRange])
+        }
+        return lines
+    }
+
     @inline(__always)
     private func values(nameLength: Int, where isNamed: (Span<UInt8>) -> Bool) -> [ArraySlice<UInt8>] {
         var values: [ArraySlice<UInt8>] = []

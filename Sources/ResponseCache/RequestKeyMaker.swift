@@ -321,9 +321,9 @@ public struct RequestKeyMaker {
         if let content { CacheKey.appendPart(content, to: &parts) }
         if isKeyedByHost { CacheKey.appendPart(head.host.map(\.asciiLowercased), to: &parts) }
         for name in keyNames {
-            let values = head.fields.all(named: name.span)
+            let values = head.fields.all(named: name.span).map { Array($0) } + head.fields.all(readAs: name.span)
             parts.append(UInt8(truncatingIfNeeded: values.count))
-            for value in values { CacheKey.appendPart(Array(value), to: &parts) }
+            for value in values { CacheKey.appendPart(value, to: &parts) }
         }
         // In clear a key is as it was before there was another scheme.
         if isSecure { parts += secureExtra }

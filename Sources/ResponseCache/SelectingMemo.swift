@@ -45,12 +45,15 @@ final class SelectingMemo {
         presented.removeAll(keepingCapacity: true)
         CacheKey.appendPart(names, to: &presented)
         for (index, name) in decodedNames.enumerated() {
-            for value in request.all(named: name.span) {
-                presented.append(UInt8(truncatingIfNeeded: index))
-                presented.append(UInt8(truncatingIfNeeded: index >> 8))
-                CacheKey.appendPart(Array(value), to: &presented)
-            }
+            for value in request.all(named: name.span) { append(Array(value), index) }
+            for line in request.all(readAs: name.span) { append(line, index) }
         }
         return Int(UInt(bitPattern: ByteKey(presented).hashValue) % UInt(entries.count))
+    }
+
+    private func append(_ value: [UInt8], _ index: Int) {
+        presented.append(UInt8(truncatingIfNeeded: index))
+        presented.append(UInt8(truncatingIfNeeded: index >> 8))
+        CacheKey.appendPart(value, to: &presented)
     }
 }

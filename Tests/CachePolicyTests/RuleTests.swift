@@ -368,6 +368,13 @@ struct InvalidationTests {
         #expect(values("A: 1, 2\nB: 3") == values("B: 3\na: 1\na:  2"))
         #expect(values("A: 1") != values("B: 1"))
         #expect(values("A:\nB: 1") != values("B: 1"))
+        // As an upstream may read them.
+        func dashed(_ lines: String) -> [UInt8] { SelectingFields.values(of: [Array("x-a".utf8)[...]], in: fields(lines)) }
+        let spelled = [
+            "", "X-A: 1", "X_A: 1", "X_A: 2", "X-A:", "X_A:", "X-A: 1\nX_A: 1", "X-A: 1, x_a:1", "X-A:\nX_A: 1", "X_A: 1\nX_A: 2",
+        ]
+        #expect(Set(spelled.map(dashed)).count == spelled.count)
+        #expect(dashed("x_a: 1\nX-A: 2") == dashed("X-A:  2\nX_a: 1"))
         var own = settings
         own.isPrivate = true
         let all = SelectingFields.names(response: fields("Vary: Cookie, a"), request: Fields(), settings: own)

@@ -27,6 +27,22 @@ struct SelectionTests {
         #expect(isHit(try keyed.get("/a")))
     }
 
+    @Test("what an upstream may read as a selecting field counts as one (RFC 3875 §4.1.18)", arguments: ["Vary: X-Tenant", ""])
+    func spelling(vary: String) throws {
+        let origin = ScriptedOrigin { request in
+            [
+                .json(
+                    "\"\(request["X-Tenant"] ?? request["X_Tenant"] ?? "none")\"",
+                    ["Cache-Control: max-age=60"] + (vary.isEmpty ? [] : [vary]))
+            ]
+        }
+        let play = try ProxyPlay(origin) { if vary.isEmpty { $0.policy.keyFields = ["x-tenant"] } }
+        for fields in [[("X_Tenant", "evil")], [], [("X-Tenant", "evil")], [("x_tenant", "good")]] {
+            #expect(try play.get("/a", fields).text == "\"\(fields.first?.1 ?? "none")\"")
+        }
+        #expect(isHit(try play.get("/a", [("x_Tenant", "evil")])) && play.origin.requests.count == 4)
+    }
+
     @Test("a response that depends on where the client is, is for that client alone")
     func address() throws {
         let play = try ProxyPlay(echoing("X-Forwarded-For", "Vary: X-Forwarded-For"))
