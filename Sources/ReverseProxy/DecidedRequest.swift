@@ -1,5 +1,6 @@
 // A request as the flow hands it on once it is decided what is done with it. It does not change, so all that ask for it share one.
 
+import Addresses
 import CachePolicy
 import Decisions
 import Explanation
@@ -39,7 +40,8 @@ final class DecidedRequest: @unchecked Sendable {
 
     init(
         _ head: borrowing RequestHead, _ facts: borrowing RequestFacts<FoundResponse>,
-        _ decision: borrowing RequestDecision<FoundResponse>, _ arrival: borrowing Arrival, shard: borrowing ProxyShard
+        _ decision: borrowing RequestDecision<FoundResponse>, _ arrival: borrowing Arrival, client: ClientAddress,
+        shard: borrowing ProxyShard
     ) {
         var trace = ExchangeTrace(facts, decision)
         self.head = copy head
@@ -55,7 +57,7 @@ final class DecidedRequest: @unchecked Sendable {
         basis = arrival.basis
         waitedSince = arrival.sharedSince
         let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
-        scopes = shard.scopes(of: head, route: route, target)
+        scopes = shard.scopes(of: head, route: route, target, client: client)
         trace.identity = arrival.identityOutcome
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         trace.found.shared = arrival.shared

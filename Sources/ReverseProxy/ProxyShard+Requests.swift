@@ -226,12 +226,13 @@ extension ProxyShard {
         case .serveAndRefresh(let found, let serving, let cause, _):
             // With its response the connection's next request may begin.
             let client = upstreamClient(of: stream, head)
+            let address = stream.client.place
             serveHit(found, serving, to: head, arrival, stream)
-            refresh(DecidedRequest(head, facts, decision, arrival, shard: self), cause, client)
+            refresh(DecidedRequest(head, facts, decision, arrival, client: address, shard: self), cause, client)
             return nil
         case .validate, .forward, .part, .pass, .refuse: break
         }
-        let request = DecidedRequest(head, facts, decision, arrival, shard: self)
+        let request = DecidedRequest(head, facts, decision, arrival, client: stream.client.place, shard: self)
         let exchange = Exchange(shard: self, stream: stream, request: request, body: body, began: arrival.began)
         exchange.start()
         return exchange.isFinished ? nil : exchange

@@ -1,6 +1,7 @@
 // One API on one shard: its requests, its side of the upstream, its view of the cache. What is done with a request is in `ProxyShard+Requests`:
 // fresh hits, which need no more than `ProxyShard+Hits`, and everything else, which becomes an `Exchange`.
 
+import Addresses
 import CachePolicy
 import Coordination
 import Decisions
@@ -162,7 +163,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     /// The scopes of failure that a request belongs to.
     /// - Parameter target: where its keys have a partition, they tell who asks.
-    func scopes(of head: RequestHead, route: Int, _ target: KeyedTarget?) -> RequestScopes {
+    func scopes(of head: RequestHead, route: Int, _ target: KeyedTarget?, client: ClientAddress) -> RequestScopes {
         let own = route == routes.all.count - 1 ? nil : route
         // What is the same for all may still fail for one.
         let user =
@@ -171,7 +172,9 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
             } else {
                 keys.maker.user(of: head)
             }
-        return RequestScopes(pathAndQuery: head.pathAndQuery, route: own, user: user)
+        let host = settings.forwarding.sendsClientHost ? head.host.map(\.asciiLowercased) : []
+        let client = client.address.map { UInt64(truncatingIfNeeded: $0.client.hashValue) } ?? 0
+        return RequestScopes(pathAndQuery: head.pathAndQuery, host: host, route: own, user: user, client: client)
     }
 
     /// The parts of the connections that a request takes part of: so that paths that are slow, or hang, starve nobody.

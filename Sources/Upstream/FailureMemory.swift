@@ -108,9 +108,7 @@ public struct FailureMemory: Sendable {
         if mayBeOpen, now >= nextSearchAt { searchOpen(now) }
         if let opening = address.opening { return admit(asking, toAddress: opening, now: now) }
         guard case .withCopy(let mayLookBehind) = asking else { return .go }
-        if pauses.count > 0, let pause = pauses[scopes.pause], pause.until > now {
-            return .serveCopy(pause.stop(now: now), looksBehind: false)
-        }
+        if pauses.count > 0, let admission = askPause(scopes, mayLookBehind, now) { return admission }
         let known = targets[scopes.target]
         if known?.isApart != true || known?.era != era {
             if let admission = askUpstream(scopes, mayLookBehind, now) ?? askFamily(scopes, mayLookBehind, now) { return admission }
@@ -154,6 +152,13 @@ public struct FailureMemory: Sendable {
         // It may have come back since the last attempt, and only this one can change what it is to change.
         case .writing: return address.failedAt.map { now - $0 < settings.recheck } == true ? .refuse(stop) : .go
         }
+    }
+
+    private mutating func askPause(_ scopes: borrowing RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
+        guard let pause = pauses[scopes.pause], pause.until > now else { return nil }
+        let isLook = pause.isLookDue(by: scopes.client, now: now, recheck: settings.recheck)
+        if isLook { pauses.change(scopes.pause) { $0?.lookedAt = now } }
+        return isLook && !mayLookBehind ? .go : .serveCopy(pause.stop(now: now), looksBehind: isLook)
     }
 
     private mutating func askUpstream(_ scopes: borrowing RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
@@ -396,9 +401,7 @@ public struct FailureMemory: Sendable {
         let time = min(retryAfter, settings.retryAfterLimit)
         guard settings.isOn, time > 0 else { return }
         let known = pauses[scopes.pause].flatMap { $0.until > now ? $0 : nil }
-        let pause = PauseScope(
-            path: Array(scopes.path.prefix(Self.shownBytes)), user: scopes.user, since: known?.since ?? now, until: now + time,
-            status: status)
+        let pause = PauseScope(scopes, status, until: now + time, after: known, now: now)
         pauses.change(scopes.pause) { $0 = pause }
         mayBeOpen = true
         if known == nil { open(pause.name, .status(status)) }

@@ -121,6 +121,8 @@ public struct RequestScopes: ~Copyable, Sendable {
     public let user: UInt64
     /// The user and the arguments together.
     public let asker: UInt64
+    /// The client's address; 0 where nobody can tell.
+    public let client: UInt64
 
     /// The target and the user together.
     public var pause: UInt64 {
@@ -130,14 +132,15 @@ public struct RequestScopes: ~Copyable, Sendable {
         return UInt64(truncatingIfNeeded: hasher.finalize())
     }
 
-    public init(pathAndQuery: ArraySlice<UInt8>, route: Int?, user: UInt64) {
+    /// - Parameter host: where the upstream is told it, in lower case: what fails at one host says nothing of another.
+    public init(pathAndQuery: ArraySlice<UInt8>, host: [UInt8] = [], route: Int?, user: UInt64, client: UInt64 = 0) {
         let end = pathAndQuery.firstIndex(of: UInt8(ascii: "?")) ?? pathAndQuery.endIndex
         path = pathAndQuery[..<end]
         self.route = route
-        self.user = user
+        (self.user, self.client) = (user, client)
         let directory = Self.directory(of: path)
-        var hasher = Self.hasher(0, directory)
-        family = Self.number(route.map { Self.hasher($0 + 1, []) } ?? hasher)
+        var hasher = Self.hasher(0, host[...], directory)
+        family = Self.number(route.map { Self.hasher($0 + 1, host[...]) } ?? hasher)
         path[directory.endIndex...].withUnsafeBytes { hasher.combine(bytes: $0) }
         target = Self.number(hasher)
         asker = end == pathAndQuery.endIndex ? user : Self.number(Self.hasher(Int(truncatingIfNeeded: user), pathAndQuery[end...]))
@@ -146,7 +149,7 @@ public struct RequestScopes: ~Copyable, Sendable {
     /// The same once more.
     public init(_ other: borrowing RequestScopes) {
         (path, route, target, family) = (other.path, other.route, other.target, other.family)
-        (user, asker) = (other.user, other.asker)
+        (user, asker, client) = (other.user, other.asker, other.client)
     }
 
     var familyName: FamilyName {
@@ -157,10 +160,11 @@ public struct RequestScopes: ~Copyable, Sendable {
         path.lastIndex(of: UInt8(ascii: "/")).map { path[...$0] } ?? path
     }
 
-    private static func hasher(_ number: Int, _ bytes: ArraySlice<UInt8>) -> Hasher {
+    private static func hasher(_ number: Int, _ parts: ArraySlice<UInt8>...) -> Hasher {
         var hasher = Hasher()
         hasher.combine(number)
-        bytes.withUnsafeBytes { hasher.combine(bytes: $0) }
+        // A host has no slash in it, and a directory begins with one.
+        for part in parts { part.withUnsafeBytes { hasher.combine(bytes: $0) } }
         return hasher
     }
 
@@ -353,6 +357,25 @@ struct PauseScope: Sendable {
     let since: Int64
     let until: Int64
     let status: Status
+    /// Of clients without credentials, those that were told so. It may be meant for them alone: by addresses, say.
+    var told: [UInt64]
+    /// When another of them last looked whether it is.
+    var lookedAt: Int64
+
+    /// So many have to be told before nobody looks.
+    static let toldLimit = 8
+
+    /// One that has just been told to wait, or to wait again.
+    init(_ scopes: borrowing RequestScopes, _ status: Status, until: Int64, after known: PauseScope?, now: Int64) {
+        path = Array(scopes.path.prefix(FailureMemory.shownBytes))
+        (user, self.until, self.status) = (scopes.user, until, status)
+        (since, told, lookedAt) = known.map { ($0.since, $0.told, $0.lookedAt) } ?? (now, [], now)
+        if user == 0, told.count < Self.toldLimit, !told.contains(scopes.client) { told.append(scopes.client) }
+    }
+
+    func isLookDue(by client: UInt64, now: Int64, recheck: Int64) -> Bool {
+        user == 0 && told.count < Self.toldLimit && !told.contains(client) && now - lookedAt >= recheck
+    }
 
     var name: FailureMemory.Scope { .pause(path, user: user) }
 

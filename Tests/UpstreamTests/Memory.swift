@@ -16,8 +16,8 @@ final class Memory {
         memory = FailureMemory(settings)
     }
 
-    static func scopes(_ target: String, user: UInt64 = 0, route: Int? = nil) -> RequestScopes {
-        RequestScopes(pathAndQuery: Array(target.utf8)[...], route: route, user: user)
+    static func scopes(_ target: String, host: String = "", user: UInt64 = 0, route: Int? = nil, client: UInt64 = 0) -> RequestScopes {
+        RequestScopes(pathAndQuery: Array(target.utf8)[...], host: Array(host.utf8), route: route, user: user, client: client)
     }
 
     func ask(_ target: String, user: UInt64 = 0, _ asking: FailureMemory.Asking = .withCopy(mayLookBehind: true)) -> FailureAdmission {
