@@ -171,9 +171,11 @@ private struct KeyWriter {
         var start = 0
         var name = 0
         var end = 0
+
+        var isNameless: Bool { name == end }
     }
 
-    /// Arguments in the order of their names; the values of one name stay in their order. Each is its length, then the canonical text.
+    /// Arguments in the order of their names; the values of one name stay in their order, and so do those without a name. Each is its length, then the canonical text.
     private mutating func appendArguments(_ query: Span<UInt8>) {
         let first = count
         var total = 1
@@ -240,7 +242,9 @@ private struct KeyWriter {
         }
     }
 
+    /// Those without `=` come first, in their own order: they have no names, so where they stand may be what they mean.
     private func isLess(_ left: Piece, _ right: Piece) -> Bool {
+        if left.isNameless || right.isNameless { return left.isNameless && !right.isNameless }
         let leftStart = left.start + Self.lengthBytes
         let rightStart = right.start + Self.lengthBytes
         let (leftCount, rightCount) = (left.name - leftStart, right.name - rightStart)
