@@ -177,7 +177,8 @@ extension ProxyServer {
 
     /// Copies lie under the API's name, or that of the only one's upstream.
     private static func warnings(_ apis: [ServedAPI], after former: Serving) -> [String] {
-        nameWarnings(apis, after: former) + schemeWarnings(apis, after: former)
+        let narrowed = apis.flatMap { $0.warningsOfNarrowing(since: former.apis) }
+        return nameWarnings(apis, after: former) + schemeWarnings(apis, after: former) + narrowed
     }
 
     /// Where there are both, https stands in keys, and nothing for http; where there is one scheme, nothing.

@@ -50,6 +50,11 @@ final class ServedAPI: Sendable {
     /// The same API, as it was before; the only one is what all of several were.
     func former(in apis: [ServedAPI]) -> ServedAPI? { apis.first { $0.name == name } ?? apis.first { $0.name.isEmpty } }
 
+    /// Copies lie under names: what was stored under another is not found.
+    func warningsOfNarrowing(since apis: [ServedAPI]) -> [String] {
+        apis.first { $0.name == name }.map { settings.warningsOfNarrowing(since: $0.settings) } ?? []
+    }
+
     private var settings: ProxySettings { state.settings }
 
     // MARK: Figures

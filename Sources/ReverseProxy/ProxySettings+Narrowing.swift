@@ -1,0 +1,48 @@
+// What settings that were read again let fewer clients have than those before. What is stored was stored by the former rules, and goes out further:
+// that is the operator's to purge.
+
+import CachePolicy
+
+extension ProxySettings {
+    /// A sentence for each such rule.
+    public func warningsOfNarrowing(since former: ProxySettings) -> [String] {
+        guard store != nil, former.store != nil else { return [] }
+        var changes: [String] = []
+        if former.policy.isPrivate, !policy.isPrivate {
+            changes.append("cache.role is not private any more: what one user was told may go to all")
+        } else if !policy.isPrivate {
+            if policy.credentials.tellsMore(than: former.policy.credentials) {
+                changes.append("there are more credentials than before: what was told to requests with them may go to others")
+            }
+            if isNarrowed(since: former, { $0.credentials.areIgnored }) {
+                changes.append("credentials count where they were ignored: what one user was told may go to all who have none")
+            }
+        }
+        if former.policy.setCookie == .keep, policy.setCookie != .keep {
+            changes.append("cache.set_cookie is not keep any more: cookies that were stored go out further")
+        }
+        for directive in [IgnoredDirective.noStore, .privateResponse, .vary]
+        where isNarrowed(since: former, { $0.freshness.ignored.contains(directive) }) {
+            changes.append("cache.freshness.ignore has \(directive.rawValue) no more: what was stored against it goes out further")
+        }
+        let place = apiName.isEmpty ? "" : "API \(apiName): "
+        return changes.map { "\(place)\($0), until it is purged (cistern purge)" }
+    }
+
+    /// Whether it was so for some path, and is not any more.
+    private func isNarrowed(since former: ProxySettings, _ isSo: (Route) -> Bool) -> Bool {
+        func holds(_ settings: ProxySettings, on pattern: RoutePattern) -> Bool {
+            isSo(settings.routes.first { $0.pattern == pattern } ?? settings.otherRoute)
+        }
+        let isLeft = (former.routes + routes).contains { holds(former, on: $0.pattern) && !holds(self, on: $0.pattern) }
+        return isLeft || isSo(former.otherRoute) && !isSo(otherRoute)
+    }
+}
+
+extension CredentialSettings {
+    /// Whether requests that were alike may not be any more.
+    fileprivate func tellsMore(than former: CredentialSettings) -> Bool {
+        !Set(fields).isSubset(of: former.fields) || !Set(groupFields).isSubset(of: former.groupFields)
+            || !Set(cookies).isSubset(of: former.cookies) || !Set(former.ignoredCookies).isSubset(of: ignoredCookies)
+    }
+}
