@@ -126,7 +126,7 @@ extension ProxyShard {
         arrival.route = route
         let lookedUp = DoneLookUp(try lookFurther(finding.result, finding.keys, head, directives, route: route), directives, route)
         let facts = facts(of: lookedUp, head, on: stream)
-        if let level, arrival.shared == nil, let lookUp = sharedLookUp(facts, finding.keys, &arrival, head, in: level) {
+        if let level, arrival.shared == nil, let lookUp = sharedLookUp(facts, finding.keys, &arrival, head, of: stream.client, in: level) {
             arrival.lookedUp = lookedUp
             throw .shared(lookUp)
         }
@@ -146,25 +146,26 @@ extension ProxyShard {
     @inline(never)
     private func sharedLookUp(
         _ facts: borrowing RequestFacts<FoundResponse>, _ keys: TargetKeys, _ arrival: inout Arrival, _ head: RequestHead,
-        in level: FleetLevel
+        of client: RequestClient, in level: FleetLevel
     ) -> SharedLookUp? {
         guard arrival.identity == nil, facts.mode == .live, !facts.directives.noCache else { return nil }
         arrival.obstacle = arrival.identityOutcome == .told ? .told : level.obstacle(for: keys)
         guard arrival.obstacle == nil else { return nil }
         let decision = facts.decide()
         guard decision.looksAtOthers else { return nil }
-        arrival.sharedWait = sharedWait(decision, head, route: arrival.route ?? 0)
+        arrival.sharedWait = sharedWait(decision, head, route: arrival.route ?? 0, of: client)
         return cache?.sharedLookUp(for: head, at: keys, good: routes.good(on: arrival.route ?? 0))
     }
 
     /// How long another node that asks the upstream is waited for, milliseconds; nil where no other would wait for this request: it is of no use to others, or
     /// the upstream will not be asked.
-    private func sharedWait(_ decision: RequestDecision<FoundResponse>, _ head: RequestHead, route: Int) -> Int64? {
+    private func sharedWait(_ decision: RequestDecision<FoundResponse>, _ head: RequestHead, route: Int, of client: RequestClient) -> Int64?
+    {
         let (_, mayRescue, place) = decision.copyAndPlace
         guard let place, place.sharing == .repeated else { return nil }
         if shared.health.mayStop {
             let asking = FailureMemory.Asking(mayRescue: mayRescue, isReading: true, mayLookBehind: background.fetches.hasRoomToLook)
-            let scopes = scopes(of: head, route: route, place.target)
+            let scopes = scopes(of: head, route: route, place.target, client: client.place)
             if shared.health.stops(scopes, asking, now: loop.time.monotonicMilliseconds) { return nil }
         }
         let wait = Int64(settings.collapsing.wait)
