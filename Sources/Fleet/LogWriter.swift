@@ -210,6 +210,9 @@ public struct LogWriter: Hashable, Sendable {
     /// Purges that are not durable.
     public var pendingPurges: Int { unreplicated.count + unreached.count }
 
+    /// Those of them that are not in the log, as far as we know.
+    public var unreachedPurges: Int { unreached.count }
+
     public mutating func handle(_ event: Event, now: Int64) -> [Action] {
         switch event {
         case .append(let message, .write, let token): return appendWrite(message, token, now) + proceed(now)

@@ -65,16 +65,22 @@ extension FleetLog {
         if hasChanged { keepPending { _ in then() } } else { then() }
     }
 
+    private static let countedAtOnce = 256
+
     /// Before anybody is told that one is pending; and now and then, since why it is so changes.
     func countPending() {
+        isCountDue = false
         figures.pendingPurges = pending.counts(unreached: logWriter.unreachedCauses, reached: logWriter.reachedCause)
         publish()
     }
 
     /// - Parameter then: told whether they lie on the disk.
     private func keepPending(then: ((Bool) -> Void)? = nil) {
-        countPending()
-        pendingFile.keep(KeptPending(purges: pending, following: following)) { [logger] isKept in
+        // While the engine is away all of them are gone through: then once for each write.
+        isCountDue = logWriter.unreachedPurges > Self.countedAtOnce
+        if !isCountDue { countPending() }
+        pendingFile.keep(KeptPending(purges: pending, following: following)) { [self, logger] isKept in
+            if isCountDue { countPending() }
             if !isKept { logger.error("purges that are pending cannot be written down: a restart would forget them") }
             then?(isKept)
         }

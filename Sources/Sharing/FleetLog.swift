@@ -40,6 +40,8 @@ public final class FleetLog: @unchecked Sendable {
     var pending = PendingPurges()
     let pendingFile: FileKeeper<KeptPending>
     private let positionFile: FileKeeper<FollowedPosition>
+    /// Whether they are counted when they are written.
+    var isCountDue = false
     /// How often what others have left was taken.
     var takings = 0
     private var timer: LoopTimer?
