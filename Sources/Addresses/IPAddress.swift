@@ -61,6 +61,9 @@ public struct IPAddress: Hashable, Sendable {
     /// What one client has at its disposal: the address, of IPv6 its /64 network.
     public var client: UInt128 { isIPv6 ? number | UInt128(UInt64.max) : number }
 
+    /// The same, shorter: the address, of IPv6 the number of its network.
+    public var clientNumber: UInt64 { UInt64(truncatingIfNeeded: isIPv6 ? number >> 64 : number) }
+
     private static func ipv4(_ text: ArraySlice<UInt8>) -> UInt32? {
         let parts = text.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard parts.count == 4 else { return nil }

@@ -173,7 +173,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
                 keys.maker.user(of: head)
             }
         let host = settings.forwarding.sendsClientHost ? head.host.map(\.asciiLowercased) : []
-        let client = client.address.map { UInt64(truncatingIfNeeded: $0.client.hashValue) } ?? 0
+        let client = client.address.map(\.clientNumber) ?? 0
         return RequestScopes(pathAndQuery: head.pathAndQuery, host: host, route: own, user: user, client: client)
     }
 

@@ -139,11 +139,11 @@ public struct RequestScopes: ~Copyable, Sendable {
         self.route = route
         (self.user, self.client) = (user, client)
         let directory = Self.directory(of: path)
-        var hasher = Self.hasher(0, host[...], directory)
-        family = Self.number(route.map { Self.hasher($0 + 1, host[...]) } ?? hasher)
+        var hasher = Self.hasher(0, host, directory)
+        family = Self.number(route.map { Self.hasher($0 + 1, host) } ?? hasher)
         path[directory.endIndex...].withUnsafeBytes { hasher.combine(bytes: $0) }
         target = Self.number(hasher)
-        asker = end == pathAndQuery.endIndex ? user : Self.number(Self.hasher(Int(truncatingIfNeeded: user), pathAndQuery[end...]))
+        asker = end == pathAndQuery.endIndex ? user : Self.number(Self.hasher(Int(truncatingIfNeeded: user), [], pathAndQuery[end...]))
     }
 
     /// The same once more.
@@ -160,11 +160,12 @@ public struct RequestScopes: ~Copyable, Sendable {
         path.lastIndex(of: UInt8(ascii: "/")).map { path[...$0] } ?? path
     }
 
-    private static func hasher(_ number: Int, _ parts: ArraySlice<UInt8>...) -> Hasher {
+    private static func hasher(_ number: Int, _ host: [UInt8], _ rest: ArraySlice<UInt8> = []) -> Hasher {
         var hasher = Hasher()
         hasher.combine(number)
         // A host has no slash in it, and a directory begins with one.
-        for part in parts { part.withUnsafeBytes { hasher.combine(bytes: $0) } }
+        if !host.isEmpty { host.withUnsafeBytes { hasher.combine(bytes: $0) } }
+        if !rest.isEmpty { rest.withUnsafeBytes { hasher.combine(bytes: $0) } }
         return hasher
     }
 
