@@ -90,7 +90,7 @@ final class SharedSearch {
 
     /// The engine has so long each time. What an earlier round has led to is asked for again: it may have come meanwhile.
     private func askInTime() {
-        waitingNumber = level.patience.add(self, at: level.loop.batchMilliseconds)
+        waitingNumber = level.patience.add(self, at: level.loop.time.monotonicMilliseconds)
         ask(asked.indices, withLease: mayWait && node.settings.collapses)
     }
 
