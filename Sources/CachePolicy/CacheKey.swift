@@ -55,34 +55,27 @@ public enum CacheKey {
 
     /// Form content, as if it were a target's query.
     static func appendArguments(_ content: Span<UInt8>, to out: inout [UInt8], rules: ArgumentRules?) {
-        out.append(addingCapacity: KeyWriter.bound(of: content)) { output in
-            output.withUnsafeMutableBufferPointer { buffer, written in
-                var writer = KeyWriter(buffer, rules)
-                writer.append(query: content)
-                written = writer.count
-            }
-        }
+        write(to: &out, atMost: KeyWriter.bound(of: content), rules) { $0.append(query: content) }
     }
 
     /// A name in the spelling that it has in keys.
     static func appendName(_ name: [UInt8], to out: inout [UInt8]) {
-        out.append(addingCapacity: name.count * 3) { output in
-            output.withUnsafeMutableBufferPointer { buffer, written in
-                guard buffer.baseAddress != nil else { return }
-                var writer = KeyWriter(buffer, nil)
-                writer.append(name: name.span)
-                written = writer.count
-            }
-        }
+        write(to: &out, atMost: name.count * 3) { $0.append(name: name.span) }
     }
 
     /// A path, or a part of one, in the spelling that it has in keys.
     static func appendPath(_ path: [UInt8], to out: inout [UInt8]) {
-        out.append(addingCapacity: path.count * 3) { output in
+        write(to: &out, atMost: path.count * 3) { $0.append(path: path.span) }
+    }
+
+    private static func write(
+        to out: inout [UInt8], atMost count: Int, _ rules: ArgumentRules? = nil, _ append: (inout KeyWriter) -> Void
+    ) {
+        out.append(addingCapacity: count) { output in
             output.withUnsafeMutableBufferPointer { buffer, written in
                 guard buffer.baseAddress != nil else { return }
-                var writer = KeyWriter(buffer, nil)
-                writer.append(path: path.span)
+                var writer = KeyWriter(buffer, rules)
+                append(&writer)
                 written = writer.count
             }
         }
