@@ -23,15 +23,14 @@ public struct Preflight: Sendable {
 
     /// nil where the request is another: a preflight has one origin and one method, and neither content nor credentials.
     /// - Parameter credentials: the fields that carry them.
-    public init?(_ head: RequestHead, content: ContentFraming, credentials: [String]) {
+    public init?(_ head: RequestHead, content: ContentFraming, credentials: CredentialNames) {
         guard head.method == .options, content == .none || content == .length(0) else { return nil }
         let request = head.fields
-        guard request.all(.origin).count == 1, let origin = request.first(.origin), !origin.isEmpty, !request.contains(.maxForwards) else {
-            return nil
-        }
+        guard request.all(.origin).count == 1, let origin = request.first(.origin), !origin.isEmpty,
+            !request.containsAny(of: [.maxForwards, .authorization, .cookie])
+        else { return nil }
         let methods = request.all(named: "access-control-request-method")
         guard methods.count == 1, let method = methods.first, !method.isEmpty else { return nil }
-        let credentials = CredentialNames(credentials + ["authorization", "cookie"])
         guard !request.entries.contains(where: { credentials.contains(request.bytes.span.extracting($0.nameRange)) }) else { return nil }
         guard let wanted = Self.wantedFields(of: request) else { return nil }
         self.origin = Array(origin)

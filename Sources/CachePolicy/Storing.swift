@@ -105,7 +105,7 @@ public enum Storing {
     ) -> StorageDecision {
         guard !asked.directives.noStore else { return .forbidden(.requestNoStore) }
         guard !control.noStore else { return .forbidden(.noStore) }
-        let preflight = Preflight(asked.head, content: .none, credentials: settings.credentials.fields)
+        let preflight = Preflight(asked.head, content: .none, credentials: settings.credentials.names)
         return preflight?.isAllowed(by: response) == true ? .allowed : .forbidden(.notAllowed)
     }
 

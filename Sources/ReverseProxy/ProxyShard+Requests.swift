@@ -30,7 +30,7 @@ extension ProxyShard {
     /// nil where the store has nothing to do with it.
     private func preflight(_ head: RequestHead, _ body: RequestBody) -> Preflight? {
         guard settings.policy.strictness == .rescue else { return nil }
-        return Preflight(head, content: body.framing, credentials: settings.policy.credentials.fields)
+        return Preflight(head, content: body.framing, credentials: settings.policy.credentials.names)
     }
 
     /// Why the store has nothing to do with a request; nil where it may have.

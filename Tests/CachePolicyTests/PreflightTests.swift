@@ -6,7 +6,7 @@ import Testing
 
 private func preflight(_ text: String, method: HTTPCore.Method = .options, content: ContentFraming = .none) -> Preflight? {
     let head = RequestHead(method: method, target: Array("/a".utf8)[...], version: .http11, fields: fields(text))
-    return Preflight(head, content: content, credentials: ["x-api-key"])
+    return Preflight(head, content: content, credentials: CredentialNames(["x-api-key"]))
 }
 
 @Suite("Preflights")

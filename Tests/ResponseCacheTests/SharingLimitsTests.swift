@@ -192,7 +192,7 @@ struct SharingLimitsTests {
 
     private func identity(_ target: String) throws -> [UInt8] {
         let head = TestCache.request(target, Self.asking, method: .options)
-        return try #require(Preflight(head, content: .none, credentials: [])).identity
+        return try #require(Preflight(head, content: .none, credentials: CredentialNames([]))).identity
     }
 
     private func store(preflightFor target: String, in test: TestCache) throws {
