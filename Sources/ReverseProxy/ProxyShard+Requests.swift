@@ -107,7 +107,8 @@ extension ProxyShard {
     ) throws(NotAtHand) -> (any ClientExchange)? {
         guard let cache else { return pass(head, body, on: stream) }
         if let lookedUp = arrival.stillLookedUp(in: cache) {
-            return perform(facts(of: lookedUp, head, on: stream), head, body, arrival, stream)
+            let facts = facts(lookedUp.facts, lookedUp.directives, head, route: lookedUp.route, on: stream)
+            return perform(facts, head, body, arrival, stream)
         }
         var finding = try cache.find(head, content: arrival.identity)
         if case .found(let found) = finding.result, isOfOtherOrigin(found, head) { finding.result = .found(found.ofOtherOrigin) }
@@ -124,21 +125,24 @@ extension ProxyShard {
         }
         let route = routes.place(of: head.pathAndQuery)
         arrival.route = route
-        let lookedUp = DoneLookUp(try lookFurther(finding.result, finding.keys, head, directives, route: route), directives, route)
-        let facts = facts(of: lookedUp, head, on: stream)
+        let lookedUp = try lookFurther(finding.result, finding.keys, head, directives, route: route)
+        let facts = facts(lookedUp, directives, head, route: route, on: stream)
         if let level, arrival.shared == nil, let lookUp = sharedLookUp(facts, finding.keys, &arrival, head, of: stream.client, in: level) {
-            arrival.lookedUp = lookedUp
+            arrival.lookedUp = DoneLookUp(lookedUp, directives, route)
             throw .shared(lookUp)
         }
         return perform(facts, head, body, arrival, stream)
     }
 
-    private func facts(of done: DoneLookUp, _ head: RequestHead, on stream: any ClientStream) -> RequestFacts<FoundResponse> {
+    private func facts(
+        _ lookedUp: LookUpFacts<FoundResponse>, _ directives: RequestCacheControl, _ head: RequestHead, route: Int,
+        on stream: any ClientStream
+    ) -> RequestFacts<FoundResponse> {
         var facts = facts(head, on: stream)
-        facts.storeUse = .lookedUp(done.facts)
-        facts.directives = done.directives
+        facts.storeUse = .lookedUp(lookedUp)
+        facts.directives = directives
         facts.wantsStream = StreamedResponse.isWanted(by: head.fields)
-        facts.staleFor = routes.all[done.route].freshness.staleFor
+        facts.staleFor = routes.all[route].freshness.staleFor
         return facts
     }
 
@@ -159,8 +163,9 @@ extension ProxyShard {
 
     /// How long another node that asks the upstream is waited for, milliseconds; nil where no other would wait for this request: it is of no use to others, or
     /// the upstream will not be asked.
-    private func sharedWait(_ decision: RequestDecision<FoundResponse>, _ head: RequestHead, route: Int, of client: RequestClient) -> Int64?
-    {
+    private func sharedWait(
+        _ decision: RequestDecision<FoundResponse>, _ head: RequestHead, route: Int, of client: RequestClient
+    ) -> Int64? {
         let (_, mayRescue, place) = decision.copyAndPlace
         guard let place, place.sharing == .repeated else { return nil }
         if shared.health.mayStop {
