@@ -108,13 +108,13 @@ public struct CrossOriginRules: Sendable, Equatable {
         while start < head.count {
             let end = (start..<head.count).first { head[$0] == 0x0a }.map { $0 + 1 } ?? head.count
             let line = UnsafeRawBufferPointer(rebasing: head[start..<end])
-            if !takesPlaceOfOurs(line) { out.append(contentsOf: line) }
+            if !isReplaced(line) { out.append(contentsOf: line) }
             start = end
         }
         return out
     }
 
-    private static func takesPlaceOfOurs(_ line: UnsafeRawBufferPointer) -> Bool {
+    private static func isReplaced(_ line: UnsafeRawBufferPointer) -> Bool {
         begins(line, "access-control-") && !begins(line, "access-control-expose-headers:")
     }
 

@@ -68,10 +68,8 @@ public struct StoredFlags: OptionSet, Sendable {
     public static let boundToOrigin = StoredFlags(rawValue: 1 << 25)
     /// Nobody knows whether the script that asks for it may read it. Never written.
     public static let ofOtherOrigin = StoredFlags(rawValue: 1 << 26)
-    /// What is known of it for one request alone.
-    static let unwritten: StoredFlags = [.markedStale, .unseen, .ofOtherOrigin]
-    /// Stale, whatever the response said.
-    public static let countsAsStale = unwritten
+    /// Stale, whatever the response said. None of them is written with the metadata.
+    public static let countsAsStale: StoredFlags = [.markedStale, .unseen, .ofOtherOrigin]
 }
 
 /// The plain part of a stored response.
@@ -117,8 +115,8 @@ public struct StoredMetadata: Sendable, Equatable {
         var stale = self
         stale.freshnessLifetime = 0
         stale.order = order
-        // The order is that of a request now; and the store's own mark is never written.
-        stale.flags.subtract(StoredFlags.unwritten.union(.imported))
+        // The order is that of a request now.
+        stale.flags.subtract(StoredFlags.countsAsStale.union(.imported))
         return stale
     }
 

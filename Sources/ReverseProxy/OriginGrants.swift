@@ -1,5 +1,5 @@
-// What the upstream last let scripts of which origin read, by target and by path, and by host where it is told that: for the responses that we make ourselves, and for stored ones that
-// came without. In memory only. A good response to the same origin that gives no leave takes it back.
+// What the upstream last let scripts of which origin read, by target and by path, and by host where it is told that: for the responses that we make
+// ourselves, and for stored ones that came without. In memory only. A good response to the same origin that gives no leave takes it back.
 
 import CachePolicy
 import HTTPCore
