@@ -70,7 +70,7 @@ fuzz-merge:
 
 # Many users, a lying upstream, purges, kills: every response is checked, for TIME seconds; see Tests/Stress/README.md.
 stress: build fault-packages
-	Tests/Stress/stress.py --cistern .build/release/cistern --time $(or $(TIME),120) $(if $(SEED),--seed $(SEED)) $(if $(TLS),--tls)
+	Tests/Stress/stress.py --cistern .build/release/cistern --time $(or $(TIME),120) $(if $(SEED),--seed $(SEED)) $(if $(TLS),--tls) $(if $(HTTP2),--http2)
 
 # Holds the HTTP/2 of the release against its RFCs, section by section, from outside; see Tests/Conformance/README.md.
 conformance: build conformance-packages

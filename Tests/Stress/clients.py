@@ -33,17 +33,25 @@ class Wanted:
     def key(self):
         return self.target, self.user, self.language
 
-    def text(self):
-        lines = [f"{self.method} {self.target} HTTP/1.1", "Host: stress", f"X-Check: {self.method} {self.target} {self.user}"]
+    def fields(self):
+        fields = [("X-Check", f"{self.method} {self.target} {self.user}")]
         if self.user != "-":
-            lines.append(f"Authorization: Bearer {self.user}")
+            fields.append(("Authorization", f"Bearer {self.user}"))
         if self.kind == "varied":
-            lines.append(f"Accept-Language: {self.language}")
+            fields.append(("Accept-Language", self.language))
         if self.packed:
-            lines.append("Accept-Encoding: gzip")
-        content = b""
-        if self.method == "PUT":
-            content = json.dumps({"target": self.target, "pad": self.pad, "sum": zlib.crc32(self.pad.encode())}).encode()
+            fields.append(("Accept-Encoding", "gzip"))
+        return fields
+
+    def content(self):
+        if self.method != "PUT":
+            return b""
+        return json.dumps({"target": self.target, "pad": self.pad, "sum": zlib.crc32(self.pad.encode())}).encode()
+
+    def text(self):
+        lines = [f"{self.method} {self.target} HTTP/1.1", "Host: stress"] + [f"{name}: {value}" for name, value in self.fields()]
+        content = self.content()
+        if content:
             if self.chunked:
                 lines.append("Transfer-Encoding: chunked")
                 half = len(content) // 2
@@ -80,7 +88,7 @@ class Clients:
         while time.monotonic() < end:
             writer = None
             try:
-                reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 18)
+                reader, writer = await self.connect()
                 for _ in range(self.random.randrange(1, 60)):
                     if time.monotonic() >= end or not await self.batch(reader, writer):
                         break
@@ -90,6 +98,9 @@ class Clients:
             finally:
                 if writer:
                     writer.transport.abort() if self.random.randrange(2) else writer.close()
+
+    async def connect(self):
+        return await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 18)
 
     def wish(self):
         kind = self.random.choice(list(KINDS))
@@ -130,6 +141,10 @@ class Clients:
             name, _, value = line.partition(":")
             fields[name.lower()] = (fields[name.lower()] + ", " if name.lower() in fields else "") + value.strip()
         content = await self.content(reader, status, fields)
+        return self.take(wanted, status, head, fields, content) and "close" not in fields.get("connection", "")
+
+    def take(self, wanted, status, head, fields, content):
+        """Checks a complete response; False if its content is damaged."""
         self.count(f"status_{status}")
         if fields.get("content-encoding") == "gzip":
             try:
@@ -139,7 +154,7 @@ class Clients:
                 return False
         if status == 200:
             self.check(wanted, head, fields, content)
-        return "close" not in fields.get("connection", "")
+        return True
 
     async def content(self, reader, status, fields):
         if status in (204, 304):
@@ -193,8 +208,10 @@ class Clients:
                 self.seen[wanted.key] = (version, asked, wanted.epoch)
 
 
-def run(number, port, seed, seconds, epoch, modes, queue):
-    clients = Clients(number, port, seed, epoch, modes, queue)
+def run(number, port, seed, seconds, epoch, modes, queue, protocol):
+    if protocol == "http2":
+        from clients_http2 import HTTP2Clients
+    clients = (HTTP2Clients if protocol == "http2" else Clients)(number, port, seed, epoch, modes, queue)
     try:
         asyncio.run(clients.run(time.monotonic() + seconds))
     finally:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Many users, a lying upstream, purges, switched modes, a store of 4 MiB, kill -9 and restarts, all at once, against the real program.
 
-    stress.py [--cistern PATH] [--time SECONDS] [--seed N] [--workers N] [--tls]
+    stress.py [--cistern PATH] [--time SECONDS] [--seed N] [--workers N] [--tls] [--http2]
 
 Every response says for which target, user and language it is and which version of it, with a checksum. A finding is one that is wrong, another's, cut
 and passed for whole, older than one that had been stored before its request was sent (for the same target, user and language), or older than a write
@@ -41,8 +41,8 @@ class Proxy:
             environment["CISTERN_UPSTREAM_CA_FILE"] = self.directory + "/certificate.pem"
         self.log = open(self.directory + "/log", "ab")
         self.child = subprocess.Popen(
-            [self.options.cistern, "serve", "--upstream", self.upstream, "--listen", f"127.0.0.1:{self.port}", "--cache-dir", self.directory + "/store",
-             "--cache-size", "4MiB", "--log-level", "error"], env=environment, stderr=self.log)
+            [self.options.cistern, "serve", "--upstream", self.upstream, "--cache-dir", self.directory + "/store", "--cache-size", "4MiB",
+             "--log-level", "error"] + self.listener(), env=environment, stderr=self.log)
         end = time.time() + 20
         while time.time() < end:
             if self.child.poll() is not None:
@@ -53,6 +53,10 @@ class Proxy:
             except OSError:
                 time.sleep(0.01)
         sys.exit("the proxy does not listen")
+
+    def listener(self):
+        address = f"127.0.0.1:{self.port}"
+        return ["--listen", f"https://{address}", "--tls-self-signed"] if self.options.http2 else ["--listen", address]
 
     def kill(self):
         self.child.send_signal(signal.SIGKILL)
@@ -134,7 +138,8 @@ class Stress:
         origin.start()
         proxy = Proxy(self.options, ours.recv(), self.directory)
         proxy.start()
-        arguments = [(number, proxy.port, self.options.seed, self.options.time, self.epoch, self.modes, self.queue) for number in range(self.options.workers)]
+        arguments = [(number, proxy.port, self.options.seed, self.options.time, self.epoch, self.modes, self.queue,
+                      "http2" if self.options.http2 else "http1") for number in range(self.options.workers)]
         workers = [multiprocessing.Process(target=clients.run, args=each, daemon=True) for each in arguments]
         for worker in workers:
             worker.start()
@@ -173,5 +178,6 @@ if __name__ == "__main__":
     parser.add_argument("--time", type=int, default=60)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--tls", action="store_true")
+    parser.add_argument("--tls", action="store_true", help="TLS to the upstream")
+    parser.add_argument("--http2", action="store_true", help="clients speak HTTP/2 over TLS (needs the Python module h2)")
     sys.exit(Stress(parser.parse_args()).run())
