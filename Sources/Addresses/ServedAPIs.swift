@@ -33,11 +33,18 @@ public struct ServedAPIs: Sendable {
     ///   - authority: `host[:port]`, as in a Host field.
     ///   - target: path and query.
     public func choose(_ authority: ArraySlice<UInt8>, _ target: ArraySlice<UInt8>) -> Choice {
-        let choice = choice(authority, target)
-        // What the upstream may read as another path must not lead there from here: `/a/../b` is neither /a's nor /b's.
-        guard let plain = PlainPath.make(of: target) else { return choice }
-        guard case .api(let place) = choice, self.choice(authority, plain[...]) == choice else { return .noPath }
-        return scopes[place].isStripped && !Self.isWithin(scopes[place].path, target, plain) ? .noPath : choice
+        let choice = choice(authority) { Self.begins(target, with: $0) }
+        // A path that an upstream may read as another API's must not lead there from here: `/a/../b` is neither /a's nor /b's.
+        guard let readings = PathReadings(target) else { return choice }
+        guard case .api(let place) = choice, !readings.isIncomplete else { return .noPath }
+        let isClear = readings.all.allSatisfy { reading in
+            self.choice(authority) { path in reading.starts(with: path.isEmpty ? [] : PathReadings.segments(of: path)) } == choice
+        }
+        guard isClear else { return .noPath }
+        guard scopes[place].isStripped else { return choice }
+        // What is left of it must not lead above its beginning: `/../orders/1` is not what `/orders/../orders/1` is.
+        let rest = target.withoutQuery.dropFirst(scopes[place].path.count)
+        return PathReadings(rest)?.mayLeaveRoot == true ? .noPath : choice
     }
 
     /// Whether requests for a target can be for an API, as far as paths tell: where others have the same hosts, the longest counts.
@@ -47,19 +54,14 @@ public struct ServedAPIs: Sendable {
         return !scopes.contains { $0.path.count > scope.path.count && $0.names == scope.names && Self.begins(target, with: $0.path) }
     }
 
-    /// Whether what is left of a target without `path` leads to the same place: `/../orders/1` is not what `/orders/../orders/1` is.
-    private static func isWithin(_ path: [UInt8], _ target: ArraySlice<UInt8>, _ plain: [UInt8]) -> Bool {
-        let rest = target.withoutQuery.dropFirst(path.count)
-        return plain == path + (PlainPath.make(of: rest) ?? Array(rest))
-    }
-
-    private func choice(_ authority: ArraySlice<UInt8>, _ target: ArraySlice<UInt8>) -> Choice {
+    /// - Parameter begins: whether the target begins with a scope's path.
+    private func choice(_ authority: ArraySlice<UInt8>, _ begins: ([UInt8]) -> Bool) -> Choice {
         var best = (rank: 0, place: nil as Int?)
         for (place, scope) in scopes.enumerated() {
             let rank = scope.rank(of: authority)
             guard rank > 0, rank >= best.rank else { continue }
             if rank > best.rank { best = (rank, nil) }
-            guard Self.begins(target, with: scope.path) else { continue }
+            guard begins(scope.path) else { continue }
             if best.place.map({ scopes[$0].path.count < scope.path.count }) ?? true { best.place = place }
         }
         guard best.rank > 0 else { return .noHost }

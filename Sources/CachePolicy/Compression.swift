@@ -29,3 +29,8 @@ public enum Compression: String, Sendable, CaseIterable {
     /// Whether it may be sent with a coding that the upstream did not put on it.
     public func mayCode(isOpen: Bool) -> Bool { self == .always || self != .off && isOpen }
 }
+
+extension Compression: PathRules {
+    /// `always` opens: it sends secrets in coded form.
+    public func stricter(_ other: Compression) -> Compression { self == .always && other != .always ? .gzip : self }
+}

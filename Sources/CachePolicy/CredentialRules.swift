@@ -21,6 +21,11 @@ public struct CredentialRules: Sendable, Equatable {
     var isSpecial: Bool { areIgnored || sharesPublic || looksAtUsers }
 }
 
+extension CredentialRules: PathRules {
+    /// Each of them lets requests share a response, so it opens.
+    public func stricter(_ other: CredentialRules) -> CredentialRules { self == other ? self : CredentialRules() }
+}
+
 /// The rules by path.
 public struct CredentialTable: Sendable {
     private let table: PathTable<CredentialRules>
@@ -33,14 +38,14 @@ public struct CredentialTable: Sendable {
         hasExceptions = !table.isUniform
     }
 
-    /// nil where no path has any: almost always, and a hit asks for them. What lets requests share a response holds only where it does for the path as
-    /// the upstream may read it too: else `/open/..%2fme` would have everybody's `/me`.
+    /// nil where no path has any: almost always, and a hit asks for them. What lets requests share a response holds only if it does for every reading of
+    /// the path: else `/open/..%2fme` would have everybody's `/me`. A path with a control character or a double encoding is shared by nobody.
     public func specialRules(for head: RequestHead) -> CredentialRules? {
         guard isSpecial else { return nil }
         let target = head.pathAndQuery
         let rules = table.rules(for: target)
-        guard rules.isSpecial, hasExceptions, let plain = PlainPath.make(of: target) else { return rules }
-        return table.rules(for: plain[...]) == rules ? rules : CredentialRules()
+        guard rules.isSpecial, hasExceptions, PathReadings(target)?.isOpaque == true else { return rules }
+        return CredentialRules()
     }
 
     public func areIgnored(for head: RequestHead) -> Bool { specialRules(for: head)?.areIgnored ?? false }

@@ -17,8 +17,11 @@ public struct CrossOriginRules: Sendable, Equatable {
 
     public init() {}
 
+    /// Whether the upstream's word is replaced by none: no origin may read anything.
+    private var isClosed = false
+
     /// Whether there is anything to say.
-    public var isOn: Bool { !origins.isEmpty }
+    public var isOn: Bool { isClosed || !origins.isEmpty }
 
     private var isForAll: Bool { origins.contains { $0.elementsEqual("*".utf8) } }
 
@@ -120,5 +123,15 @@ public struct CrossOriginRules: Sendable, Equatable {
 
     private static func begins(_ line: UnsafeRawBufferPointer, _ name: String) -> Bool {
         line.count > name.utf8.count && zip(line, name.utf8).allSatisfy { $0.asciiLowercased == $1 }
+    }
+}
+
+extension CrossOriginRules: PathRules {
+    /// What scripts may do opens, and that the upstream's own word is replaced protects.
+    public func stricter(_ other: CrossOriginRules) -> CrossOriginRules {
+        guard self != other else { return self }
+        var rules = CrossOriginRules()
+        rules.isClosed = true
+        return rules
     }
 }

@@ -119,3 +119,12 @@ public struct FreshnessRules: Sendable, Equatable {
             || credentials.contains(name.span) || CredentialNames.wellKnown.contains(name.span)
     }
 }
+
+extension FreshnessRules: PathRules {
+    /// Disregarding a directive opens; times are as the path was written.
+    public func stricter(_ other: FreshnessRules) -> FreshnessRules {
+        var rules = self
+        rules.ignored.formIntersection(other.ignored)
+        return rules
+    }
+}

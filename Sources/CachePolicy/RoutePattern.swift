@@ -1,13 +1,13 @@
-// Which paths a route is for. Compared as keys are (`CacheKey`): paths of one key are on one route, and spellings that the upstream may tell apart
-// are never merged.
+// Which paths a route is for. A path as it was written is compared as keys are (`CacheKey`), so paths of one key are on one route. A reading of a path
+// (`PathReadings`) is compared percent-decoded.
 
 import HTTPCore
 
 /// `/users/*/posts/**`: `*` stands for one segment that is not empty, `**` at the end for any rest, also none.
 public struct RoutePattern: Sendable, Equatable {
     private enum Segment: Sendable, Equatable {
-        /// In the spelling of keys.
-        case literal([UInt8])
+        /// In the spelling of keys, and percent-decoded.
+        case literal([UInt8], decoded: [UInt8])
         case any
     }
 
@@ -22,7 +22,10 @@ public struct RoutePattern: Sendable, Equatable {
         var parts = text.utf8.dropFirst().split(separator: Self.slash, omittingEmptySubsequences: false).map { Array($0) }
         takesRest = parts.last == Array("**".utf8)
         if takesRest { parts.removeLast() }
-        segments = parts.map { $0 == [UInt8(ascii: "*")] ? .any : .literal(Self.canonical($0)) }
+        let decoded = PathReadings.segments(of: [Self.slash] + parts.joined(separator: [Self.slash]))
+        segments = zip(parts, decoded).map { part, decoded in
+            part == [UInt8(ascii: "*")] ? .any : .literal(Self.canonical(Array(RequestTarget.escaped(part[...]))), decoded: decoded)
+        }
     }
 
     /// Whether some path that begins with these whole segments matches.
@@ -31,11 +34,22 @@ public struct RoutePattern: Sendable, Equatable {
         let wanted = path.dropFirst().split(separator: Self.slash, omittingEmptySubsequences: false)
         let begins = zip(segments, path.isEmpty ? [] : wanted).allSatisfy { segment, part in
             switch segment {
-            case .literal(let literal): literal == Self.canonical(Array(part))
+            case .literal(let literal, _): literal == Self.canonical(Array(part))
             case .any: !part.isEmpty
             }
         }
         return begins && (path.isEmpty || takesRest || segments.count >= wanted.count)
+    }
+
+    /// - Parameter reading: the segments of a reading, percent-decoded.
+    func matches(reading: [[UInt8]]) -> Bool {
+        guard reading.count == segments.count || (takesRest && reading.count > segments.count) else { return false }
+        return zip(segments, reading).allSatisfy { segment, part in
+            switch segment {
+            case .literal(_, let decoded): decoded == part
+            case .any: !part.isEmpty
+            }
+        }
     }
 
     /// - Parameter target: path and query as received.
@@ -49,7 +63,7 @@ public struct RoutePattern: Sendable, Equatable {
             var end = start
             while end < target.count, target[end] != Self.slash, target[end] != Self.question { end += 1 }
             switch segments[index] {
-            case .literal(let wanted): guard Self.isSame(wanted, target, start, end) else { return false }
+            case .literal(let wanted, _): guard Self.isSame(wanted, target, start, end) else { return false }
             case .any: guard end > start else { return false }
             }
             if end == target.count || target[end] == Self.question { return index == segments.count - 1 }

@@ -15,6 +15,13 @@ public enum RescueWithShared: String, Sendable, CaseIterable {
     case never
 }
 
+extension RescueWithShared: PathRules {
+    /// Each one opens more than those before it.
+    private static let byStrictness: [RescueWithShared] = [.never, .publicOnly, .own, .always]
+
+    public func stricter(_ other: RescueWithShared) -> RescueWithShared { Self.byStrictness.first { $0 == self || $0 == other } ?? .never }
+}
+
 /// What allowed the copy to stand in. The raw value is the label in metrics and Cache-Status.
 public enum SharedCopyPermission: String, Sendable, CaseIterable {
     case isPublic = "public"

@@ -8,6 +8,7 @@ extension AccessRefusal {
         case .address: "its client's address is not one that may ask for this"
         case .misdirected: "it asked for a host that is not served here"
         case .noAPI: "it asked for a path that no API is for"
+        case .outside: "the upstream may read its path as one outside of the path of upstream.url"
         case .notProxied: "it asked for a URI that is no API's here, as one asks a forward proxy"
         case .otherScheme: "it asked for a whole URI of http through TLS, or of https in clear"
         case .otherCertificate: "its host's clients are asked for another certificate than its connection's were"
@@ -27,6 +28,7 @@ extension AccessRefusal {
                 "forwarding.names",
                 "and host of each of apis list the hosts that are served here; without them any is, but for whole URIs of other places")
         case .noAPI: WhyAdvice("apis.path", "says for each API what the paths that it is for begin with")
+        case .outside: WhyAdvice("upstream.url", "has a path, and requests are for what lies below it")
         case .notProxied:
             WhyAdvice(
                 "forwarding.forward_proxy", "is for whole URIs by the hosts of each of apis, of forwarding.names, or of the upstream")

@@ -9,6 +9,8 @@ public enum AccessRefusal: String, Sendable, CaseIterable {
     case misdirected = "name_not_served"
     /// Of several APIs, none of those that have the host has the path.
     case noAPI = "path_not_served"
+    /// A reading of its path leaves the path of the upstream's URL.
+    case outside = "path_outside"
     /// Where clients take this for their forward proxy: a whole URI names no API.
     case notProxied = "not_proxied"
     /// A whole URI names another scheme than the one that its connection speaks (RFC 9110 §7.4).
@@ -22,6 +24,7 @@ public enum AccessRefusal: String, Sendable, CaseIterable {
 
     public var status: Status {
         switch self {
+        case .outside: 400
         case .address, .noCertificate, .notProxied: 403
         case .misdirected, .otherScheme, .otherCertificate: 421
         case .noAPI: 404
@@ -37,6 +40,7 @@ public enum AccessRefusal: String, Sendable, CaseIterable {
         case .address: "Clients at this address may not ask for this here."
         case .misdirected: "This host is not served here."
         case .noAPI: "No API is served under this path."
+        case .outside: "The dot segments of this path lead above its beginning."
         case .notProxied: "This forward proxy is for its own APIs only, and this URI is none of theirs."
         case .otherScheme: "This connection cannot ask for that scheme: http is for clear connections, and https for those through TLS."
         case .otherCertificate: "This host needs a connection of its own, since its clients show another certificate."

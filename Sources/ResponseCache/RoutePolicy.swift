@@ -18,3 +18,9 @@ final class RoutePolicy: Sendable {
         Storing.decide(response, control, to: request, settings: settings)
     }
 }
+
+extension RoutePolicy: PathRules {
+    func stricter(_ other: RoutePolicy) -> RoutePolicy {
+        RoutePolicy(settings, settings.freshness.stricter(other.settings.freshness))
+    }
+}

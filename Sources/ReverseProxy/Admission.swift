@@ -69,19 +69,12 @@ struct Admission: Sendable {
         let own = stream.listener.settings.access
         let client = stream.client.place
         guard (own.isEmpty ? settings.rules : own).allow(client) else { return .address }
-        if hasRoutes, !isForNobody, !isAllowed(head, { routes.rules(for: $0).allow(client) }) { return .address }
+        if hasRoutes, !isForNobody, routes.holdsForAny(head.pathAndQuery, { !$0.allow(client) }) { return .address }
         if let security = stream.security, !security.mayServe(String(decoding: head.host, as: UTF8.self)) { return .otherCertificate }
-        if hasCertified, !isForNobody, stream.security?.certificate == nil, !isAllowed(head, { !certified.rules(for: $0) }) {
+        if hasCertified, !isForNobody, stream.security?.certificate == nil, certified.holdsForAny(head.pathAndQuery, { $0 }) {
             return .noCertificate
         }
         return place(head, isForNobody: isForNobody, on: stream)
-    }
-
-    /// Whether it is so for the path as it stands, and as the upstream may read it.
-    private func isAllowed(_ head: RequestHead, _ rule: (ArraySlice<UInt8>) -> Bool) -> Bool {
-        let target = head.pathAndQuery
-        guard rule(target) else { return false }
-        return PlainPath.make(of: target).map { rule($0[...]) } ?? true
     }
 
     /// Whether those who trust nobody else believe what the request says of itself.
@@ -114,6 +107,7 @@ extension ProxyShard {
     /// nil where it may come in.
     /// - Parameter isForNobody: no API is for it.
     func refusal(of request: ReceivedRequest, isForNobody: Bool, on stream: any ClientStream) -> AccessRefusal? {
+        if hasBasePath, PathReadings(request.head.pathAndQuery)?.mayLeaveRoot == true { return .outside }
         if admission.isIdle, request.head.target.first == UInt8(ascii: "/") { return nil }
         let refusal = admission.admit(request.head, isForNobody: isForNobody, on: stream)
         // Own pages are not the upstream's data: whoever asks after our health names us by our address.

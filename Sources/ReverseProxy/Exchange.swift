@@ -280,7 +280,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     }
 
     private func sharedCopy(_ keys: TargetKeys) throws(NotAtHand) -> StoredNow<FoundResponse>.SharedCopy {
-        switch try shard.standIn(for: head, at: keys, request.directives, route: request.route) {
+        switch try shard.standIn(for: head, at: keys, request.directives) {
         case .nothing: .nothing
         case .forbidden(let reason): .forbidden(reason)
         case .found(let copy): .allowed(Rescue(copy.found, age: copy.age, ttl: copy.ttl, .shared(copy.permission)))

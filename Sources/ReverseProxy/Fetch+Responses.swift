@@ -47,7 +47,7 @@ extension Fetch: TransferReceiver {
     func use(_ response: consuming ResponseHead, of transfer: Transfer) {
         let length = response.contentLength
         let decision = decide(response, to: transfer.request, length: length)
-        if decision.isUse { shard.noteGrant(response, to: subject.head, route: subject.route) }
+        if decision.isUse { shard.noteGrant(response, to: subject.head) }
         let action = machine.handle(.decided(admit(decision)))
         updateStored(by: response)
         if case .stream(let reason) = action { return stream(response, length: length, reason) }
@@ -106,7 +106,7 @@ extension Fetch: TransferReceiver {
             strictness: shard.settings.policy.strictness)
         facts.isStream =
             response.status == 101
-            || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: shard.routes.all[subject.route].streams)
+            || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: shard.routes.stream(subject.head.pathAndQuery))
         facts.upstream = shard.shared.cacheSettings.upstream
         if let decision = facts.judge(response, hasStandIn: hasStandIn, isMeant: isMeant) { return decision }
         // Now its place is known, where that is another than its request's.

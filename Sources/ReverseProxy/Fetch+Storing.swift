@@ -79,9 +79,9 @@ extension Fetch {
     func invalidate(after head: ResponseHead) {
         guard !subject.head.method.isSafe, subject.place == nil else { return }
         if head.status.isSuccessful || head.status.isRedirection { shard.noteWrite(subject) }
-        let route = shard.routes.all[subject.route]
+        let invalidation = shard.routes.invalidation(by: subject.head.pathAndQuery)
         shard.cache?.invalidate(
-            after: head, to: subject.head, sparingTarget: !route.invalidatesTarget, withCollection: route.invalidatesCollection,
+            after: head, to: subject.head, sparingTarget: invalidation.sparesTarget, withCollection: invalidation.hasCollection,
             at: recency.responseTime)
     }
 
@@ -90,7 +90,7 @@ extension Fetch {
         guard let place = subject.place, place.isPartitioned else { return false }
         // It was in memory when the request was looked up.
         let result = try? shard.cache?.waiting { () throws(NotAtHand) in
-            try shard.standIn(for: subject.head, at: place.keys, subject.directives, route: subject.route)
+            try shard.standIn(for: subject.head, at: place.keys, subject.directives)
         }
         if case .found = result { return true }
         return false

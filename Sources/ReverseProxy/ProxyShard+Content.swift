@@ -76,7 +76,7 @@ extension ProxyShard {
     /// Whether its response is kept by its content: QUERY, and what the route says only reads.
     func isKeptByContent(_ head: RequestHead) -> Bool {
         guard cache != nil, !head.method.isRead, !routes.stream(head.pathAndQuery) else { return false }
-        return routes.reads(head.method, on: routes.place(of: head.pathAndQuery))
+        return routes.reads(head.method, head.pathAndQuery)
     }
 
     private func isRefused(_ head: RequestHead, on stream: any ClientStream) -> Bool {

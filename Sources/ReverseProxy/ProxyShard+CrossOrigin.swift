@@ -39,7 +39,7 @@ extension ProxyShard {
     /// Whether a stored response may be no use to the script that asks for it: it came for another origin, or for none, and nobody knows what the
     /// upstream says to this one.
     func isOfOtherOrigin(_ stored: FoundResponse, _ head: RequestHead) -> Bool {
-        guard isBound(stored, head), !routes.all[routes.place(of: head.pathAndQuery)].crossOrigin.isOn,
+        guard isBound(stored, head), routes.crossOrigin(head.pathAndQuery) == nil,
             let origin = head.fields.first(.origin), let fields = StoredHead.parse(stored.head)?.fields
         else { return false }
         let allowed = fields.first(.accessControlAllowOrigin)
@@ -57,8 +57,8 @@ extension ProxyShard {
     }
 
     /// Remembers what a good response lets scripts of the request's origin read. A 304 need not say it again.
-    func noteGrant(_ response: ResponseHead, to head: RequestHead, route: Int) {
-        guard let origin = head.fields.first(.origin), head.method != .options, !routes.all[route].crossOrigin.isOn else { return }
+    func noteGrant(_ response: ResponseHead, to head: RequestHead) {
+        guard let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil else { return }
         let word = OriginWord(response.fields, to: origin)
         if response.status.isSuccessful || (response.status == 304 && word.grant != nil) { shared.grants.note(word, to: head) }
     }

@@ -181,7 +181,7 @@ extension ProxyShard {
 
     /// Whether what a client says of freshness counts.
     private func obeysClient(of head: RequestHead) -> Bool {
-        routes.obeyClients || routes.all[routes.place(of: head.pathAndQuery)].obeysClients
+        routes.obeysClient(head.pathAndQuery)
     }
 
     /// What is not plainly a fresh hit. Apart from `look`, so that what a hit needs stays small.
@@ -189,14 +189,14 @@ extension ProxyShard {
     private func lookFurther(
         _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl, route: Int
     ) throws(NotAtHand) -> LookUpFacts<FoundResponse> {
-        var lookedUp = LookUpFacts(result.fact, KeyedTarget(keys: keys, flight: flightKey(result, keys, head, route: route)))
+        var lookedUp = LookUpFacts(result.fact, KeyedTarget(keys: keys, flight: flightKey(result, keys, head)))
         lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
         // Of all requests by OPTIONS only preflights are looked up.
         lookedUp.isKeptByContent = isKeptByContent(head) || head.method == .options
         guard let found = result.found else {
             // What may stand in where the upstream fails: by then it is known at once whether it does.
-            if keys.isPartitioned, routes.all[route].rescueWithShared != .never || keys.former != nil {
-                _ = try standIn(for: head, at: keys, directives, route: route)
+            if keys.isPartitioned, routes.rescueWithShared(head.pathAndQuery) != .never || keys.former != nil {
+                _ = try standIn(for: head, at: keys, directives)
             }
             return lookedUp
         }
@@ -212,9 +212,9 @@ extension ProxyShard {
     }
 
     /// What the upstream says to one origin may be no use to another's scripts.
-    private func flightKey(_ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, route: Int) -> [UInt8] {
+    private func flightKey(_ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead) -> [UInt8] {
         let key = result.flightKey(keys)
-        guard let origin = head.fields.first(.origin), head.method != .options, !routes.all[route].crossOrigin.isOn else { return key }
+        guard let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil else { return key }
         return key + [0] + origin
     }
 

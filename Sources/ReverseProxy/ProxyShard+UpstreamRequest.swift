@@ -21,7 +21,7 @@ extension ProxyShard {
         }
         return UpstreamRequest(
             method: head.method, target: upstreamTarget(head.pathAndQuery), fields: fields, content: body.framing,
-            isRepeatable: routes.reads(head.method, on: request.route))
+            isRepeatable: request.place != nil)
     }
 
     /// As the upstream knows it.

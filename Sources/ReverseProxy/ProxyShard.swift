@@ -70,6 +70,8 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// Whether keys have the scheme in them, and whether there is anything to be marked at all (`ProxyShard+Marking`).
     let marksScheme: Bool
     let mayMark: Bool
+    /// Whether an address of the upstream has a path, which no request's path may leave.
+    let hasBasePath: Bool
 
     public init(_ shared: SharedFlowState, on shard: Shard) {
         (self.shared, process, self.shard) = (shared, shared.process, shard)
@@ -82,6 +84,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         (health, collapsed, sentRequests) = (shared.health, shared.collapsed, shared.process.sentRequests)
         areModesLive = modes.isLive
         marksScheme = settings.policy.keyFields.contains(ConnectionField.scheme)
+        hasBasePath = settings.upstream.atEachAddress.contains { !$0.basePath.isEmpty }
         mayMark = marksScheme || settings.policy.credentials.fields.contains(ConnectionField.certificate)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         cache = shared.cache.map { [loop] in ResponseCache($0) { Self.cacheTime(of: loop) } }
@@ -242,9 +245,9 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     func standIn(
-        for head: RequestHead, at keys: TargetKeys, _ directives: RequestCacheControl, route: Int
+        for head: RequestHead, at keys: TargetKeys, _ directives: RequestCacheControl
     ) throws(NotAtHand) -> StandInResult {
-        try cache?.standIn(for: head, at: keys, directives, routes.all[route].rescueWithShared, now: now) ?? .nothing
+        try cache?.standIn(for: head, at: keys, directives, routes.rescueWithShared(head.pathAndQuery), now: now) ?? .nothing
     }
 
     /// Every exchange ends here, once.

@@ -94,7 +94,7 @@ public struct Route: Sendable {
 public struct Routes: Sendable {
     public let all: [Route]
     /// Whether all of them do.
-    let obeyClients: Bool
+    private let obeyClients: Bool
     /// Whether one of them is for streams.
     private let someStream: Bool
     /// Whether clients may change to another protocol on one of them.
@@ -105,6 +105,10 @@ public struct Routes: Sendable {
     private let someCrossOrigin: Bool
     /// What is done about content codings.
     let compression: PathTable<Compression>
+    private let crossOrigins: PathTable<CrossOriginRules>
+    private let rescues: PathTable<RescueWithShared>
+    /// Where routes lie in `all`.
+    private let places: PathTable<Int>
 
     init(_ routes: [Route], rest: Route, strictness: Strictness = .rescue) {
         all = (routes + [rest]).map { route in
@@ -117,12 +121,30 @@ public struct Routes: Sendable {
         someUpgrade = all.contains { !$0.upgrades.isEmpty }
         someCrossOrigin = all.contains(where: \.crossOrigin.isOn)
         compression = PathTable(routes.map { ($0.pattern, $0.compression) }, rest: rest.compression).simplified
+        crossOrigins = PathTable(routes.map { ($0.pattern, $0.crossOrigin) }, rest: rest.crossOrigin).simplified
+        rescues = PathTable(routes.map { ($0.pattern, $0.rescueWithShared) }, rest: rest.rescueWithShared).simplified
+        places = PathTable(routes.enumerated().map { ($1.pattern, $0) }, rest: routes.count)
         someDemand = all.contains { $0.good != Self.undemanding }
     }
 
-    /// Whether such a request only reads on this route, and its response is kept by its content. Asked here and not of the route, which would
-    /// be copied.
-    func reads(_ method: Method, on route: Int) -> Bool { method == .query || all[route].methods.contains(method) }
+    /// Whether such a request only reads on the route of every reading of its path, and its response is kept by its content. Asked here and not of the
+    /// route, which would be copied.
+    func reads(_ method: Method, _ target: ArraySlice<UInt8>) -> Bool {
+        method == .query || places.holdsForAll(target) { all[$0].methods.contains(method) }
+    }
+
+    /// Whether a client's directives can have the upstream asked where something fresh is stored.
+    func obeysClient(_ target: @autoclosure () -> ArraySlice<UInt8>) -> Bool {
+        obeyClients || places.holdsForAll(target()) { all[$0].obeysClients }
+    }
+
+    /// Which copies a write to a target makes invalid.
+    func invalidation(by target: ArraySlice<UInt8>) -> (sparesTarget: Bool, hasCollection: Bool) {
+        (places.holdsForAll(target) { !all[$0].invalidatesTarget }, places.holdsForAny(target) { all[$0].invalidatesCollection })
+    }
+
+    /// Whether the copy of those without credentials may stand in.
+    func rescueWithShared(_ target: @autoclosure () -> ArraySlice<UInt8>) -> RescueWithShared { rescues.rules(for: target()) }
 
     /// The modes that they begin with, by their places.
     var modes: [Int: ServingMode] {
@@ -166,19 +188,23 @@ public struct Routes: Sendable {
             })
     }
 
-    /// Whether responses for this target are streams by its route.
-    func stream(_ target: @autoclosure () -> ArraySlice<UInt8>) -> Bool { someStream && all[place(of: target())].streams }
+    /// Whether responses for this target are streams by the route of every reading.
+    func stream(_ target: @autoclosure () -> ArraySlice<UInt8>) -> Bool {
+        someStream && places.holdsForAll(target()) { all[$0].streams }
+    }
 
-    /// The protocols that a request may change to, as the value of an Upgrade field; nil where it offers none that its route lets through.
+    /// The protocols that a request may change to, as the value of an Upgrade field; nil if it offers none that the route of every reading lets through.
     func upgrade(_ head: RequestHead) -> [UInt8]? {
         guard someUpgrade, head.contains(.upgrade) else { return nil }
-        return Upgrade.offered(by: head, allowed: all[place(of: head.pathAndQuery)].upgrades)
+        let target = head.pathAndQuery
+        let allowed = all[place(of: target)].upgrades.filter { name in places.holdsForAll(target) { all[$0].upgrades.contains(name) } }
+        return Upgrade.offered(by: head, allowed: allowed)
     }
 
     /// The operator's word on scripts of other origins; nil where there is none.
     func crossOrigin(_ target: @autoclosure () -> ArraySlice<UInt8>) -> CrossOriginRules? {
         guard someCrossOrigin else { return nil }
-        let rules = all[place(of: target())].crossOrigin
+        let rules = crossOrigins.rules(for: target())
         return rules.isOn ? rules : nil
     }
 
@@ -202,7 +228,8 @@ public struct Routes: Sendable {
         return ExplainedRoute(name: route.name, arguments: route.arguments, staleFor: route.freshness.staleFor)
     }
 
-    /// The place of the first route for this target.
+    /// The place of the first route for this target as it was written: for names, times and limits. Rules that protect or open have functions above,
+    /// which look at every reading.
     public func place(of target: ArraySlice<UInt8>) -> Int {
         for index in 0..<(all.count - 1) where all[index].pattern.matches(target) { return index }
         return all.count - 1

@@ -1,0 +1,190 @@
+// The paths that servers may make of one request's path. Servers differ in what they take for a slash, for a parameter and for a dot segment, and in
+// the order of these steps; a proxy and its backend combine them. Rules are held against every reading (`PathTable`, `ServedAPIs`); cache keys and
+// the upstream's request keep the client's spelling.
+
+public struct PathReadings: Sendable {
+    /// The segments of each reading, percent-decoded. The first reading resolves nothing.
+    public private(set) var all: [[[UInt8]]] = []
+    /// Whether the path has more readings than this computes. Then any rule that protects may hold, and none that opens.
+    public private(set) var isIncomplete = false
+    /// Whether a reading may lead above the root.
+    public private(set) var mayLeaveRoot = false
+    /// Whether the path has a control character, or a percent sign that was encoded twice: a server that cuts or decodes it once more reads a path that
+    /// is not among the readings.
+    public let isOpaque: Bool
+
+    /// A path that an honest client sends has one to six.
+    public static let limit = 16
+    /// Bounds the work for a long path: bytes that all steps together read.
+    static let workLimitBytes = 256 << 10
+
+    /// nil if the path has one reading only: itself.
+    /// - Parameter target: path and query.
+    public init?(_ target: ArraySlice<UInt8>) {
+        guard !Self.isPlain(target) else { return nil }
+        let path = Array(target.withoutQuery)
+        isOpaque = Self.isOpaque(path)
+        let spellings = spellings(of: path)
+        all = spellings.map(Self.segments)
+    }
+
+    /// Whether a target's path has no byte that servers may read in several ways.
+    public static func isPlain(_ target: ArraySlice<UInt8>) -> Bool {
+        target.withUnsafeBufferPointer { target in
+            var last: UInt8 = 0
+            for byte in target {
+                switch byte {
+                case UInt8(ascii: "%"), UInt8(ascii: ";"), UInt8(ascii: "\\"): return false
+                case UInt8(ascii: "/") where last == byte, UInt8(ascii: ".") where last == UInt8(ascii: "/"): return false
+                case UInt8(ascii: "?"): return true
+                default: last = byte
+                }
+            }
+            return true
+        }
+    }
+
+    /// What any sequence of steps makes of the path, each result once.
+    private mutating func spellings(of path: [UInt8]) -> [[UInt8]] {
+        var found = [path]
+        var next = 0
+        var work = 0
+        while next < found.count, !isIncomplete {
+            let spelling = found[next]
+            next += 1
+            work += spelling.count * PathStep.allCases.count
+            for step in PathStep.allCases where !isIncomplete {
+                let made = step.apply(to: spelling, leavesRoot: &mayLeaveRoot)
+                guard made != spelling, !found.contains(made) else { continue }
+                isIncomplete = found.count == Self.limit || work > Self.workLimitBytes
+                if !isIncomplete { found.append(made) }
+            }
+        }
+        mayLeaveRoot = mayLeaveRoot || isIncomplete
+        return found
+    }
+
+    /// Percent-decoded; the slash at the end of a directory leaves an empty segment behind it.
+    public static func segments(of path: [UInt8]) -> [[UInt8]] {
+        path.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).map { segment in
+            guard segment.contains(UInt8(ascii: "%")) else { return Array(segment) }
+            let segment = Array(segment)
+            var out: [UInt8] = []
+            out.reserveCapacity(segment.count)
+            var index = 0
+            while index < segment.count {
+                let encoded = segment.encodedByte(at: index)
+                out.append(encoded ?? segment[index])
+                index += encoded == nil ? 1 : 3
+            }
+            return out
+        }
+    }
+
+    private static func isOpaque(_ path: [UInt8]) -> Bool {
+        path.indices.contains { index in
+            guard let byte = path.encodedByte(at: index) else { return false }
+            guard byte == UInt8(ascii: "%") else { return byte < 0x20 || byte == 0x7f }
+            return index + 4 < path.count && path[index + 3].hexValue != nil && path[index + 4].hexValue != nil
+        }
+    }
+}
+
+/// One thing that a server may do to a path. Doing it twice changes nothing more.
+private enum PathStep: CaseIterable {
+    case decodeSlashes, takeBackslashes, decodeBackslashes
+    /// Parameters of segments (`;…`), as servlet containers take them off before they decode, or after.
+    case dropParameters, dropEncodedParameters
+    case mergeSlashes
+    /// As RFC 3986 §5.2.4 has it, with dots as they stand or also encoded ones; and without the slash that a dot segment at the end leaves.
+    case resolveDots, resolveEncodedDots, resolveDotsOfFile, resolveEncodedDotsOfFile
+    /// As a server in C that takes the path for a string.
+    case cutAtNull
+
+    func apply(to path: [UInt8], leavesRoot: inout Bool) -> [UInt8] {
+        switch self {
+        case .decodeSlashes: return Self.decode(path, UInt8(ascii: "/"))
+        case .takeBackslashes: return path.map { $0 == UInt8(ascii: "\\") ? UInt8(ascii: "/") : $0 }
+        case .decodeBackslashes: return Self.decode(path, UInt8(ascii: "\\"))
+        case .dropParameters: return Self.dropParameters(path, areEncoded: false)
+        case .dropEncodedParameters: return Self.dropParameters(path, areEncoded: true)
+        case .mergeSlashes:
+            return path.indices.filter { $0 == 0 || path[$0] != UInt8(ascii: "/") || path[$0 - 1] != UInt8(ascii: "/") }.map { path[$0] }
+        case .resolveDots: return Self.resolve(path, areEncoded: false, isFile: false, &leavesRoot)
+        case .resolveEncodedDots: return Self.resolve(path, areEncoded: true, isFile: false, &leavesRoot)
+        case .resolveDotsOfFile: return Self.resolve(path, areEncoded: false, isFile: true, &leavesRoot)
+        case .resolveEncodedDotsOfFile: return Self.resolve(path, areEncoded: true, isFile: true, &leavesRoot)
+        case .cutAtNull: return Array(path[..<(path.indices.first { path.encodedByte(at: $0) == 0 } ?? path.endIndex)])
+        }
+    }
+
+    /// With a slash for each encoded byte of one kind.
+    private static func decode(_ path: [UInt8], _ wanted: UInt8) -> [UInt8] {
+        guard path.contains(UInt8(ascii: "%")) else { return path }
+        var out: [UInt8] = []
+        out.reserveCapacity(path.count)
+        var index = 0
+        while index < path.count {
+            let isWanted = path.encodedByte(at: index) == wanted
+            out.append(isWanted ? UInt8(ascii: "/") : path[index])
+            index += isWanted ? 3 : 1
+        }
+        return out
+    }
+
+    private static func dropParameters(_ path: [UInt8], areEncoded: Bool) -> [UInt8] {
+        var isParameter = false
+        return path.indices.filter { index in
+            if path[index] == UInt8(ascii: "/") {
+                isParameter = false
+            } else if path[index] == UInt8(ascii: ";") || (areEncoded && path.encodedByte(at: index) == UInt8(ascii: ";")) {
+                isParameter = true
+            }
+            return !isParameter
+        }.map { path[$0] }
+    }
+
+    private static func resolve(_ path: [UInt8], areEncoded: Bool, isFile: Bool, _ leavesRoot: inout Bool) -> [UInt8] {
+        var kept: [ArraySlice<UInt8>] = []
+        var endsInDots = false
+        var hasDots = false
+        for segment in path.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false) {
+            let dots = segment.count > 6 ? 0 : dots(Array(segment), areEncoded: areEncoded)
+            endsInDots = dots > 0
+            guard endsInDots else {
+                kept.append(segment)
+                continue
+            }
+            hasDots = true
+            if dots == 2, kept.popLast() == nil { leavesRoot = true }
+        }
+        guard hasDots else { return path }
+        if endsInDots, !isFile || kept.isEmpty { kept.append([]) }
+        return kept.reduce(into: []) { out, segment in
+            out.append(UInt8(ascii: "/"))
+            out += segment
+        }
+    }
+
+    /// 1 or 2 for a segment that is nothing but so many dots, else 0.
+    private static func dots(_ segment: [UInt8], areEncoded: Bool) -> Int {
+        var count = 0
+        var index = 0
+        while index < segment.count {
+            let isEncoded = areEncoded && segment.encodedByte(at: index) == UInt8(ascii: ".")
+            guard isEncoded || segment[index] == UInt8(ascii: ".") else { return 0 }
+            count += 1
+            index += isEncoded ? 3 : 1
+        }
+        return count > 2 ? 0 : count
+    }
+}
+
+extension [UInt8] {
+    /// The byte that a percent sign and two hexadecimal digits stand for; nil if there are none.
+    fileprivate func encodedByte(at index: Int) -> UInt8? {
+        guard self[index] == UInt8(ascii: "%"), index + 2 < count, let high = self[index + 1].hexValue, let low = self[index + 2].hexValue
+        else { return nil }
+        return UInt8(truncatingIfNeeded: Int(high) << 4 | Int(low))
+    }
+}

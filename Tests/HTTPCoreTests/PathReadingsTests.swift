@@ -1,0 +1,67 @@
+// What servers may read in a path.
+
+import HTTPCore
+import Testing
+
+@Suite("Readings of paths")
+struct PathReadingsTests {
+    /// As paths; a slash within a segment is shown as `%2f`.
+    private static func texts(_ target: String) -> [String]? {
+        PathReadings(Array(target.utf8)[...])?.all.map { segments in
+            segments.map { "/" + String(decoding: $0, as: UTF8.self).replacing("/", with: "%2f") }.joined()
+        }
+    }
+
+    @Test("a path that every server reads alike has one reading", arguments: ["/", "/a/b/", "/a.b/c..", "/a?x=%2f&y=//..;", "*", "", "/a-b_c~d!@:"])
+    func plain(_ target: String) {
+        #expect(PathReadings(Array(target.utf8)[...]) == nil)
+    }
+
+    @Test(
+        "each sequence of steps is a reading, once",
+        arguments: [
+            ("/%69nternal", ["/internal"]), ("/.well-known/a", ["/.well-known/a"]), ("/%zz/%", ["/%zz/%"]),
+            ("/a%2Fb", ["/a%2fb", "/a/b"]), ("/a\\b", ["/a\\b", "/a/b"]), ("/a%5cb", ["/a\\b", "/a/b"]), ("/a;x=1/b", ["/a;x=1/b", "/a/b"]),
+            ("/a%3bx/b", ["/a;x/b", "/a/b"]), ("//a", ["//a", "/a"]), ("/a/./b", ["/a/./b", "/a/b"]), ("/a/%2e%2e/b", ["/a/../b", "/b"]),
+            ("/a/..", ["/a/..", "/"]), ("/a/b/..", ["/a/b/..", "/a/", "/a"]), ("/a%00/b", ["/a\0/b", "/a"]),
+            ("/%2569", ["/%69"]), ("/a/..;x/b", ["/a/..;x/b", "/a/../b", "/b"]),
+            ("/z/a%5cb/../../i", ["/z/a\\b/../../i", "/z/a/b/../../i", "/i", "/z/i"]),
+            ("/a//../b", ["/a//../b", "/a/../b", "/a/b", "/b"]),
+        ])
+    func readings(_ target: String, _ expected: [String]) {
+        #expect(Self.texts(target).map(Set.init) == Set(expected), "\(target)")
+        #expect(Self.texts(target)?.count == expected.count)
+    }
+
+    @Test(
+        "which paths may lead above the root",
+        arguments: [
+            ("/../a", true), ("/a/../../b", true), ("/%2e%2e/a", true), ("/..;/a", true), ("/..\\a", true), ("/..%2fa", true), ("/..%5ca", true),
+            ("//../a", true), ("/a/;/../../b", true), ("/..%3bx/a", true), ("/a/../b", false), ("/a%2f../b", true), ("/...//a", false),
+            ("/a%20b", false), ("/%252e%252e/a", false),
+        ])
+    func root(_ target: String, _ leaves: Bool) {
+        #expect(PathReadings(Array(target.utf8)[...])?.mayLeaveRoot == leaves)
+    }
+
+    @Test(
+        "control characters and double encodings are told",
+        arguments: [
+            ("/a%0a", true), ("/a%7F", true), ("/a%00b", true), ("/%2569", true), ("/a%252e", true), ("/100%25", false), ("/100%25z1", false),
+            ("/a%20b", false), ("/%zz", false),
+        ])
+    func opaque(_ target: String, _ isOpaque: Bool) {
+        #expect(PathReadings(Array(target.utf8)[...])?.isOpaque == isOpaque)
+    }
+
+    @Test("however long and odd a path is, there are sixteen readings at most, and it is told that there are more")
+    func bounded() throws {
+        for part in ["/a%2f..\\..;x//%2e%2e/", "/;", "%2f", "/./", "%5c..", "/%20"] {
+            let target = "/" + String(repeating: part, count: 8_000 / part.utf8.count)
+            let readings = try #require(PathReadings(Array(target.utf8)[...]))
+            #expect(readings.all.count <= PathReadings.limit)
+        }
+        let odd = try #require(PathReadings(Array("/a%2f..\\..;x//%2e%2e/b;c/../d%5c../e".utf8)[...]))
+        #expect(odd.isIncomplete && odd.mayLeaveRoot)
+    }
+}
