@@ -55,7 +55,13 @@ public enum CacheKey {
 
     /// Form content, as if it were a target's query.
     static func appendArguments(_ content: Span<UInt8>, to out: inout [UInt8], rules: ArgumentRules?) {
-        write(to: &out, atMost: KeyWriter.bound(of: content), rules) { $0.append(query: content) }
+        // The upstream gets the content as it came.
+        write(to: &out, atMost: KeyWriter.bound(of: content), rules) { $0.append(query: content, isOfTarget: false) }
+    }
+
+    /// An argument's name as a client spells it, in the spelling that it has in keys.
+    static func appendArgumentName(_ name: [UInt8], to out: inout [UInt8]) {
+        write(to: &out, atMost: name.count * 3) { $0.append(argumentName: name.span) }
     }
 
     /// A name in the spelling that it has in keys.
@@ -120,6 +126,8 @@ private struct KeyWriter {
 
     mutating func append(path: Span<UInt8>) { appendCanonical(path, isArgument: false) }
 
+    mutating func append(argumentName name: Span<UInt8>) { appendCanonical(name, isArgument: true) }
+
     mutating func append(target: Span<UInt8>) {
         let question = Self.index(of: UInt8(ascii: "?"), in: target, from: 0)
         let path = reserveLength()
@@ -127,12 +135,12 @@ private struct KeyWriter {
         setLength(from: path)
         // A question mark with nothing behind it asks for nothing more.
         guard question + (keepsEmptyQuery ? 0 : 1) < target.count else { return }
-        append(query: target.extracting((question + 1)...))
+        append(query: target.extracting((question + 1)...), isOfTarget: true)
     }
 
-    mutating func append(query: Span<UInt8>) {
+    mutating func append(query: Span<UInt8>, isOfTarget: Bool) {
         append(byte: UInt8(ascii: "?"))
-        appendArguments(query)
+        appendArguments(query, isOfTarget)
     }
 
     private static func index(of byte: UInt8, in text: Span<UInt8>, from start: Int) -> Int {
@@ -169,7 +177,7 @@ private struct KeyWriter {
     }
 
     /// Arguments in the order of their names; the values of one name stay in their order, and so do those without a name. Each is its length, then the canonical text.
-    private mutating func appendArguments(_ query: Span<UInt8>) {
+    private mutating func appendArguments(_ query: Span<UInt8>, _ isOfTarget: Bool) {
         let first = count
         var total = 1
         for index in query.indices where query[index] == UInt8(ascii: "&") { total += 1 }
@@ -181,7 +189,7 @@ private struct KeyWriter {
                 let end = Self.index(of: UInt8(ascii: "&"), in: query, from: start)
                 let piece = appendArgument(query.extracting(start..<end))
                 start = end + 1
-                guard isKept(piece) else {
+                guard isKept(piece, isOfTarget) else {
                     count = piece.start
                     continue
                 }
@@ -198,10 +206,12 @@ private struct KeyWriter {
         }
     }
 
-    private func isKept(_ piece: Piece) -> Bool {
-        guard let rules, rules.dropsSome else { return true }
+    private func isKept(_ piece: Piece, _ isOfTarget: Bool) -> Bool {
+        guard let rules, rules.ignoresSome else { return true }
         let start = piece.start + Self.lengthBytes
-        return rules.keeps(UnsafeBufferPointer(start: out + start, count: piece.name - start))
+        let name = UnsafeBufferPointer(start: out + start, count: piece.name - start)
+        if isOfTarget, rules.drops(name) { return false }
+        return rules.keeps(name, of: UnsafeBufferPointer(start: out + start, count: piece.end - start))
     }
 
     /// Insertion keeps equal names in their order; lists are short and mostly sorted.

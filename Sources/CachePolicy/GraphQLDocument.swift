@@ -1,38 +1,53 @@
-// GraphQL, as far as a key needs to know: whether a request changes something. Then its response is never kept, whatever its route says.
+// GraphQL, as far as a key needs to know: whether a request changes something, or may. Then its response is never kept, whatever its route says.
 
 import HTTPCore
 import JSON
 
 /// The operations of a GraphQL document.
 enum GraphQLDocument {
-    /// Whether any operation is a mutation or a subscription: words outside of all braces, strings and comments, with braces behind them.
-    static func changesSomething(_ document: Span<UInt8>) -> Bool {
+    struct Operations: Equatable {
+        /// Whether one of them is a query.
+        var reads = false
+        /// Whether one of them is a mutation or a subscription.
+        var changes = false
+    }
+
+    /// Words outside of all braces, strings and comments, with braces behind them; braces without a word are a query.
+    static func operations(in document: Span<UInt8>) -> Operations {
+        var found = Operations()
         var depth = 0
         var index = 0
-        var hasWord = false
-        while index < document.count {
+        var mayChange = false
+        // Whether the definition began with nothing, or with `query`.
+        var isQuery: Bool?
+        while index < document.count, !found.changes {
             let byte = document[index]
             switch byte {
             case UInt8(ascii: "#"):
                 while index < document.count, document[index] != 0x0a, document[index] != 0x0d { index += 1 }
             case UInt8(ascii: "\""): index = endOfString(document, from: index)
             case UInt8(ascii: "{"), UInt8(ascii: "("):
-                if hasWord { return true }
+                if mayChange { found.changes = true }
+                if depth == 0, byte == UInt8(ascii: "{"), isQuery ?? true { found.reads = true }
                 depth += 1
                 index += 1
             case UInt8(ascii: "}"), UInt8(ascii: ")"):
                 depth = max(0, depth - 1)
+                if depth == 0, byte == UInt8(ascii: "}") { isQuery = nil }
                 index += 1
             case _ where depth == 0 && isNameByte(byte):
                 let start = index
                 while index < document.count, isNameByte(document[index]) { index += 1 }
                 let word = document.extracting(start..<index)
-                if word.equals("mutation") || word.equals("subscription") { hasWord = true }
+                if word.equals("mutation") || word.equals("subscription") { mayChange = true }
+                if isQuery == nil { isQuery = word.equals("query") }
             default: index += 1
             }
         }
-        return false
+        return found
     }
+
+    static func changesSomething(_ document: Span<UInt8>) -> Bool { operations(in: document).changes }
 
     /// The same for content of which it is not known where documents stand in it: rather once too often.
     static func changesSomething(anywhereIn content: Span<UInt8>) -> Bool {
@@ -82,7 +97,27 @@ enum GraphQLDocument {
     }
 }
 
-/// A request that may hold GraphQL: JSON with a `query`, several of them in an array, or form content with one.
+/// Members and arguments of a request by which a server knows a document, or that come with one. What is known by such a name may be anything.
+enum GraphQLName {
+    /// In lower case.
+    private static let ofDocuments: Set<String> = [
+        "docid", "doc_id", "documentid", "document_id", "queryid", "query_id", "queryhash", "query_hash", "operationid", "operation_id",
+        "operationname", "operation_name", "persistedquery", "persisted_query", "namedquery", "sha256hash",
+    ]
+    /// Of content only: in a target they may belong to any API.
+    private static let ofContent: Set<String> = ["id", "hash", "variables"]
+    private static let longest = 16
+
+    /// - Parameter name: in any case, since several servers compare without.
+    static func isOfDocument(_ name: some Collection<UInt8>, inTarget: Bool = false) -> Bool {
+        guard name.count <= longest else { return false }
+        let name = String(decoding: name.map(\.asciiLowercased), as: UTF8.self)
+        return ofDocuments.contains(name) || (!inTarget && ofContent.contains(name))
+    }
+}
+
+/// A request that may hold GraphQL: JSON with a `query`, several of them in an array, or form content with one. A request that names a document
+/// counts as one that changes something, unless it has the text of a query too.
 enum GraphQLRequest {
     /// nil where the content is no JSON text.
     static func changesSomething(json content: Span<UInt8>) -> Bool? {
@@ -95,19 +130,66 @@ enum GraphQLRequest {
         return search.isFound
     }
 
-    static func changesSomething(form content: [UInt8]) -> Bool {
-        content.split(separator: UInt8(ascii: "&")).contains { argument in
-            let name = argument.prefix { $0 != UInt8(ascii: "=") }
-            guard let value = PercentCoding.decode(argument.dropFirst(name.count + 1), plusIsSpace: true) else { return false }
-            switch PercentCoding.decode(name, plusIsSpace: true) {
-            case "query": return isChange(value)
-            case "operations": return changesSomething(json: Array(value.utf8).span) ?? false
-            default: return false
-            }
-        }
+    /// Form content, or a target's query.
+    static func changesSomething(form content: some Collection<UInt8>, inTarget: Bool = false) -> Bool {
+        // Some servers part arguments by semicolons too.
+        changesSomething(content.split(separator: UInt8(ascii: "&")), inTarget)
+            || changesSomething(content.split { $0 == UInt8(ascii: "&") || $0 == UInt8(ascii: ";") }, inTarget)
     }
 
-    private static func isChange(_ document: String) -> Bool { GraphQLDocument.changesSomething(Array(document.utf8).span) }
+    private static func changesSomething(_ arguments: [some Collection<UInt8>], _ inTarget: Bool) -> Bool {
+        var request = GraphQLParts()
+        for argument in arguments {
+            let name = argument.prefix { $0 != UInt8(ascii: "=") }
+            guard let meant = PercentCoding.decode(name, plusIsSpace: true)?.lowercased() else { continue }
+            if GraphQLName.isOfDocument(meant.utf8, inTarget: inTarget) { request.namesDocument = true }
+            guard ["query", "operations", "extensions"].contains(meant) else { continue }
+            guard let value = PercentCoding.decode(argument.dropFirst(name.count + 1), plusIsSpace: true) else { return true }
+            switch meant {
+            case "query": request.take(document: Array(value.utf8).span)
+            case "operations": if changesSomething(json: Array(value.utf8).span) ?? false { return true }
+            default: if value.lowercased().contains("persistedquery") { request.namesDocument = true }
+            }
+        }
+        return request.mayChange
+    }
+
+    /// Whether content of which it is not known where names stand in it may name a document: rather once too often.
+    static func namesDocument(anywhereIn content: Span<UInt8>) -> Bool {
+        var start: Int?
+        for index in content.indices {
+            let byte = content[index]
+            if byte.isASCIILetter || byte.isASCIIDigit || byte == UInt8(ascii: "_") { continue }
+            if let begun = start, [0x22, 0x3b, 0x0d, 0x0a].contains(byte), index - begun <= 32,
+                GraphQLName.isOfDocument((begun..<index).map { content[$0] })
+            {
+                return true
+            }
+            start = byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "=") ? index + 1 : nil
+        }
+        return false
+    }
+}
+
+/// What is known of one request by its members.
+private struct GraphQLParts {
+    var namesDocument = false
+    private var hasQuery = false
+    private var hasOther = false
+    private var changes = false
+
+    mutating func take(document: Span<UInt8>) {
+        let operations = GraphQLDocument.operations(in: document)
+        changes = changes || operations.changes
+        if operations.reads { hasQuery = true } else { hasOther = true }
+    }
+
+    /// A `query` that is no text.
+    mutating func takeOther() { hasOther = true }
+
+    /// Of several `query` members a server may take any.
+    var mayChange: Bool { changes || (namesDocument && (!hasQuery || hasOther)) }
+    var changesByDocument: Bool { changes }
 }
 
 /// Looks through a JSON text for requests that change something: its objects that stand in nothing but arrays.
@@ -122,35 +204,41 @@ private struct ChangeSearch {
     private var requestDepth: Int?
     private var extensionsDepth: Int?
     private var member = Member.other
-    private var hasDocument = false
-    private var isPersisted = false
+    private var parts = GraphQLParts()
 
     mutating func take(_ token: JSONToken, _ meaning: (Range<Int>) -> [UInt8]) {
+        let isQuery = depth == requestDepth && member == .query
         switch token {
         case .name(let range): takeName(range, meaning)
-        case .string(let range) where depth == requestDepth && member == .query:
-            hasDocument = true
-            if GraphQLDocument.changesSomething(meaning(range).span) { isFound = true }
-        case .string, .number, .literal: break
-        case .beginArray: depth += 1
-        case .beginObject: beginObject()
+        case .string(let range) where isQuery:
+            parts.take(document: meaning(range).span)
+            if parts.changesByDocument { isFound = true }
+        case .string, .number, .literal: if isQuery { parts.takeOther() }
+        case .beginArray:
+            if isQuery { parts.takeOther() }
+            depth += 1
+        case .beginObject:
+            if isQuery { parts.takeOther() }
+            beginObject()
         case .endArray: depth -= 1
         case .endObject: endObject()
         }
     }
 
     private mutating func takeName(_ range: Range<Int>, _ meaning: (Range<Int>) -> [UInt8]) {
-        if depth == requestDepth {
-            let name = meaning(range)
-            member = name.elementsEqual("query".utf8) ? .query : name.elementsEqual("extensions".utf8) ? .extensions : .other
-        } else if depth == extensionsDepth, meaning(range).elementsEqual("persistedQuery".utf8) {
-            isPersisted = true
+        guard depth == requestDepth || depth == extensionsDepth else { return }
+        let name = meaning(range)
+        if depth == extensionsDepth {
+            if name[...].equalsIgnoringCase("persistedQuery") { parts.namesDocument = true }
+            return
         }
+        member = name[...].equalsIgnoringCase("query") ? .query : name[...].equalsIgnoringCase("extensions") ? .extensions : .other
+        if GraphQLName.isOfDocument(name) { parts.namesDocument = true }
     }
 
     private mutating func beginObject() {
         if requestDepth == nil {
-            (requestDepth, hasDocument, isPersisted) = (depth + 1, false, false)
+            (requestDepth, parts) = (depth + 1, GraphQLParts())
         } else if depth == requestDepth, member == .extensions {
             extensionsDepth = depth + 1
         }
@@ -160,8 +248,7 @@ private struct ChangeSearch {
     private mutating func endObject() {
         if depth == extensionsDepth { extensionsDepth = nil }
         if depth == requestDepth {
-            // A document that the server knows by its hash may be anything.
-            if !hasDocument, isPersisted { isFound = true }
+            if parts.mayChange { isFound = true }
             requestDepth = nil
         }
         depth -= 1

@@ -7,10 +7,13 @@ import JSON
 public enum RequestContent {
     /// What the content says, with the fields that describe it, each part with its length. nil where the response must not be kept: QUERY
     /// without a Content-Type, GraphQL that changes something, or content of POST that may be such for all that can be told.
-    /// - Parameter rules: what the route says of arguments; form content is arguments too.
+    /// - Parameters:
+    ///   - target: path and query; several servers look for GraphQL in the query of a POST first.
+    ///   - rules: what the route says of arguments; form content is arguments too.
     public static func identity(
-        method: Method, fields: Fields, content: Span<UInt8>, rules: ArgumentRules?
+        method: Method, target: ArraySlice<UInt8> = [], fields: Fields, content: Span<UInt8>, rules: ArgumentRules?
     ) -> [UInt8]? {
+        guard !GraphQLRequest.changesSomething(form: target.dropFirst(target.withoutQuery.count + 1), inTarget: true) else { return nil }
         let type = fields.first(.contentType)
         guard type != nil || method != .query else { return nil }
         let isPlain = !fields.contains(.contentEncoding)
@@ -58,7 +61,8 @@ public enum RequestContent {
         if media.isForm { return GraphQLRequest.changesSomething(form: Array(copying: content)) }
         if media.isJSON { return GraphQLRequest.changesSomething(json: content) ?? (method != .query) }
         // In parts, or of a type that some servers overlook.
-        return GraphQLRequest.changesSomething(json: content) ?? GraphQLDocument.changesSomething(anywhereIn: content)
+        return GraphQLRequest.changesSomething(json: content)
+            ?? (GraphQLDocument.changesSomething(anywhereIn: content) || GraphQLRequest.namesDocument(anywhereIn: content))
     }
 }
 

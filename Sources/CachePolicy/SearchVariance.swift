@@ -13,6 +13,8 @@ public struct SearchVariance: Sendable, Equatable {
     private let names: [[UInt8]]
     /// The same without capital letters.
     private let foldedNames: Set<[UInt8]>
+    /// As servers may read them.
+    private let readNames: Set<[UInt8]>
 
     /// Beyond so many bytes of names the field counts as absent: they are part of each key.
     private static let limitBytes = 1024
@@ -54,6 +56,7 @@ public struct SearchVariance: Sendable, Equatable {
         self.takesNames = takesNames
         self.names = Set(names).sorted { $0.lexicographicallyPrecedes($1) }
         foldedNames = Set(names.map { $0.map(\.asciiLowercased) })
+        readNames = Set(names.map { $0.withUnsafeBufferPointer(ArgumentName.read) })
     }
 
     private static func boolean(_ member: ItemOrInnerList) -> Bool? {
@@ -84,7 +87,12 @@ public struct SearchVariance: Sendable, Equatable {
 
     /// - Parameter name: in its canonical spelling.
     func keeps(_ name: UnsafeBufferPointer<UInt8>, ignoringCase: Bool) -> Bool {
-        (ignoringCase ? isListedIgnoringCase(name) : isListed(name)) == takesNames
+        let isListed = ignoringCase ? isListedIgnoringCase(name) : isListed(name)
+        return isListed == takesNames || (takesNames && mayBeReadAsListed(name))
+    }
+
+    private func mayBeReadAsListed(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
+        readNames.contains(ArgumentName.read(name)) || readNames.contains(ArgumentName.beforeDot(name))
     }
 
     /// Both lists may be long, the names here and a target's arguments: so it is not their product that is gone through.

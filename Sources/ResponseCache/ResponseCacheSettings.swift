@@ -63,13 +63,21 @@ public struct ResponseCacheSettings: Sendable {
 public struct ArgumentTable: Sendable {
     private let table: PathTable<ArgumentRules>
     private let isSpecial: Bool
+    private let dropsSome: Bool
 
     public init(_ table: PathTable<ArgumentRules> = PathTable(rest: ArgumentRules())) {
         self.table = table
         isSpecial = table.contains(where: \.isSpecial)
+        dropsSome = table.contains { !$0.drop.isEmpty }
     }
 
     public func rules(for target: ArraySlice<UInt8>) -> ArgumentRules { table.rules(for: target) }
+
+    /// A target as the upstream gets it: without the arguments that its key leaves out for that (`arguments.drop`).
+    public func sent(_ target: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        guard dropsSome, let sent = table.rules(for: target).sent(target) else { return target }
+        return sent[...]
+    }
 
     /// nil where no path has any that make a difference: almost always, and copying them costs a hit something.
     func specialRules(for target: ArraySlice<UInt8>) -> ArgumentRules? { isSpecial ? table.rules(for: target) : nil }

@@ -63,11 +63,13 @@ extension ProxyShard {
 
     /// Makes the key's part of the content. What it returns touches nothing that the loop owns.
     func identification(of head: RequestHead, _ content: [UInt8]) -> @Sendable () -> [UInt8]? {
-        let (route, cache) = (routes.all[routes.place(of: head.pathAndQuery)], cache?.shared)
+        let (target, cache) = (head.pathAndQuery, cache?.shared)
+        let limit = routes.all[routes.place(of: target)].contentLimitBytes
+        let rules = shared.cacheSettings.arguments.rules(for: target)
         return {
-            guard content.count <= route.contentLimitBytes, let cache,
+            guard content.count <= limit, let cache,
                 let identity = RequestContent.identity(
-                    method: head.method, fields: head.fields, content: content.span, rules: route.arguments)
+                    method: head.method, target: target, fields: head.fields, content: content.span, rules: rules)
             else { return nil }
             return identity.count > Self.identityLimitBytes ? cache.contentDigest(identity) : identity
         }

@@ -26,6 +26,7 @@ extension ProxyShard {
 
     /// As the upstream knows it.
     private func upstreamTarget(_ target: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        let target = shared.cacheSettings.arguments.sent(target)
         guard !settings.strippedPath.isEmpty else { return target }
         let rest = target.dropFirst(settings.strippedPath.count)
         return rest.first == UInt8(ascii: "/") ? rest : [UInt8(ascii: "/")] + rest

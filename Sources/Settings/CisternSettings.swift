@@ -162,6 +162,7 @@ public struct CisternSettings: Sendable, Equatable {
         public var sort = true
         public var ignore: [String] = []
         public var only: [String] = []
+        public var drop: [String] = []
         public var ignoreCase = false
     }
 

@@ -57,6 +57,9 @@ public enum RouteTable {
             Setting(
                 path: "arguments.only", binding: .list(\.arguments.only), help: "The only arguments that make a difference; empty for all."),
             Setting(
+                path: "arguments.drop", binding: .list(\.arguments.drop),
+                help: "Arguments that are removed from what is sent to the upstream; * at the end stands for any rest. Empty: none."),
+            Setting(
                 path: "arguments.ignore_case", binding: .flag(\.arguments.ignoreCase),
                 help: "Whether capital and small letters of arguments are the same."),
             Setting(

@@ -197,6 +197,7 @@ extension Route {
         arguments.sorts = settings.arguments.sort
         arguments.ignore = settings.arguments.ignore.map { ArgumentPattern($0) }
         arguments.only = settings.arguments.only.map { ArgumentPattern($0) }
+        arguments.drop = settings.arguments.drop.map { ArgumentPattern($0) }
         arguments.ignoresCase = settings.arguments.ignoreCase
         credentials.areIgnored = settings.credentials.partition == "ignore"
         credentials.sharesPublic = settings.credentials.sharePublic
