@@ -23,7 +23,9 @@ struct CredentialTableTests {
             ("/open/a", true), ("/open/a%2fb", true), ("/open//a", true), ("/%6fpen/a", true), ("/open/../open/a", true),
             ("/open/a;x", true),
             ("/open/..%2fme", false), ("/open/..;/me", false), ("/open/../me", false), ("/open/%2e%2e/me", false), ("/open/..\\me", false),
-            ("/me", false), ("/me/../open/a", false), ("/x//y", false),
+            ("/me", false), ("/me/../open/a", false), ("/x//y", false), ("/z/a%5cb/../../open/x", false), ("/open/a%5cb/../../me", false),
+            // Paths of their own: a server that ends or decodes them once more reads another.
+            ("/open/a%00", false), ("/open/a%0Ab", false), ("/open/%252e%252e/me", false), ("/open/100%25", true),
         ])
     func openRoute(target: String, areIgnored: Bool) {
         let table = CredentialTable(PathTable([(RoutePattern("/open/**"), Self.ignoring)], rest: CredentialRules()))

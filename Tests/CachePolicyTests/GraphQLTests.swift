@@ -25,8 +25,53 @@ struct GraphQLTests {
         #expect(GraphQLDocument.changesSomething(Array(document.utf8).span) == changes)
     }
 
-    private func isKept(_ method: HTTPCore.Method, _ lines: String, _ content: String) -> Bool {
-        RequestContent.identity(method: method, fields: fields(lines), content: Array(content.utf8).span, rules: nil) != nil
+    @Test(
+        "which documents hold a query",
+        arguments: [
+            ("{ a }", true), ("query Q { a }", true), ("query ($a: I) { a }", true), ("fragment F on T { a } query { a }", true),
+            ("fragment F on T { a }", false), ("", false), ("3f2a", false), ("query", false), ("# { a }", false), ("\"{ a }\"", false),
+        ])
+    func queries(document: String, reads: Bool) {
+        #expect(GraphQLDocument.operations(in: Array(document.utf8).span) == .init(reads: reads, changes: false))
+    }
+
+    private func isKept(_ method: HTTPCore.Method, _ lines: String, _ content: String, target: String = "/graphql") -> Bool {
+        RequestContent.identity(
+            method: method, target: Array(target.utf8)[...], fields: fields(lines), content: Array(content.utf8).span, rules: nil) != nil
+    }
+
+    @Test(
+        "a document that is named is kept only beside the text of a query: it may be a mutation",
+        arguments: [
+            ("{\"documentId\":\"a\",\"variables\":{}}", false), ("{\"id\":\"a\"}", false), ("{\"doc_id\":7}", false),
+            ("{\"queryId\":\"a\"}", false), ("{\"operationName\":\"Pay\"}", false), ("{\"variables\":{}}", false),
+            ("{\"DocumentID\":\"a\"}", false), ("[{\"query\":\"{a}\"},{\"id\":\"a\"}]", false),
+            ("{\"query\":\"\",\"id\":\"a\"}", false), ("{\"query\":null,\"id\":\"a\"}", false), ("{\"query\":{\"a\":1},\"id\":\"a\"}", false),
+            ("{\"query\":\"{a}\",\"query\":\"\",\"id\":\"a\"}", false), ("{\"query\":\"{a}\",\"Query\":\"mutation {a}\"}", false),
+            ("{\"extensions\":{\"PersistedQuery\":{}}}", false),
+            ("{\"query\":\"{a}\",\"id\":\"a\"}", true), ("{\"query\":\"query A {a}\",\"operationName\":\"A\",\"variables\":{\"id\":1}}", true),
+            ("{\"query\":\"{a}\",\"extensions\":{\"persistedQuery\":{\"sha256Hash\":\"b\"}}}", true),
+            ("{\"filter\":{\"id\":1}}", true), ("{\"query\":{\"match\":{}}}", true), ("{\"query\":\"shoes\",\"page\":1}", true),
+        ])
+    func named(content: String, expected: Bool) {
+        #expect(isKept(.post, "Content-Type: application/json", content) == expected, "\(content)")
+    }
+
+    @Test(
+        "forms, parts and the target name documents too",
+        arguments: [
+            ("application/x-www-form-urlencoded", "doc_id=1&variables=%7B%7D", "/g", false),
+            ("application/x-www-form-urlencoded", "q=1&id=2", "/g", false),
+            ("application/x-www-form-urlencoded", "query=%7Ba%7D&variables=%7B%7D", "/g", true),
+            ("application/x-www-form-urlencoded", "x=1;query=mutation%7Ba%7D", "/g", false),
+            ("application/x-www-form-urlencoded", "extensions=%7B%22persistedQuery%22%3A1%7D", "/g", false),
+            ("multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=\"id\"\r\n\r\n1\r\n--b--\r\n", "/g", false),
+            ("application/json", "{}", "/g", true), ("application/json", "{}", "/g?documentId=a", false),
+            ("application/json", "{}", "/g?x=1&query=mutation%7Ba%7D", false), ("application/json", "{}", "/g?query=%7Ba%7D&id=1", true),
+            ("application/json", "{}", "/g?extensions=%7B%22persistedQuery%22%3A%7B%7D%7D", false),
+        ])
+    func elsewhere(type: String, content: String, target: String, expected: Bool) {
+        #expect(isKept(.post, "Content-Type: \(type)", content, target: target) == expected, "\(target) \(content)")
     }
 
     @Test(

@@ -5,11 +5,13 @@ import Testing
 
 @testable import CachePolicy
 
-private func key(_ target: String, authority: String = "http://a", partition: [UInt8] = [], extra: [UInt8] = []) -> [UInt8] {
+private func key(
+    _ target: String, authority: String = "http://a", partition: [UInt8] = [], extra: [UInt8] = [], rules: ArgumentRules? = nil
+) -> [UInt8] {
     var key: [UInt8] = []
     let bytes = Array(target.utf8)
     let prefix = CacheKey.prefix(authority: Array(authority.utf8), partition: partition, extra: extra)
-    CacheKey.append(to: &key, prefix: prefix, target: bytes.span, rules: nil)
+    CacheKey.append(to: &key, prefix: prefix, target: bytes.span, rules: rules)
     return key
 }
 
@@ -53,6 +55,65 @@ struct KeyTests {
         }
         #expect(keys[0] != keys[1])
         #expect(rules.isSpecial)
+    }
+
+    @Test(
+        "an ignored argument counts where a server may find another one in it",
+        arguments: [
+            ("/a?q=a", "/a?q=a&utm_x=1", true), ("/a?q=a", "/a?utm_x&q=a&utm_x=1&utm_y=%26q%3Devil", true),
+            ("/a?q=a", "/a?q=a&utm_x=1;q=evil", false), ("/a?q=a", "/a?q=a&utm_x=1%3bq=evil", false), ("/a?q=a", "/a?q=a&utm_x;q=evil", false),
+            ("/a?q=a", "/a?utm_x=%00&q=a", false), ("/a?q=a", "/a?utm_%00=1&q=a", false), ("/a?q=a", "/a?q=a&UTM_x=1", false),
+            ("/a?q=a", "/a?q=a&drop=1;q=evil", true), ("/a?q=a", "/a?%64rop&q=a", true), ("/a?q=a", "/a?q=a&;utm_x=1", false),
+        ])
+    func ignored(_ left: String, _ right: String, _ isSame: Bool) {
+        var rules = ArgumentRules()
+        (rules.ignore, rules.drop) = ([ArgumentPattern("utm_*")], [ArgumentPattern("drop")])
+        #expect((key(left, rules: rules) == key(right, rules: rules)) == isSame, "\(right)")
+    }
+
+    @Test(
+        "an argument that is not named counts where a server may take it for one that is",
+        arguments: [
+            ("x=1", false), ("qq=1", false), ("q_=1", false), ("q", true), ("Q=1", true), ("q[]=1", true), ("q%5B%5D=1", true), ("q.x=1", true),
+            ("+q=1", true), ("%20q=1", true), ("q%00x=1", true), ("q[a][b]=1", true), ("x=1;q=1", true), ("a.b=1", true), ("A%20b=1", true),
+            ("f_x=1", true), ("F.y=1", true), ("g=1", false),
+        ])
+    func only(_ argument: String, _ counts: Bool) throws {
+        var rules = ArgumentRules()
+        rules.only = [ArgumentPattern("q"), ArgumentPattern("a_b"), ArgumentPattern("f_*")]
+        #expect((key("/a?" + argument, rules: rules) != key("/a", rules: rules)) == counts)
+        // What the upstream itself names is held to the same.
+        var fields = Fields()
+        fields.append(name: "no-vary-search", value: "params, except=(\"q\" \"a_b\" \"f_x\" \"f_y\")")
+        let variance = try #require(SearchVariance(fields))
+        let said = ArgumentRules().with(variance)
+        #expect((key("/a?" + argument, rules: said) != key("/a", rules: said)) == counts)
+    }
+
+    @Test(
+        "which arguments the upstream does not get",
+        arguments: [
+            ("/a", nil), ("/a?x=1", nil), ("/a?x=1&gclid=2", "/a?x=1"), ("/a?gclid=2&utm_a&x=1&&y", "/a?x=1&&y"), ("/a?utm_a=1", "/a"),
+            ("/a?%67clid=1&x=%2f+", "/a?x=%2f+"), ("/a?gclid=1;x=2&y=3", "/a?y=3"), ("/a?gclid2=1", nil), ("/a?x=gclid=1", nil), ("/a?", nil),
+            ("/gclid=1/?x", nil),
+        ])
+    func sent(_ target: String, _ expected: String?) {
+        var rules = ArgumentRules()
+        rules.drop = [ArgumentPattern("gclid"), ArgumentPattern("utm_*")]
+        #expect(rules.sent(Array(target.utf8)[...]).map { String(decoding: $0, as: UTF8.self) } == expected)
+        #expect(key(target, rules: rules) == key(expected ?? target), "the key is that of what is sent")
+    }
+
+    @Test("form content is sent as it is, so no argument of it is left out for arguments.drop")
+    func content() {
+        var rules = ArgumentRules()
+        rules.drop = [ArgumentPattern("x")]
+        let keys = ["x=1&y=1", "x=2&y=1"].map { content in
+            var key: [UInt8] = []
+            CacheKey.appendArguments(Array(content.utf8).span, to: &key, rules: rules)
+            return key
+        }
+        #expect(keys[0] != keys[1])
     }
 
     @Test("parts never run together")

@@ -55,6 +55,17 @@ struct UpgradeTests {
         #expect(try play.metric("cistern_requests_total{result=\"bypass\",method=\"GET\",status_class=\"1xx\"}") == 1)
     }
 
+    @Test(
+        "a path that a server may read as another's changes to nothing",
+        arguments: ["/ws/../other", "/ws/..%2fother", "/ws/..;/other", "/ws/x%5c..%5c..%5cother", "/z/a%5cb/../../ws/a"])
+    func spelled(_ target: String) throws {
+        let play = try play { _ in [.json("1")] }
+        let client = try play.client()
+        client.send(Self.request.replacing("/ws/a", with: target))
+        #expect(client.readResponse()?.status == 200)
+        #expect(play.origin.requests.first?["Upgrade"] == nil)
+    }
+
     @Test("a client that goes away takes the tunnel with it, and one that is idle for too long is ended")
     func ends() throws {
         let play = try play { _ in [Self.accepted, .hang] }

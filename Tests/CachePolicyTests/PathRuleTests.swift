@@ -1,0 +1,144 @@
+// Rules of paths against the ways in which servers read paths: a rule that protects cannot be walked around by a spelling, and a rule that opens
+// opens nothing that any server reads as another path.
+
+import HTTPCore
+import TestSupport
+import Testing
+
+@testable import CachePolicy
+
+@Suite("Rules of paths, however servers read them")
+struct PathRuleTests {
+    private enum Rule { case inner, innerFile, open, openItem, rest }
+
+    private static let patterns: [(String, Rule)] = [
+        ("/internal/**", .inner), ("/a/secret", .innerFile), ("/open/**", .open), ("/items/*/read", .openItem),
+    ]
+    private static let table = PathTable(patterns.map { (RoutePattern($0), $1) }, rest: Rule.rest)
+
+    /// Which rule a server means by the path that it reads.
+    private static func rule(of segments: [String]) -> Rule {
+        if segments.first == "internal" { return .inner }
+        if segments == ["a", "secret"] { return .innerFile }
+        if segments.first == "open" { return .open }
+        if segments.count == 3, segments[0] == "items", !segments[1].isEmpty, segments[2] == "read" { return .openItem }
+        return .rest
+    }
+
+    private struct Spelling {
+        var random: SeededGenerator
+
+        private static let names = ["internal", "a", "secret", "open", "items", "read", "x", "..", "..", "..", ".", "", "b.c"]
+        private static let separators = ["/", "/", "/", "/", "//", "%2f", "%2F", "\\", "%5c", ";p/", ";/", "%3bq/", "/./", "%00/"]
+
+        mutating func make() -> String {
+            var path = "/"
+            for index in 0..<Int.random(in: 1...6, using: &random) {
+                if index > 0 { path += Self.separators.randomElement(using: &random) ?? "/" }
+                path += spelled(Self.names.randomElement(using: &random) ?? "x")
+            }
+            return path + (["", "", "/", ";x", "?a=/internal/b", "%2f"].randomElement(using: &random) ?? "")
+        }
+
+        private mutating func spelled(_ name: String) -> String {
+            guard Int.random(in: 0..<4, using: &random) == 0 else { return name }
+            return name.utf8.map { Bool.random(using: &random) ? "%" + String($0, radix: 16) : String(UnicodeScalar($0)) }.joined()
+        }
+    }
+
+    @Test("no spelling gets past a rule that protects, nor under one that opens, whatever server reads it")
+    func models() {
+        var spelling = Spelling(random: SeededGenerator(seed: Soak.seed))
+        var (protected, opened) = (0, 0)
+        for _ in 0..<(Soak.steps ?? 20_000) {
+            let target = spelling.make()
+            let bytes = Array(target.utf8)[...]
+            let path = String(target.prefix { $0 != "?" })
+            let isProtected = Self.table.holdsForAny(bytes) { $0 == .inner || $0 == .innerFile }
+            let isOpen = Self.table.holdsForAll(bytes) { $0 == .open }
+            let isOpenItem = Self.table.holdsForAll(bytes) { $0 == .openItem }
+            protected += isProtected ? 1 : 0
+            opened += isOpen || isOpenItem ? 1 : 0
+            for server in ServerModel.all {
+                guard let read = server.read(path) else { continue }
+                let rule = Self.rule(of: read)
+                if rule == .inner || rule == .innerFile { #expect(isProtected, "\(server.name) reads \(target) as \(read)") }
+                if rule != .open { #expect(!isOpen, "\(server.name) reads \(target) as \(read)") }
+                if rule != .openItem { #expect(!isOpenItem, "\(server.name) reads \(target) as \(read)") }
+            }
+        }
+        #expect(protected > 1_000 && opened > 100, "the walk has both")
+    }
+
+    @Test(
+        "paths as honest clients spell them have their own rules",
+        arguments: [
+            ("/open/a%20b", true), ("/open/caf%C3%A9", true), ("/open/group%2Fproject", true), ("/open/a;v=1", true), ("/open//a", true),
+            ("/open/a%3Ab/%40c", true), ("/%6Fpen/a", true), ("/open/.well-known", true), ("/open/a%252Fb", true), ("/open/../open/a", true),
+            ("/open/../other", false), ("/open/..%2fother", false), ("/open/..;/other", false), ("/open/..\\other", false),
+            ("/open/x/..%5c..%5cother", false), ("/x/..;/open/a", false),
+        ])
+    func opened(_ target: String, _ isOpen: Bool) {
+        #expect(Self.table.holdsForAll(Array(target.utf8)[...]) { $0 == .open } == isOpen)
+    }
+
+    @Test(
+        "a rule that protects holds for every reading",
+        arguments: [
+            "/z/a%5cb/../../internal/x", "/z/a\\b/../../internal/x", "/z/a%2fb/../../internal/x", "/z/a;b/../internal;c/x", "/z//../internal/x",
+            "/internal%2fx", "/%2e/internal", "/internal%00.json", "/open/..%3b/internal/x", "/a/b/..%2fsecret", "/a/secret/.", "/./a/%73ecret",
+            "/a/secret;jsessionid=1",
+        ])
+    func protected(_ target: String) {
+        #expect(Self.table.holdsForAny(Array(target.utf8)[...]) { $0 == .inner || $0 == .innerFile })
+    }
+
+    @Test("where a path has too many readings, every rule that protects holds and none that opens")
+    func unclear() {
+        let target = Array("/open/a%2f..\\..;x//%2e%2e/b;c/../d%5c../open/e".utf8)[...]
+        #expect(Self.table.holdsForAny(target) { $0 == .innerFile } && !Self.table.holdsForAll(target) { $0 == .open })
+        #expect(PathTable(rest: Rule.open).holdsForAll(target) { $0 == .open }, "nothing is told apart by path")
+    }
+
+    @Test("a pattern with letters beyond ASCII is for the path as clients send it")
+    func letters() {
+        #expect(RoutePattern("/käse/**").matches(Array("/k%C3%A4se/1".utf8)[...]))
+        #expect(RoutePattern("/k%c3%a4se/**").matches(Array("/k%C3%A4se/1".utf8)[...]))
+    }
+
+    @Test("rules that merge requests or disregard directives hold where all readings have them")
+    func merging() {
+        var rules = ArgumentRules()
+        rules.ignore = [ArgumentPattern("utm_*")]
+        (rules.drop, rules.ignoresCase) = ([ArgumentPattern("t")], true)
+        var freshness = FreshnessRules()
+        (freshness.ignored, freshness.standard) = ([.noStore, .expires], 60)
+        var other = FreshnessRules()
+        other.ignored = [.expires]
+        let open = RoutePattern("/open/**")
+        let arguments = PathTable([(open, rules)], rest: ArgumentRules())
+        let times = PathTable([(open, freshness)], rest: other)
+        for (target, holds) in [("/open/a%2fb", true), ("/open/..%2fme", false)] {
+            let bytes = Array(target.utf8)[...]
+            #expect((arguments.rules(for: bytes) == rules) == holds)
+            #expect(arguments.rules(for: bytes).drop == rules.drop, "what is sent and what is in the key go together")
+            #expect(times.rules(for: bytes).ignored == (holds ? [.noStore, .expires] : [.expires]))
+            #expect(times.rules(for: bytes).standard == 60)
+        }
+        #expect(RescueWithShared.always.stricter(.publicOnly) == .publicOnly && RescueWithShared.own.stricter(.always) == .own)
+        #expect(Compression.always.stricter(.br) == .gzip && Compression.br.stricter(.always) == .br)
+    }
+
+    @Test("scripts of other origins get nothing by a path that may be another's, not even the upstream's word")
+    func crossOrigin() {
+        var rules = CrossOriginRules()
+        rules.origins = [Array("*".utf8)]
+        let table = PathTable([(RoutePattern("/open/**"), rules)], rest: CrossOriginRules())
+        let mixed = table.rules(for: Array("/open/..%2fme".utf8)[...])
+        var fields = Fields()
+        fields.append(.origin, "https://a.test")
+        let head = RequestHead(method: .get, target: Array("/".utf8)[...], version: .http11, fields: fields)
+        #expect(mixed.isOn && !String(decoding: mixed.lines(for: head), as: UTF8.self).contains("Allow-Origin"))
+        #expect(!table.rules(for: Array("/me".utf8)[...]).isOn && table.rules(for: Array("/open/a".utf8)[...]) == rules)
+    }
+}

@@ -1,0 +1,117 @@
+// How servers read a request's path, each as its source or its manual says. Written apart from `PathReadings`, which is held against them.
+
+/// One server, or a proxy with a server behind it.
+struct ServerModel: Sendable {
+    let name: String
+    /// The segments of the path that the server serves, percent-decoded; nil if it refuses the request.
+    let read: @Sendable (String) -> [String]?
+
+    static let all: [ServerModel] = single + pairs
+
+    static let single: [ServerModel] = [
+        ServerModel(name: "express") { path in segments(path).map(decoded) },
+        // WHATWG URL: a backslash is a slash, an encoded dot is a dot; the rest stays.
+        ServerModel(name: "node") { path in
+            resolved(segments(dotsDecoded(path.replacing("\\", with: "/")))).map { $0.map(decoded) }
+        },
+        ServerModel(name: "nginx") { path in merged(decoded(path)).flatMap { resolved(segments($0)) } },
+        ServerModel(name: "nginx, merge_slashes off") { path in resolved(segments(decoded(path))) },
+        ServerModel(name: "lighttpd") { path in
+            resolved(segments(decoded(path, only: ["/", "."]))).flatMap { merged(decoded("/" + $0.joined(separator: "/"))) }
+                .flatMap { resolved(segments($0)) }
+        },
+        ServerModel(name: "lighttpd, url-path-2f-decode off") { path in
+            resolved(segments(path)).map { $0.map(decoded) }
+        },
+        ServerModel(name: "tomcat") { path in
+            merged(decoded(withoutParameters(path)).replacing("\\", with: "/")).flatMap { resolved(segments($0)) }
+        },
+        ServerModel(name: "tomcat, solidus passed through, no backslashes") { path in
+            resolved(segments(collapsed(withoutParameters(path)))).map { $0.map(decoded) }
+        },
+        ServerModel(name: "jetty") { path in resolved(segments(dotsDecoded(withoutParameters(path)))).map { $0.map(decoded) } },
+        ServerModel(name: "iis") { path in
+            merged(decoded(path).replacing("\\", with: "/")).flatMap { resolved(segments($0)) }
+        },
+        ServerModel(name: "go") { path in
+            resolved(segments(collapsed(decoded(path)))).map { $0.last == "" && $0.count > 1 ? $0.dropLast() : $0 }
+        },
+        ServerModel(name: "wsgi") { path in segments(decoded(path)) },
+        ServerModel(name: "spring behind parameters that are encoded") { path in
+            resolved(segments(collapsed(withoutParameters(decoded(path)))))
+        },
+    ]
+
+    /// nginx hands its own reading on, encoded again, as `proxy_pass` with a path does.
+    static let pairs: [ServerModel] = ["tomcat", "jetty", "iis", "wsgi"].flatMap { behind in
+        ["nginx", "nginx, merge_slashes off"].compactMap { front -> ServerModel? in
+            guard let first = single.first(where: { $0.name == front }), let second = single.first(where: { $0.name == behind }) else { return nil }
+            return ServerModel(name: "\(behind) behind \(front)") { path in
+                first.read(path).flatMap { second.read("/" + $0.map(encoded).joined(separator: "/")) }
+            }
+        }
+    }
+
+    // MARK: Steps
+
+    private static func segments(_ path: String) -> [String] {
+        path.dropFirst().split(separator: "/", omittingEmptySubsequences: false).map(String.init)
+    }
+
+    /// - Parameter only: the characters that are decoded; empty for all.
+    private static func decoded(_ text: String, only: [Character] = []) -> String {
+        var out = ""
+        var rest = Substring(text)
+        while let next = rest.popFirst() {
+            if next == "%", let value = UInt8(rest.prefix(2), radix: 16), rest.prefix(2).allSatisfy(\.isHexDigit), rest.count >= 2 {
+                let character = Character(UnicodeScalar(value))
+                if only.isEmpty || only.contains(character) {
+                    out.append(character)
+                    rest = rest.dropFirst(2)
+                    continue
+                }
+            }
+            out.append(next)
+        }
+        return out
+    }
+
+    private static func decoded(_ text: String) -> String { decoded(text, only: []) }
+
+    private static func dotsDecoded(_ text: String) -> String { decoded(text, only: ["."]) }
+
+    private static func encoded(_ text: String) -> String {
+        text.map { "%?#".contains($0) || $0 < " " ? "%" + hex($0) : String($0) }.joined()
+    }
+
+    private static func hex(_ character: Character) -> String {
+        let value = character.asciiValue ?? 0
+        return (value < 16 ? "0" : "") + String(value, radix: 16)
+    }
+
+    private static func withoutParameters(_ path: String) -> String {
+        path.split(separator: "/", omittingEmptySubsequences: false).map { $0.prefix { $0 != ";" } }.joined(separator: "/")
+    }
+
+    private static func collapsed(_ path: String) -> String {
+        path.reduce(into: "") { out, next in if next != "/" || out.last != "/" { out.append(next) } }
+    }
+
+    private static func merged(_ path: String) -> String? { path.contains("\0") ? nil : collapsed(path) }
+
+    /// nil where the path leads above the root, which these servers refuse.
+    private static func resolved(_ segments: [String]) -> [String]? {
+        var kept: [String] = []
+        for (index, segment) in segments.enumerated() {
+            let isLast = index == segments.count - 1
+            switch segment {
+            case ".": if isLast { kept.append("") }
+            case "..":
+                guard kept.popLast() != nil else { return nil }
+                if isLast { kept.append("") }
+            default: kept.append(segment)
+            }
+        }
+        return kept
+    }
+}

@@ -1,0 +1,189 @@
+// Rules of paths through the whole proxy: no spelling of a path gets past one that protects or under one that opens, also with a real nginx behind.
+
+import Addresses
+import CachePolicy
+import HTTPCore
+import JSON
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+@Suite("Rules of paths, in plays", .play, .doors)
+struct PathRulePlays {
+    private static func route(_ path: String, _ change: (inout Route) throws -> Void) rethrows -> Route {
+        var route = Route()
+        (route.name, route.pattern) = ("r", RoutePattern(path))
+        try change(&route)
+        return route
+    }
+
+    /// Nobody may ask for `/internal/**`; on `/open/**` credentials make no difference.
+    private static func guarded(_ settings: inout ProxySettings) throws {
+        let nobody = try AddressRules(allow: [], deny: [IPNetwork("0.0.0.0/0"), IPNetwork("::/0")])
+        var open = route("/open/**") { $0.credentials.areIgnored = true }
+        open.name = "open"
+        settings.routes = [route("/internal/**") { $0.access = nobody }, open]
+    }
+
+    private let walks = [
+        "/z/a%5cb/../../internal/x", "/z/a%2fb/../../internal/x", "/z/a;b/..;/../internal;c/x", "/z//../internal/x", "/internal%2fx",
+        "/internal%00/x", "/open/..%5c../internal/x", "/%2e/%69nternal",
+    ]
+
+    @Test("no spelling gets past deny")
+    func denied() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] }) { try? Self.guarded(&$0) }
+        for target in walks { #expect(try play.get(target).status == 403, "\(target)") }
+        #expect(play.origin.requests.isEmpty)
+        for target in ["/x/internal", "/a%20b", "/open/a%2fb"] { #expect(try play.get(target).status == 200, "\(target)") }
+    }
+
+    @Test(
+        "what is stored for all on a route that ignores credentials is read there by every server",
+        arguments: [
+            ("/open/a%2fb", true), ("/z/a%5cb/../../open/x", false), ("/open/x%5c..%5c..%5cme", false), ("/open/..;/me", false),
+            ("/open/a%0a", false), ("/open/%252e%252e/me", false),
+        ])
+    func ignored(_ target: String, _ isShared: Bool) throws {
+        let origin = ScriptedOrigin { [.json("\"\($0["Authorization"] ?? "")\"", ["Cache-Control: max-age=60"])] }
+        let play = try ProxyPlay(origin) { try? Self.guarded(&$0) }
+        _ = try play.get(target, [("Authorization", "Bearer ann")])
+        #expect(try play.get(target, [("Authorization", "Bearer bob")]).text == (isShared ? "\"Bearer ann\"" : "\"Bearer bob\""))
+    }
+
+    @Test(
+        "no reading of a path leaves the path of the upstream's URL",
+        arguments: [
+            ("/../admin", 400), ("/%2e%2e/admin", 400), ("/..%2fadmin", 400), ("/..;/admin", 400), ("/..%5cadmin", 400), ("/..\\admin", 400),
+            ("//../admin", 400), ("/a/../../admin", 400), ("/a/../b", 200), ("/a//b;c/%20", 200), ("/a/..", 200), ("/%252e%252e/admin", 200),
+        ])
+    func base(_ target: String, _ status: Int) throws {
+        for basePath in ["/v1", ""] {
+            let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] }) { $0.upstream.basePath = basePath }
+            let response = try play.get(target)
+            #expect(response.status == (basePath.isEmpty ? 200 : status), "\(basePath)\(target)")
+            #expect(play.origin.requests.map(\.target) == (response.status == 200 ? [basePath + target] : []))
+            if status == 400, !basePath.isEmpty {
+                #expect(try play.metric("cistern_refused_requests_total{reason=\"path_outside\"}") == 1)
+                #expect(JSONValue(response.content)?["detail"]?.string?.isEmpty == false || !response.text.isEmpty)
+            }
+        }
+    }
+
+    @Test("a beginning that is taken off is left by no reading")
+    func stripped() throws {
+        let play = try ProxyPlay(ScriptedOrigin { [.json("\"\($0.target)\"")] }) { settings in
+            settings.apiName = "a"
+            settings.scope.path = Array("/orders".utf8)
+            settings.scope.isStripped = true
+            settings.apis = [settings]
+        }
+        for target in [
+            "/orders/z/a%5cb/../../../x", "/orders/..%2fx", "/orders/..;/x", "/orders//../x", "/orders/a%5c..%5c../x", "/z/a%5cb/../../orders/x",
+        ] {
+            #expect(try play.get(target).status == 404, "\(target)")
+        }
+        #expect(play.origin.requests.isEmpty)
+        #expect(try play.get("/orders/a%2fb/../c").text == "\"/a%2fb/../c\"")
+    }
+
+    @Test("a method reads, and a write spares its target, on the route of every reading only")
+    func reads() throws {
+        let counter = Counter()
+        let origin = ScriptedOrigin { _ in [.json("\(counter.next())", ["Cache-Control: max-age=60"])] }
+        let play = try ProxyPlay(origin) {
+            $0.routes = [
+                Self.route("/search/**") {
+                    $0.methods = [.post]
+                    $0.invalidatesTarget = false
+                }
+            ]
+        }
+        let post = { (target: String) in
+            try play.request("POST", target, [("Content-Type", "application/json")], content: "{\"a\":1}").text
+        }
+        #expect(try post("/search/a%2fb") == "1" && post("/search/a%2fb") == "1")
+        #expect(try post("/search/..%2fpay") == "2" && post("/search/..%2fpay") == "3")
+        #expect(try play.get("/search/..%2fpay").text == "4" && play.get("/search/..%2fpay").text == "4")
+        #expect(try post("/search/..%2fpay") == "5" && play.get("/search/..%2fpay").text == "6", "a write makes its target invalid")
+    }
+
+    // MARK: Arguments
+
+    @Test("arguments.drop: the upstream does not get them, and requests with and without them have one copy")
+    func dropped() throws {
+        let play = try ProxyPlay(ScriptedOrigin { [.json("\"\($0.target)\"", ["Cache-Control: max-age=60"])] }) {
+            $0.routes = [Self.route("/a/**") { $0.arguments.drop = [ArgumentPattern("utm_*"), ArgumentPattern("gclid")] }]
+        }
+        #expect(try play.get("/a/1?gclid=7&q=a&utm_x=1;q=evil").text == "\"/a/1?q=a\"")
+        for target in ["/a/1?q=a", "/a/1?utm_y=2&q=a"] { #expect(try play.get(target)["Cache-Status"]?.contains("hit") == true) }
+        #expect(try play.get("/b?gclid=7").text == "\"/b?gclid=7\"")
+        #expect(try play.request("POST", "/a/1?gclid=8&q=a", content: "{}").text == "\"/a/1?q=a\"")
+        #expect(try play.get("/a/1?q=a")["Cache-Status"]?.contains("hit") != true, "the write was to the same target")
+        #expect(try play.get("/a/..%2fc?gclid=7").text == "\"/a/..%2fc\"")
+    }
+
+    @Test("what is asked for with an argument inside an ignored one is not stored for those without it")
+    func semicolon() throws {
+        let play = try ProxyPlay(ScriptedOrigin { [.json("\"\($0.target)\"", ["Cache-Control: max-age=60"])] }) {
+            $0.otherRoute.arguments.ignore = [ArgumentPattern("utm_*")]
+        }
+        _ = try play.get("/a?q=a&utm_x=1;q=evil")
+        #expect(try play.get("/a?q=a").text == "\"/a?q=a\"")
+    }
+
+    // MARK: Documents that are named
+
+    @Test(
+        "a mutation by the name of a document gets no copy in an outage, and is sent once",
+        arguments: ["{\"documentId\":\"pay\"}", "{\"id\":\"pay\"}", "{\"doc_id\":1,\"variables\":{}}", "{\"query\":\"mutation {pay}\"}"])
+    func mutations(_ content: String) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"data\":1}")] }) { $0.routes = [Self.route("/graphql") { $0.methods = [.post] }] }
+        let ask = { (content: String) in try play.request("POST", "/graphql", [("Content-Type", "application/json")], content: content) }
+        let query = "{\"query\":\"{a}\",\"extensions\":{\"persistedQuery\":{\"version\":1}}}"
+        for each in [content, query] { #expect(try ask(each).status == 200) }
+        play.origin.react { _ in [.cut] }
+        let before = play.origin.requests.count
+        #expect(try ask(content).status == 502)
+        #expect(play.origin.requests.count == before + 1, "a write is never repeated")
+        #expect(try ask(query).status == 200)
+    }
+}
+
+@Suite("Rules of paths before a real nginx", .play, .enabled(if: WebServer.isInstalled))
+struct PathRulesAtNginx {
+    private static let parts = [
+        "internal", "%69nternal", "open", "x", "..", "%2e%2e", "..;", ".", "", "a%5cb", "a\\b", "a%2fb", "..%2f..", "..%5c..", "me;p",
+    ]
+
+    @Test("what nginx serves under a closed path was let through by no spelling, and what it serves elsewhere is shared by nobody")
+    func walk() throws {
+        var setup = WebServer.Setup()
+        setup.response = "add_header Cache-Control max-age=60; return 200 '[\"$http_authorization\",\"$uri\"]';"
+        let server = try WebServer(setup)
+        let play = try ProxyPlay(ScriptedOrigin { _ in [] }) { settings in
+            settings.upstream.port = server.port
+            guard let nobody = try? AddressRules(allow: [], deny: [IPNetwork("0.0.0.0/0")]) else { return }
+            var (inner, open) = (Route(), Route())
+            (inner.name, inner.pattern, inner.access) = ("inner", RoutePattern("/internal/**"), nobody)
+            (open.name, open.pattern, open.credentials.areIgnored) = ("open", RoutePattern("/open/**"), true)
+            settings.routes = [inner, open]
+        }
+        var random = SeededGenerator(seed: Soak.seed)
+        var (refused, shared) = (0, 0)
+        for _ in 0..<(Soak.steps.map { $0 / 10 } ?? 600) {
+            let count = Int.random(in: 1...6, using: &random)
+            let target = "/" + (0..<count).compactMap { _ in Self.parts.randomElement(using: &random) }.joined(separator: "/")
+            let answers = try ["ann", "bob"].map { try play.get(target, [("Authorization", $0)]) }
+            if answers[0].status == 403 { refused += 1 }
+            guard answers.allSatisfy({ $0.status == 200 }), let said = JSONValue(answers[1].content)?.array, said.count == 2 else { continue }
+            let uri = said[1].string ?? ""
+            #expect(uri != "/internal" && !uri.hasPrefix("/internal/"), "\(target)")
+            guard said[0].string == "ann" else { continue }
+            shared += 1
+            #expect(uri == "/open" || uri.hasPrefix("/open/"), "\(target)")
+        }
+        #expect(refused > 20 && shared > 5, "\(refused) \(shared)")
+    }
+}
