@@ -43,9 +43,9 @@ public struct CredentialTable: Sendable {
     public func specialRules(for head: RequestHead) -> CredentialRules? {
         guard isSpecial else { return nil }
         let target = head.pathAndQuery
-        let rules = table.rules(for: target)
-        guard rules.isSpecial, hasExceptions, PathReadings(target)?.isOpaque == true else { return rules }
-        return CredentialRules()
+        let written = table.rulesAsWritten(for: target)
+        guard written.isSpecial, hasExceptions, let readings = PathReadings(target) else { return written }
+        return readings.isOpaque ? CredentialRules() : table.rules(for: target)
     }
 
     public func areIgnored(for head: RequestHead) -> Bool { specialRules(for: head)?.areIgnored ?? false }

@@ -214,7 +214,9 @@ extension ProxyShard {
     /// What the upstream says to one origin may be no use to another's scripts.
     private func flightKey(_ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead) -> [UInt8] {
         let key = result.flightKey(keys)
-        guard let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil else { return key }
+        guard let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil else {
+            return key
+        }
         return key + [0] + origin
     }
 

@@ -225,7 +225,7 @@ public struct Routes: Sendable {
     /// What an explanation has to know of a target's route.
     public func explained(_ target: [UInt8]) -> ExplainedRoute {
         let route = all[place(of: target[...])]
-        return ExplainedRoute(name: route.name, arguments: route.arguments, staleFor: route.freshness.staleFor)
+        return ExplainedRoute(name: route.name, arguments: arguments.rules(for: target[...]), staleFor: route.freshness.staleFor)
     }
 
     /// The place of the first route for this target as it was written: for names, times and limits. Rules that protect or open have functions above,

@@ -61,7 +61,8 @@ struct KeyTests {
         "an ignored argument counts where a server may find another one in it",
         arguments: [
             ("/a?q=a", "/a?q=a&utm_x=1", true), ("/a?q=a", "/a?utm_x&q=a&utm_x=1&utm_y=%26q%3Devil", true),
-            ("/a?q=a", "/a?q=a&utm_x=1;q=evil", false), ("/a?q=a", "/a?q=a&utm_x=1%3bq=evil", false), ("/a?q=a", "/a?q=a&utm_x;q=evil", false),
+            ("/a?q=a", "/a?q=a&utm_x=1;q=evil", false), ("/a?q=a", "/a?q=a&utm_x=1%3bq=evil", false),
+            ("/a?q=a", "/a?q=a&utm_x;q=evil", false),
             ("/a?q=a", "/a?utm_x=%00&q=a", false), ("/a?q=a", "/a?utm_%00=1&q=a", false), ("/a?q=a", "/a?q=a&UTM_x=1", false),
             ("/a?q=a", "/a?q=a&drop=1;q=evil", true), ("/a?q=a", "/a?%64rop&q=a", true), ("/a?q=a", "/a?q=a&;utm_x=1", false),
         ])
@@ -74,7 +75,8 @@ struct KeyTests {
     @Test(
         "an argument that is not named counts where a server may take it for one that is",
         arguments: [
-            ("x=1", false), ("qq=1", false), ("q_=1", false), ("q", true), ("Q=1", true), ("q[]=1", true), ("q%5B%5D=1", true), ("q.x=1", true),
+            ("x=1", false), ("qq=1", false), ("q_=1", false), ("q", true), ("Q=1", true), ("q[]=1", true), ("q%5B%5D=1", true),
+            ("q.x=1", true),
             ("+q=1", true), ("%20q=1", true), ("q%00x=1", true), ("q[a][b]=1", true), ("x=1;q=1", true), ("a.b=1", true), ("A%20b=1", true),
             ("f_x=1", true), ("F.y=1", true), ("g=1", false),
         ])
@@ -94,7 +96,8 @@ struct KeyTests {
         "which arguments the upstream does not get",
         arguments: [
             ("/a", nil), ("/a?x=1", nil), ("/a?x=1&gclid=2", "/a?x=1"), ("/a?gclid=2&utm_a&x=1&&y", "/a?x=1&&y"), ("/a?utm_a=1", "/a"),
-            ("/a?%67clid=1&x=%2f+", "/a?x=%2f+"), ("/a?gclid=1;x=2&y=3", "/a?y=3"), ("/a?gclid2=1", nil), ("/a?x=gclid=1", nil), ("/a?", nil),
+            ("/a?%67clid=1&x=%2f+", "/a?x=%2f+"), ("/a?gclid=1;x=2&y=3", "/a?y=3"), ("/a?gclid2=1", nil), ("/a?x=gclid=1", nil),
+            ("/a?", nil),
             ("/gclid=1/?x", nil),
         ])
     func sent(_ target: String, _ expected: String?) {

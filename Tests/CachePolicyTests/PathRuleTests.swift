@@ -74,7 +74,8 @@ struct PathRuleTests {
         "paths as honest clients spell them have their own rules",
         arguments: [
             ("/open/a%20b", true), ("/open/caf%C3%A9", true), ("/open/group%2Fproject", true), ("/open/a;v=1", true), ("/open//a", true),
-            ("/open/a%3Ab/%40c", true), ("/%6Fpen/a", true), ("/open/.well-known", true), ("/open/a%252Fb", true), ("/open/../open/a", true),
+            ("/open/a%3Ab/%40c", true), ("/%6Fpen/a", true), ("/open/.well-known", true), ("/open/a%252Fb", true),
+            ("/open/../open/a", true),
             ("/open/../other", false), ("/open/..%2fother", false), ("/open/..;/other", false), ("/open/..\\other", false),
             ("/open/x/..%5c..%5cother", false), ("/x/..;/open/a", false),
         ])
@@ -85,8 +86,10 @@ struct PathRuleTests {
     @Test(
         "a rule that protects holds for every reading",
         arguments: [
-            "/z/a%5cb/../../internal/x", "/z/a\\b/../../internal/x", "/z/a%2fb/../../internal/x", "/z/a;b/../internal;c/x", "/z//../internal/x",
-            "/internal%2fx", "/%2e/internal", "/internal%00.json", "/open/..%3b/internal/x", "/a/b/..%2fsecret", "/a/secret/.", "/./a/%73ecret",
+            "/z/a%5cb/../../internal/x", "/z/a\\b/../../internal/x", "/z/a%2fb/../../internal/x", "/z/a;b/../../internal;c/x",
+            "/z//../internal/x",
+            "/internal%2fx", "/%2e/internal", "/internal%00.json", "/open/..%3b/internal/x", "/a/b/..%2fsecret", "/a/secret/.",
+            "/./a/%73ecret",
             "/a/secret;jsessionid=1",
         ])
     func protected(_ target: String) {

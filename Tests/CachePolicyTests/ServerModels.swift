@@ -33,8 +33,11 @@ struct ServerModel: Sendable {
         ServerModel(name: "iis") { path in
             merged(decoded(path).replacing("\\", with: "/")).flatMap { resolved(segments($0)) }
         },
+        // net/http: a slash at the end stays, and a dot segment at the end leaves none.
         ServerModel(name: "go") { path in
-            resolved(segments(collapsed(decoded(path)))).map { $0.last == "" && $0.count > 1 ? $0.dropLast() : $0 }
+            let whole = decoded(path)
+            guard let read = resolved(segments(collapsed(whole))) else { return nil }
+            return !whole.hasSuffix("/") && read.last == "" && read.count > 1 ? read.dropLast() : read
         },
         ServerModel(name: "wsgi") { path in segments(decoded(path)) },
         ServerModel(name: "spring behind parameters that are encoded") { path in
@@ -45,7 +48,9 @@ struct ServerModel: Sendable {
     /// nginx hands its own reading on, encoded again, as `proxy_pass` with a path does.
     static let pairs: [ServerModel] = ["tomcat", "jetty", "iis", "wsgi"].flatMap { behind in
         ["nginx", "nginx, merge_slashes off"].compactMap { front -> ServerModel? in
-            guard let first = single.first(where: { $0.name == front }), let second = single.first(where: { $0.name == behind }) else { return nil }
+            guard let first = single.first(where: { $0.name == front }), let second = single.first(where: { $0.name == behind }) else {
+                return nil
+            }
             return ServerModel(name: "\(behind) behind \(front)") { path in
                 first.read(path).flatMap { second.read("/" + $0.map(encoded).joined(separator: "/")) }
             }

@@ -12,7 +12,9 @@ struct PathReadingsTests {
         }
     }
 
-    @Test("a path that every server reads alike has one reading", arguments: ["/", "/a/b/", "/a.b/c..", "/a?x=%2f&y=//..;", "*", "", "/a-b_c~d!@:"])
+    @Test(
+        "a path that every server reads alike has one reading",
+        arguments: ["/", "/a/b/", "/a.b/c..", "/a?x=%2f&y=//..;", "*", "", "/a-b_c~d!@:"])
     func plain(_ target: String) {
         #expect(PathReadings(Array(target.utf8)[...]) == nil)
     }
@@ -21,7 +23,8 @@ struct PathReadingsTests {
         "each sequence of steps is a reading, once",
         arguments: [
             ("/%69nternal", ["/internal"]), ("/.well-known/a", ["/.well-known/a"]), ("/%zz/%", ["/%zz/%"]),
-            ("/a%2Fb", ["/a%2fb", "/a/b"]), ("/a\\b", ["/a\\b", "/a/b"]), ("/a%5cb", ["/a\\b", "/a/b"]), ("/a;x=1/b", ["/a;x=1/b", "/a/b"]),
+            ("/a%2Fb", ["/a%2fb", "/a/b"]), ("/a\\b", ["/a\\b", "/a/b"]), ("/a%5cb", ["/a\\b", "/a/b"]),
+            ("/a;x=1/b", ["/a;x=1/b", "/a/b"]),
             ("/a%3bx/b", ["/a;x/b", "/a/b"]), ("//a", ["//a", "/a"]), ("/a/./b", ["/a/./b", "/a/b"]), ("/a/%2e%2e/b", ["/a/../b", "/b"]),
             ("/a/..", ["/a/..", "/"]), ("/a/b/..", ["/a/b/..", "/a/", "/a"]), ("/a%00/b", ["/a\0/b", "/a"]),
             ("/%2569", ["/%69"]), ("/a/..;x/b", ["/a/..;x/b", "/a/../b", "/b"]),
@@ -36,7 +39,8 @@ struct PathReadingsTests {
     @Test(
         "which paths may lead above the root",
         arguments: [
-            ("/../a", true), ("/a/../../b", true), ("/%2e%2e/a", true), ("/..;/a", true), ("/..\\a", true), ("/..%2fa", true), ("/..%5ca", true),
+            ("/../a", true), ("/a/../../b", true), ("/%2e%2e/a", true), ("/..;/a", true), ("/..\\a", true), ("/..%2fa", true),
+            ("/..%5ca", true),
             ("//../a", true), ("/a/;/../../b", true), ("/..%3bx/a", true), ("/a/../b", false), ("/a%2f../b", false), ("/...//a", false),
             ("/a%20b", false), ("/%252e%252e/a", false),
         ])
@@ -47,7 +51,8 @@ struct PathReadingsTests {
     @Test(
         "control characters and double encodings are told",
         arguments: [
-            ("/a%0a", true), ("/a%7F", true), ("/a%00b", true), ("/%2569", true), ("/a%252e", true), ("/100%25", false), ("/100%25z1", false),
+            ("/a%0a", true), ("/a%7F", true), ("/a%00b", true), ("/%2569", true), ("/a%252e", true), ("/100%25", false),
+            ("/100%25z1", false),
             ("/a%20b", false), ("/%zz", false),
         ])
     func opaque(_ target: String, _ isOpaque: Bool) {

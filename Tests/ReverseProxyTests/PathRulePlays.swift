@@ -55,8 +55,10 @@ struct PathRulePlays {
     @Test(
         "no reading of a path leaves the path of the upstream's URL",
         arguments: [
-            ("/../admin", 400), ("/%2e%2e/admin", 400), ("/..%2fadmin", 400), ("/..;/admin", 400), ("/..%5cadmin", 400), ("/..\\admin", 400),
-            ("//../admin", 400), ("/a/../../admin", 400), ("/a/../b", 200), ("/a//b;c/%20", 200), ("/a/..", 200), ("/%252e%252e/admin", 200),
+            ("/../admin", 400), ("/%2e%2e/admin", 400), ("/..%2fadmin", 400), ("/..;/admin", 400), ("/..%5cadmin", 400),
+            ("/..\\admin", 400),
+            ("//../admin", 400), ("/a/../../admin", 400), ("/a/../b", 200), ("/a//b;c/%20", 200), ("/a/..", 200),
+            ("/%252e%252e/admin", 200),
         ])
     func base(_ target: String, _ status: Int) throws {
         for basePath in ["/v1", ""] {
@@ -80,7 +82,8 @@ struct PathRulePlays {
             settings.apis = [settings]
         }
         for target in [
-            "/orders/z/a%5cb/../../../x", "/orders/..%2fx", "/orders/..;/x", "/orders//../x", "/orders/a%5c..%5c../x", "/z/a%5cb/../../orders/x",
+            "/orders/z/a%5cb/../../../x", "/orders/..%2fx", "/orders/..;/x", "/orders//../x", "/orders/a%5c..%5c../x",
+            "/z/a%5cb/../../orders/x",
         ] {
             #expect(try play.get(target).status == 404, "\(target)")
         }
@@ -139,7 +142,9 @@ struct PathRulePlays {
         "a mutation by the name of a document gets no copy in an outage, and is sent once",
         arguments: ["{\"documentId\":\"pay\"}", "{\"id\":\"pay\"}", "{\"doc_id\":1,\"variables\":{}}", "{\"query\":\"mutation {pay}\"}"])
     func mutations(_ content: String) throws {
-        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"data\":1}")] }) { $0.routes = [Self.route("/graphql") { $0.methods = [.post] }] }
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{\"data\":1}")] }) {
+            $0.routes = [Self.route("/graphql") { $0.methods = [.post] }]
+        }
         let ask = { (content: String) in try play.request("POST", "/graphql", [("Content-Type", "application/json")], content: content) }
         let query = "{\"query\":\"{a}\",\"extensions\":{\"persistedQuery\":{\"version\":1}}}"
         for each in [content, query] { #expect(try ask(each).status == 200) }
@@ -177,7 +182,9 @@ struct PathRulesAtNginx {
             let target = "/" + (0..<count).compactMap { _ in Self.parts.randomElement(using: &random) }.joined(separator: "/")
             let answers = try ["ann", "bob"].map { try play.get(target, [("Authorization", $0)]) }
             if answers[0].status == 403 { refused += 1 }
-            guard answers.allSatisfy({ $0.status == 200 }), let said = JSONValue(answers[1].content)?.array, said.count == 2 else { continue }
+            guard answers.allSatisfy({ $0.status == 200 }), let said = JSONValue(answers[1].content)?.array, said.count == 2 else {
+                continue
+            }
             let uri = said[1].string ?? ""
             #expect(uri != "/internal" && !uri.hasPrefix("/internal/"), "\(target)")
             guard said[0].string == "ann" else { continue }
