@@ -20,13 +20,15 @@ public enum UserCredentials {
             case .none: return false
             case .whole: return true
             // A name that nobody has given whole may be that of a choice (`X-Premium-User: true`).
-            case .ending: return !choices.contains(String(decoding: fields.bytes[entry.valueRange], as: UTF8.self).lowercased())
+            case .ending: return !isChoice(fields.bytes[entry.valueRange])
             }
         }
     }
 
     /// Also what scripts send where there is nothing.
     private static let choices: Set<String> = ["true", "false", "yes", "no", "on", "off", "0", "1", "none", "null", "undefined"]
+
+    static func isChoice(_ value: ArraySlice<UInt8>) -> Bool { choices.contains(String(decoding: value, as: UTF8.self).lowercased()) }
 
     private static func hasCookie(_ fields: Fields, _ settings: CachePolicySettings) -> Bool {
         guard fields.contains(.cookie), settings.credentials.fields.contains("cookie"),

@@ -56,6 +56,15 @@ public enum RequestIdentity: Sendable {
         }
     }
 
+    /// Whether the request would have the same partition now, as far as that does not depend on the time.
+    public var isUnchanged: Bool {
+        switch self {
+        case .verified(let identity): identity.isCurrent
+        case .told(let told): told.isUnchanged
+        case .expired, .refused: true
+        }
+    }
+
     /// nil where the request is a user of its own.
     public var partition: [UInt8]? {
         switch self {

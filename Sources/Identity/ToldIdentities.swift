@@ -1,10 +1,11 @@
 // What the upstream has said of whom credentials belong to (`credentials.identity.lookup`): asked once for each set of credentials, by all
-// shards together.
+// shards together. A session can change its user while its token stays the same, so a write with a token ends what was learned of it.
 
 import CachePolicy
 import HTTPCore
 import JSON
 import Locking
+import Synchronization
 
 /// What the operator says of it.
 public struct LookUpSettings: Sendable, Equatable {
@@ -52,6 +53,34 @@ public struct LookUpSettings: Sendable, Equatable {
     public static let contentLimitBytes = 16 << 10
 }
 
+/// The period in which a token is known to belong to one user.
+final class IdentityTerm: Sendable {
+    private let changes = Atomic(0)
+    private let over = Atomic(false)
+    /// Unsafe requests under way.
+    private let writes = Atomic(0)
+
+    /// Differs before and after every write.
+    var number: Int { changes.load(ordering: .acquiring) }
+    var isOver: Bool { over.load(ordering: .acquiring) }
+    var isUsable: Bool { !isOver && writes.load(ordering: .acquiring) == 0 }
+
+    func beginWrite() {
+        writes.add(1, ordering: .acquiringAndReleasing)
+        changes.add(1, ordering: .acquiringAndReleasing)
+    }
+
+    func endWrite() {
+        changes.add(1, ordering: .acquiringAndReleasing)
+        writes.subtract(1, ordering: .acquiringAndReleasing)
+    }
+
+    func end() {
+        over.store(true, ordering: .releasing)
+        changes.add(1, ordering: .acquiringAndReleasing)
+    }
+}
+
 /// What is known of one request's credentials. A class, since it is handed on with every hit.
 public final class ToldIdentity: Sendable {
     /// Of all those; nil where it is not known whom they belong to.
@@ -64,10 +93,17 @@ public final class ToldIdentity: Sendable {
     public let isDue: Bool
     /// Of the credentials.
     public let hash: [UInt8]
+    /// nil if nothing is known.
+    private let term: IdentityTerm?
+    private let termNumber: Int
 
-    init(_ partition: [UInt8]?, ends: Int64, isDue: Bool, hash: [UInt8], now: Int64) {
+    init(_ partition: [UInt8]?, ends: Int64, isDue: Bool, hash: [UInt8], now: Int64, term: IdentityTerm? = nil) {
         (self.partition, isCurrent, self.ends, self.isDue, self.hash) = (partition, partition != nil && now < ends, ends, isDue, hash)
+        (self.term, termNumber) = (term, term?.number ?? 0)
     }
+
+    /// Whether no write with the token has begun since, and the token still belongs to the same user. Can be read on any thread.
+    public var isUnchanged: Bool { term.map { $0.number == termNumber } ?? true }
 }
 
 /// What asking came to.
@@ -79,16 +115,37 @@ public enum LookUpEnd: Sendable {
     case failed
 }
 
+/// A look-up that was sent.
+public struct StartedLookUp: Sendable {
+    let hash: [UInt8]
+    let term: IdentityTerm
+    let termNumber: Int
+}
+
 public final class ToldIdentities: Sendable {
     private struct Entry {
         var partition: [UInt8]?
         var ends: Int64 = 0
         var askedAt: Int64
         var isAsking = true
+        let token: [UInt8]
+        /// Of the token; the entry counts as long as that is not over.
+        var term: IdentityTerm
+    }
+
+    /// The table's reference to a term: a token that leaves the table could not be forgotten any more, so its term ends.
+    private final class TermOwner: Sendable {
+        let term = IdentityTerm()
+        deinit { term.end() }
     }
 
     private struct State {
+        /// By the hash of all credentials.
         var entries = RecentlyUsed<Entry>(limit: ToldIdentities.limit)
+        /// By the hash of the token alone.
+        var terms = RecentlyUsed<TermOwner>(limit: ToldIdentities.limit)
+        /// Unsafe requests under way, by token. Bounded by the number of requests.
+        var writes: [[UInt8]: Int] = [:]
         var counts: [String: UInt64] = [:]
     }
 
@@ -111,47 +168,129 @@ public final class ToldIdentities: Sendable {
     public func find(_ hash: [UInt8], now: Int64) -> ToldIdentity {
         state.withLock { state in
             guard let entry = state.entries[hash] else { return ToldIdentity(nil, ends: 0, isDue: true, hash: hash, now: now) }
-            return ToldIdentity(entry.partition, ends: entry.ends, isDue: isDue(entry, now: now), hash: hash, now: now)
+            let isDue = isDue(entry, now: now)
+            // A token that is used stays in its table.
+            _ = state.terms[entry.token]
+            guard entry.term.isUsable else { return ToldIdentity(nil, ends: 0, isDue: isDue, hash: hash, now: now) }
+            return ToldIdentity(entry.partition, ends: entry.ends, isDue: isDue, hash: hash, now: now, term: entry.term)
         }
     }
 
     /// Half-way to its end it is asked again, so that it need not end.
     private func isDue(_ entry: Entry, now: Int64) -> Bool {
-        if entry.isAsking { return now - entry.askedAt > Self.patience }
-        guard entry.partition != nil else { return now - entry.askedAt >= Self.pause }
+        let isOver = entry.term.isOver
+        if entry.isAsking, !isOver { return now - entry.askedAt > Self.patience }
+        guard entry.partition != nil, !isOver else { return now - entry.askedAt >= Self.pause }
         return now >= entry.ends - settings.keep / 2 && now - entry.askedAt >= min(Self.pause, settings.keep / 2)
     }
 
-    /// Whether the caller is the one to ask.
-    public func begin(_ hash: [UInt8], now: Int64) -> Bool {
+    /// - Parameters:
+    ///   - hash: of all credentials of a request.
+    ///   - token: the hash of the one among them that carries the token or session.
+    /// - Returns: nil if the caller is not the one to ask.
+    public func begin(_ hash: [UInt8], token: [UInt8], now: Int64) -> StartedLookUp? {
         state.withLock { state in
-            var entry = state.entries[hash]
-            guard entry.map({ isDue($0, now: now) }) ?? true else { return false }
-            entry = entry ?? Entry(askedAt: now)
-            entry?.askedAt = now
-            entry?.isAsking = true
+            let former = state.entries[hash]
+            guard former.map({ isDue($0, now: now) }) ?? true, state.writes[token] == nil else { return nil }
+            let owner = state.terms[token].flatMap { $0.term.isOver ? nil : $0 } ?? TermOwner()
+            state.terms[token] = owner
+            var entry = former ?? Entry(askedAt: now, token: token, term: owner.term)
+            // What was learned before a change counts no more.
+            if entry.term !== owner.term { (entry.partition, entry.term) = (nil, owner.term) }
+            (entry.askedAt, entry.isAsking) = (now, true)
             state.entries[hash] = entry
-            return true
+            return StartedLookUp(hash: hash, term: owner.term, termNumber: owner.term.number)
         }
     }
 
-    public func end(_ hash: [UInt8], _ end: LookUpEnd, now: Int64) {
+    public func end(_ lookUp: StartedLookUp, _ end: LookUpEnd, now: Int64) {
         state.withLock { state in
-            var entry = state.entries[hash] ?? Entry(askedAt: now)
+            state.counts[end.label, default: 0] += 1
+            guard var entry = state.entries[lookUp.hash], entry.term === lookUp.term else { return }
             entry.isAsking = false
             entry.askedAt = now
             switch end {
+            // The user may have changed since the upstream was asked.
+            case .told where lookUp.term.number != lookUp.termNumber: break
             case .told(let partition): (entry.partition, entry.ends) = (partition, now + settings.keep)
             case .nothing: entry.partition = nil
             // What was said before is the last that is known.
             case .failed: break
             }
-            state.entries[hash] = entry
-            state.counts[end.label, default: 0] += 1
+            state.entries[lookUp.hash] = entry
         }
     }
 
     public var figures: (counts: [String: UInt64], remembered: Int) { state.withLock { ($0.counts, $0.entries.count) } }
+
+    // MARK: Tokens that change their user
+
+    /// Forgets what was learned of these tokens.
+    /// - Parameter tokens: their hashes.
+    public func forget(_ tokens: [[UInt8]]) {
+        state.withLock { state in
+            for token in tokens { state.terms[token]?.term.end() }
+        }
+    }
+
+    /// Until the write ends, what was learned of its tokens does not count, and nothing is learned of them.
+    func beginWrite(with tokens: [[UInt8]]) {
+        state.withLock { state in
+            for token in tokens {
+                state.writes[token, default: 0] += 1
+                state.terms[token]?.term.beginWrite()
+            }
+        }
+    }
+
+    /// - Parameter isRejected: the upstream has refused the write, so no token has changed its user.
+    func endWrite(with tokens: [[UInt8]], isRejected: Bool) {
+        state.withLock { state in
+            for token in tokens {
+                let left = (state.writes[token] ?? 1) - 1
+                state.writes[token] = left > 0 ? left : nil
+                guard let term = state.terms[token]?.term else { continue }
+                term.endWrite()
+                if !isRejected { term.end() }
+            }
+        }
+    }
+}
+
+/// An unsafe request under way. Its end, however it comes, is the end of what was learned of its tokens, unless the upstream has rejected it.
+public final class IdentityWrite {
+    private let tables: [ToldIdentities]
+    private let tokens: [[UInt8]]
+    public var isRejected = false
+
+    /// - Parameter tokens: the hash of each credential of the request.
+    public init(_ tokens: [[UInt8]], in tables: [ToldIdentities]) {
+        (self.tokens, self.tables) = (tokens, tables)
+        for table in tables { table.beginWrite(with: tokens) }
+    }
+
+    deinit { for table in tables { table.endWrite(with: tokens, isRejected: isRejected) } }
+}
+
+/// The tables of all APIs of a process: one API may let a token change its user that others know too.
+public final class IdentityTables: Sendable {
+    private struct Reference {
+        weak var table: ToldIdentities?
+    }
+
+    /// Filled by reloads, read by all shards.
+    private let references = Mutex<[Reference]>([])
+
+    public init() {}
+
+    public func add(_ tables: [ToldIdentities]) {
+        references.withLock { references in
+            references.removeAll { one in one.table == nil || tables.contains { $0 === one.table } }
+            references += tables.map { Reference(table: $0) }
+        }
+    }
+
+    public var all: [ToldIdentities] { references.withLock { $0.compactMap(\.table) } }
 }
 
 extension LookUpEnd {

@@ -35,10 +35,7 @@ public struct FindingBasis: Sendable {
     }
 
     /// Whether the keys are still those that the token was looked at with.
-    var isIdentityCurrent: Bool {
-        guard case .verified(let identity)? = identity else { return true }
-        return identity.isCurrent
-    }
+    var isIdentityCurrent: Bool { identity?.isUnchanged ?? true }
 }
 
 public enum LookUpResult {

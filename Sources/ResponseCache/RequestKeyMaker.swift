@@ -25,6 +25,7 @@ public struct RequestKeyMaker {
     /// What is known of requests' tokens, at the place that the rules name.
     private let tokens: [RequestIdentities]
     private let lookUps: [ToldIdentities]
+    private let carriers: TokenCarriers
     private let time: () -> CacheTime
     /// Of almost every key.
     private let plainPrefix: [UInt8]
@@ -46,6 +47,7 @@ public struct RequestKeyMaker {
         for name in names { KnownField(Array(name.utf8).span).map { known.insert($0) } }
         knownCredentials = known
         cookies = policy.credentials.fields.contains("cookie") ? CredentialCookies(policy) : nil
+        carriers = TokenCarriers(policy)
         rules = settings.credentials
         ignoresSome = settings.credentials.ignoresSome
         tokens = hash == nil ? [] : settings.tokens.map { RequestIdentities($0.settings, $0.keys) }
@@ -138,6 +140,15 @@ public struct RequestKeyMaker {
         }
     }
 
+    /// Whether two keys have the same partition.
+    func haveOnePartition(_ one: [UInt8], _ other: [UInt8]) -> Bool {
+        let start = partitionOffset - 4
+        guard one.count >= partitionOffset, other.count >= partitionOffset else { return one == other }
+        let length = (0..<4).reduce(0) { $0 | Int(one[start + $1]) << (8 * $1) }
+        let end = min(start + 4 + length, one.count)
+        return one[start..<end].elementsEqual(other[start..<min(end, other.count)])
+    }
+
     private func user(inKey key: [UInt8]) -> UInt64 {
         let offset = partitionOffset
         guard offset + 8 <= key.count else { return 0 }
@@ -184,13 +195,26 @@ public struct RequestKeyMaker {
         return part
     }
 
-    /// That of all whom the upstream has said the same of.
-    public func partition(told values: [UInt8], by settings: LookUpSettings) -> [UInt8] {
+    /// The partition of all requests of which the upstream has said the same, and that agree in all credentials but their tokens.
+    public func partition(
+        told values: [UInt8], by settings: LookUpSettings, of fields: Fields, without carrier: TokenCarriers.Carrier
+    ) -> [UInt8] {
         var parts: [UInt8] = []
         // No field has a name with a space in it.
         for part in [Array("what was told".utf8), Array(settings.path.utf8), values] { CacheKey.appendPart(part, to: &parts) }
-        return partition(parts)
+        return partition(parts + credentials(of: carriers.removing(carrier, from: fields)))
     }
+
+    /// The credential that carries a request's token, and its hash; nil if that is unclear.
+    public func token(of fields: Fields) -> (carrier: TokenCarriers.Carrier, hash: [UInt8])? {
+        carriers.carrier(of: fields).map { ($0, partition(carriers.bytes(of: $0, in: fields))) }
+    }
+
+    /// The hashes of all credentials that may be a request's token.
+    public func tokens(of fields: Fields) -> [[UInt8]] { carriers.allBytes(in: fields).map { partition($0) } }
+
+    /// Whether a response changes its client's credentials.
+    public func areCredentialsChanged(by response: Fields) -> Bool { carriers.areChanged(by: response) }
 
     /// That of all who send Authorization, and the same other credentials; nil where the route shares nothing.
     private func commonPartition(of head: RequestHead) -> [UInt8]? {

@@ -3,6 +3,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
+import Identity
 
 /// The upstream has said that a stored response still holds: the same with its head brought up to date.
 public struct Confirmation {
@@ -42,6 +43,7 @@ extension ResponseCache {
     private func storeConfirmed(
         _ found: FoundResponse, by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
     ) -> ConfirmationResult {
+        guard request.isUserUnchanged else { return .unshareable }
         guard let base = base(of: found, confirmedBy: response, recency, for: request) else { return .outdated }
         guard let fresh = freshened(base, by: response, recency, for: request.head),
             mayKeep(fresh.bytes, fresh.metadata, response, for: request)
@@ -51,7 +53,9 @@ extension ResponseCache {
 
     /// What a response to HEAD brings, held against the response to GET that is stored now, unless that was asked for later.
     public func update(by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp) {
-        guard let base = findWaiting(request.head, at: request.keys).found, !recency.isOutdated(by: base.metadata.recency) else { return }
+        guard request.isUserUnchanged, let base = findWaiting(request.head, at: request.keys).found,
+            !recency.isOutdated(by: base.metadata.recency)
+        else { return }
         let contentBytes = base.contentBytes
         switch Validation.update(base.metadata, head: base.item.head, by: response, contentBytes: contentBytes, strictness: strictness) {
         case .nothing: break
@@ -146,6 +150,7 @@ extension ResponseCache {
         guard var place = place(fields, of: request.head, lookedUpAt: request.keys, isCommon: isCommon, metadata.recency, now: now) else {
             return .outdated
         }
+        place.identity = isCommon ? nil : request.identity
         // It may vary by other fields from now on.
         let names = selectingNames(fields, of: request.head)
         if names.isEmpty, place.key == keys.own { place.key = base.key }

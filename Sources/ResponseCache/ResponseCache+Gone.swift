@@ -54,7 +54,8 @@ extension ResponseCache {
     /// Remembers that what was found is gone, if the whole response says so and may be kept.
     /// - Returns: whether it did.
     public func rememberGone(_ response: WholeResponse, for request: PlacedRequest, at time: CacheTime) -> Bool {
-        guard let gone, let found = request.found, ContentCoding(response.head.fields) == .identity || response.isDecoded,
+        guard let gone, request.isUserUnchanged, let found = request.found,
+            ContentCoding(response.head.fields) == .identity || response.isDecoded,
             !isMarkedNow(Self.invalidationKey(request.keys.shared), since: response.recency.requestTime),
             !isOutdated(response.recency, at: [found.key])
         else { return false }

@@ -5,6 +5,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
+import Identity
 
 /// Where a response belongs.
 struct StoringPlace {
@@ -19,6 +20,8 @@ struct StoringPlace {
     var isCommon = false
     /// What asked for it, where it may go to the shared level.
     var request: RequestHead?
+    /// Whose its request was when it was looked up.
+    var identity: RequestIdentity?
 
     fileprivate func moved(to keys: TargetKeys, from candidates: [TargetKeys]) -> StoringPlace {
         var place = self
@@ -79,6 +82,8 @@ extension ResponseCache {
         // What is said now may leave behind what lies under what was said before: so first it is seen whether it may.
         let expected = variance == current?.variance ? current : nil
         let own = variance == nil || expected != nil ? keys(expected).own : nil
+        // Whose the credentials are may have become known, or unknown, since.
+        guard candidates.allSatisfy({ keyMaker.haveOnePartition($0.own, old.own) }) else { return nil }
         guard !isOutdated(recency, at: candidates.map(\.own).filter { $0 != own }) else { return nil }
         guard let variance else { return place.moved(to: keys(nil), from: candidates) }
         guard let remembered = variances.remember(variance, of: path, at: now, recency) else { return nil }

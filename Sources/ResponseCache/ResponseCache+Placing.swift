@@ -5,6 +5,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
+import Identity
 
 public enum StoringResult: Sendable, Equatable {
     case stored
@@ -35,7 +36,7 @@ extension ResponseCache {
     /// - Parameter base: what is stored, where the new response is the same brought up to date: it takes the place of that only, or of nothing.
     func put(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse? = nil) -> StoringResult {
         guard !shared.takesNothing else { return .refused }
-        guard let marks = marks(for: new, at: place), !isOvertaken(new, marks) else { return .invalidated }
+        guard let marks = marks(for: new, at: place), !isOvertaken(new, marks, place) else { return .invalidated }
         guard !isOutdated(new.metadata.recency, at: place.others), !isLesser(new, thanAnyOther: place, base),
             base.map({ !isElsewhere($0, place.others) }) ?? true
         else { return .outdated }
@@ -43,7 +44,7 @@ extension ResponseCache {
         guard result == .stored else { return result }
         // A write may have come through another shard since that was looked for: its mark is there before it takes out what is stored, so either
         // it took out what was just put in, or its mark is seen now.
-        guard !isOvertaken(new, marks) else {
+        guard !isOvertaken(new, marks, place) else {
             store.remove(place.key.span)
             return .invalidated
         }
@@ -74,7 +75,8 @@ extension ResponseCache {
     }
 
     /// Whether an unsafe request or a purge may have overtaken it. An archived response is stored after every purge that has come before.
-    private func isOvertaken(_ new: NewResponse, _ marks: [[UInt8]]) -> Bool {
+    private func isOvertaken(_ new: NewResponse, _ marks: [[UInt8]], _ place: StoringPlace) -> Bool {
+        if place.identity?.isUnchanged == false { return true }
         if !new.metadata.flags.contains(.imported), shared.purges.isOvertaken(new.sentAt) { return true }
         return mayBeInvalid(new, marks)
     }

@@ -5,6 +5,7 @@ import CachePolicy
 import CacheStore
 import Forwarding
 import HTTPCore
+import Identity
 
 /// A request, as far as the store needs to know it, with where it was looked up and what was found there. A class, since each step of storing
 /// is given it.
@@ -13,13 +14,22 @@ public final class PlacedRequest {
     public let directives: RequestCacheControl
     public let keys: TargetKeys
     public let found: FoundResponse?
+    /// Whose the request was when it was looked up; nil if its credentials are its user.
+    let identity: RequestIdentity?
 
-    public init(_ head: RequestHead, _ directives: RequestCacheControl = RequestCacheControl(), keys: TargetKeys, found: FoundResponse?) {
+    public init(
+        _ head: RequestHead, _ directives: RequestCacheControl = RequestCacheControl(), keys: TargetKeys, found: FoundResponse?,
+        _ identity: RequestIdentity? = nil
+    ) {
+        self.identity = identity
         self.head = head
         self.directives = directives
         self.keys = keys
         self.found = found
     }
+
+    /// Whether its token has belonged to one user since. Otherwise its response may be another user's.
+    var isUserUnchanged: Bool { identity?.isUnchanged ?? true }
 }
 
 /// A final response with all of its content.
@@ -246,9 +256,10 @@ extension ResponseCache {
         let fields = response.head.fields
         let sharing = request.keys.common == nil || new.metadata.isNegative ? .own : sharing(of: fields, response.control, to: request.head)
         if sharing != .everybody {
-            guard let place = place(fields, of: request.head, lookedUpAt: request.keys, new.metadata.recency, now: now) else {
+            guard var place = place(fields, of: request.head, lookedUpAt: request.keys, new.metadata.recency, now: now) else {
                 return .outdated
             }
+            place.identity = request.identity
             let result = put(new, at: place)
             if sharing == .whileValidated, result == .stored {
                 _ = putCommon(new, fields, for: request, isOnlyThere: false, now: now)

@@ -35,6 +35,7 @@ extension Fetch: TransferReceiver {
         }
         judge(head)
         invalidate(after: head)
+        noteIdentity(head)
         head.removeHopByHop()
         if let upgrade { head.fields.append(.upgrade, upgrade) }
         status = head.status

@@ -16,7 +16,7 @@ extension Fetch {
     var placedRequest: PlacedRequest? {
         if let placed { return placed }
         guard let keys = subject.place?.keys ?? keysOfGet else { return nil }
-        let placed = PlacedRequest(subject.head, subject.directives, keys: keys, found: subject.found)
+        let placed = PlacedRequest(subject.head, subject.directives, keys: keys, found: subject.found, subject.basis?.identity)
         self.placed = placed
         return placed
     }

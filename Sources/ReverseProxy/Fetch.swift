@@ -7,6 +7,7 @@ import Coordination
 import Decisions
 import Examination
 import HTTPCore
+import Identity
 import Reactor
 import ResponseCache
 import Sharing
@@ -51,6 +52,8 @@ final class Fetch: @unchecked Sendable {
     var collected = CollectedContent()
     /// Which of the upstream's addresses has responded, by its place.
     var address = 0
+    /// Until the response to an unsafe request is there.
+    private var identityWrite: IdentityWrite?
     /// Milliseconds of the loop's clock.
     private(set) var began: Int64 = 0
     var report = Report()
@@ -85,6 +88,7 @@ final class Fetch: @unchecked Sendable {
         request.shares = shard.shares(of: subject.scopes)
         if case .streamed = body { request.shares.append(StreamedContent.share(of: shard.settings.upstream.maximumConnections)) }
         if !subject.isSafe { shard.cache?.readAhead(forWrite: subject.head) }
+        if !subject.isReading { identityWrite = shard.beginIdentityWrite(subject.head) }
         ask(request)
     }
 
@@ -94,6 +98,13 @@ final class Fetch: @unchecked Sendable {
         transfer = shard.ask(request, for: self)
         guard transfer != nil else { return perform(machine.handle(.transferFailed(.connectionLimitReached))) }
         if case .whole(let content) = body { transfer?.write(whole: content.bytes) }
+    }
+
+    /// Ends what was learned of the request's tokens, where the response may have changed whom they belong to.
+    func noteIdentity(_ response: ResponseHead) {
+        identityWrite?.isRejected = response.status.rawValue / 100 == 4
+        identityWrite = nil
+        shard.noteIdentity(response, to: subject.head)
     }
 
     func noteSending() {

@@ -4,6 +4,7 @@ import Coordination
 import Downstream
 import FaultInjection
 import HTTPCore
+import Identity
 import Locking
 import Logging
 import Reactor
@@ -39,6 +40,8 @@ public final class ProcessState: Sendable {
     public let peer: PeerProcess
     /// This node, where it is one of a fleet.
     public let fleet: FleetNode?
+    let identityTables: IdentityTables
+    let adminRefusals: AdminRefusals
 
     /// - Parameter time: by which the log of the fleet is followed.
     public init(
@@ -53,7 +56,8 @@ public final class ProcessState: Sendable {
         requestsPerAddress = AddressBudget(settings, addresses)
         content = ContentBudget(settings.downstream)
         sentRequests = SentRequests()
-        (places, sharedFaults, peer) = (APIPlaces(), SharedFaults(), PeerProcess())
+        (places, sharedFaults, peer, identityTables) = (APIPlaces(), SharedFaults(), PeerProcess(), IdentityTables())
+        adminRefusals = AdminRefusals()
         var generator = SystemRandomNumberGenerator()
         instance = String(generator.next() as UInt64, radix: 36)
         spanCounts = SpanCounts()
@@ -70,7 +74,8 @@ public final class ProcessState: Sendable {
         requestsPerAddress = AddressBudget(settings, addresses)
         sentRequests = former.sentRequests
         (instance, places, sharedFaults) = (former.instance, former.places, former.sharedFaults)
-        (peer, fleet) = (former.peer, former.fleet)
+        (peer, fleet, identityTables) = (former.peer, former.fleet, former.identityTables)
+        adminRefusals = former.adminRefusals
         spanCounts = former.spanCounts
         let isSame = settings.tracing == former.settings.tracing
         spans = isSame ? former.spans : SpanExporter(settings, instance, spanCounts, logger)
@@ -97,6 +102,32 @@ public final class ProcessState: Sendable {
 
     func logRefusal(_ refusal: RequestRejection.Kind, client: RequestClient) {
         logger.debug("refused a request of \(String(decoding: client.text, as: UTF8.self)): \(refusal.rawValue)")
+    }
+}
+
+/// Which refusals of the administrator's interface get a line in the log: whoever guesses tokens does not fill it.
+final class AdminRefusals: Sendable {
+    private struct State {
+        var lastLine: Int64?
+        var unlogged = 0
+    }
+
+    /// All shards note theirs.
+    private let state = Mutex(State())
+    /// Least time between two lines, in milliseconds.
+    static let pause: Int64 = 60_000
+
+    /// - Parameter now: milliseconds of the monotonic clock.
+    /// - Returns: the number of refusals since the last line; nil if this one gets no line.
+    func note(now: Int64) -> Int? {
+        state.withLock { state in
+            if let last = state.lastLine, now - last < Self.pause {
+                state.unlogged += 1
+                return nil
+            }
+            defer { (state.lastLine, state.unlogged) = (now, 0) }
+            return state.unlogged
+        }
     }
 }
 

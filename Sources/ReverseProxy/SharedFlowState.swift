@@ -57,6 +57,7 @@ public final class SharedFlowState: Sendable {
             }
         tokenKeys = TokenKeys(routes, beside: settings.store, after: former?.tokenKeys, logger: logger)
         let lookUps = routes.lookUps(after: Self.lookUps(of: former, settings))
+        process.identityTables.add(lookUps)
         var cacheSettings = ResponseCacheSettings(settings, routes, tokenKeys, lookUps: lookUps)
         cacheSettings.fleet = process.fleet?.membership
         self.cacheSettings = cacheSettings

@@ -1,5 +1,5 @@
 // Asks the upstream whom a request's credentials belong to, with all of them, while the request itself goes its way. Within the limit on what no
-// client waits for.
+// client waits for. What the upstream has said is forgotten when a write or a response may have changed whom they belong to.
 
 import CachePolicy
 import Coordination
@@ -15,7 +15,9 @@ extension ProxyShard {
     /// - Parameter told: what is known of the request's credentials by now.
     @inline(never)
     func askWhose(_ head: RequestHead, _ told: ToldIdentity, client: UpstreamRequestFields.Client) {
-        guard let cache, let place = cache.lookUpPlace(for: head), !mode(of: head).servesWhatIsStored else { return }
+        guard let cache, let place = cache.lookUpPlace(for: head), !mode(of: head).servesWhatIsStored,
+            let token = cache.keyMaker.token(of: head.fields)
+        else { return }
         let asked = cache.lookUps[place]
         let path = Array(asked.settings.path.utf8)
         // It is the upstream's path; scopes have those of clients.
@@ -23,7 +25,7 @@ extension ProxyShard {
         guard case .go = shared.health.admit(scopes, .reading, now: loop.time.monotonicMilliseconds), background.fetches.take() else {
             return
         }
-        guard asked.begin(told.hash, now: now.milliseconds) else { return background.fetches.giveBack() }
+        guard let started = asked.begin(told.hash, token: token.hash, now: now.milliseconds) else { return background.fetches.giveBack() }
         var fields = Fields()
         for index in 0..<head.fields.count {
             let name = Array(head.fields.name(at: index))
@@ -37,13 +39,32 @@ extension ProxyShard {
             background.fetches.giveBack()
             let end: LookUpEnd =
                 switch said {
-                case .values(let values): .told(partition: cache.keyMaker.partition(told: values, by: asked.settings))
+                case .values(let values):
+                    .told(
+                        partition: cache.keyMaker.partition(
+                            told: values, by: asked.settings, of: head.fields, without: token.carrier))
                 case .nothing: .nothing
                 case .failure: .failed
                 }
-            asked.end(told.hash, end, now: now.milliseconds)
+            asked.end(started, end, now: now.milliseconds)
         }
         if upstream.start(request, receiver: lookUp) == nil { lookUp.end(.failure) }
+    }
+
+    /// What was learned of the tokens of an unsafe request does not count while the request is under way. nil if nothing is learned of any.
+    func beginIdentityWrite(_ head: RequestHead) -> IdentityWrite? {
+        let tables = process.identityTables.all
+        guard !tables.isEmpty, let cache else { return nil }
+        return IdentityWrite(cache.keyMaker.tokens(of: head.fields), in: tables)
+    }
+
+    /// A refusal or a new credential ends what was learned of a request's tokens.
+    func noteIdentity(_ response: ResponseHead, to head: RequestHead) {
+        guard response.status == 401 || response.fields.contains(.setCookie), let cache else { return }
+        let tables = process.identityTables.all
+        guard !tables.isEmpty, response.status == 401 || cache.keyMaker.areCredentialsChanged(by: response.fields) else { return }
+        let tokens = cache.keyMaker.tokens(of: head.fields)
+        for table in tables { table.forget(tokens) }
     }
 }
 

@@ -40,15 +40,19 @@ struct SharingLimitsTests {
                 Issue.record("nobody is asked")
                 return
             }
-            let partition = node.test.cache.keyMaker.partition(told: Array(tenant.utf8), by: identities.settings)
-            identities.end(told.hash, .told(partition: partition), now: node.test.now)
+            let (head, maker) = (TestCache.request("/a", lines), node.test.cache.keyMaker)
+            let token = try #require(maker.token(of: head.fields))
+            let started = try #require(identities.begin(told.hash, token: token.hash, now: node.test.now))
+            let partition = maker.partition(
+                told: Array(tenant.utf8), by: identities.settings, of: head.fields, without: token.carrier)
+            identities.end(started, .told(partition: partition), now: node.test.now)
         }
     }
 
     @Test("what is stored for a user of whom the upstream has told is not given, nor looked for: its credentials may be another's tomorrow")
     func told() throws {
         let (one, other) = (try Asking(), try Asking())
-        let (moving, staying) = ([("X-User", "moving")], [("X-User", "staying")])
+        let (moving, staying) = ([("X-Session", "moving")], [("X-Session", "staying")])
         // Before it has said so each is a user of its own, which is the same at all nodes.
         try one.node.test.fetch("/a", moving, [Self.fresh], "\"of X\"")
         #expect(try other.node.take("/a", moving, from: one.node) == [.taken])
@@ -62,6 +66,7 @@ struct SharingLimitsTests {
         // Then it belongs to the other user. What the engine still has under it goes to nobody.
         let head = TestCache.request("/a", moving)
         let before = try other.node.test.cache.find(head).keys
+        for asking in [one, other] { asking.node.test.now += 600_000 }
         try other.tell("Y", of: moving)
         #expect(other.node.test.cache.sharedLookUp(for: head, at: before) == nil)
         #expect(try other.node.take("/a", moving, from: one.node).isEmpty)

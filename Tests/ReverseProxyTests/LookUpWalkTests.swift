@@ -1,0 +1,201 @@
+// Look-ups of users, with tenants and sessions that change their user: a request gets data of its own tenant and of its own user only, as a fresh
+// hit, from a fetch of others, and in a rescue.
+
+import HTTPCore
+import Identity
+import Locking
+import ReverseProxy
+import TestSupport
+import Testing
+
+/// An upstream whose sessions can change their user.
+private final class Sessions: Sendable {
+    private let users: Mutex<[String: String]>
+
+    init(_ users: [String: String]) { self.users = Mutex(users) }
+
+    subscript(token: String) -> String? { users.withLock { $0[token] } }
+
+    func change(_ token: String, to user: String) { users.withLock { $0[token] = user } }
+
+    /// The token, wherever a request carries it.
+    static func token(of request: OriginRequest) -> String {
+        if let bearer = request["Authorization"]?.split(separator: " ").last { return String(bearer) }
+        if let session = request["X-Session"] { return session }
+        return cookies(of: request)["sid"] ?? ""
+    }
+
+    static func tenant(of request: OriginRequest) -> String { request["X-Tenant"] ?? cookies(of: request)["tenant"] ?? "none" }
+
+    private static func cookies(of request: OriginRequest) -> [String: String] {
+        var cookies: [String: String] = [:]
+        for (name, value) in request.fields where name.lowercased() == "cookie" {
+            for pair in value.filter({ $0 != " " }).split(separator: ";") {
+                let parts = pair.split(separator: "=")
+                if parts.count == 2 { cookies[String(parts[0])] = String(parts[1]) }
+            }
+        }
+        return cookies
+    }
+
+    func answer(_ request: OriginRequest) -> [OriginStep] {
+        let token = Self.token(of: request)
+        guard let user = self[token] else { return [.json("{}", status: "401 No")] }
+        if request.method == "POST" {
+            change(token, to: String(request.target.split(separator: "/").last ?? ""))
+            return [.json("{}")]
+        }
+        if request.target == "/me" { return [.json("{\"id\":\"\(user)\"}")] }
+        return [.json("\"\(user) \(Self.tenant(of: request))\"", ["Cache-Control: private, max-age=30"])]
+    }
+
+    static func settings(_ settings: inout ProxySettings) {
+        settings.otherRoute.lookUp.path = "/me"
+        settings.otherRoute.lookUp.pointers = ["/id"]
+    }
+}
+
+@Suite("Users of whom the upstream tells, with tenants and logins", .play, .doors)
+struct LookUpWalk {
+    private enum Carrier: CaseIterable {
+        case bearer, field, cookie
+
+        func lines(_ token: String, tenant: String?, inCookie: Bool) -> [(String, String)] {
+            let ofTenant = tenant.map { inCookie ? ("Cookie", "tenant=\($0)") : ("X-Tenant", $0) }
+            switch self {
+            case .bearer: return [("Authorization", "Bearer \(token)")] + (ofTenant.map { [$0] } ?? [])
+            case .field: return [("X-Session", token)] + (ofTenant.map { [$0] } ?? [])
+            case .cookie:
+                guard let ofTenant else { return [("Cookie", "sid=\(token)")] }
+                return inCookie ? [("Cookie", "\(ofTenant.1); sid=\(token)")] : [("Cookie", "sid=\(token)"), ofTenant]
+            }
+        }
+    }
+
+    /// `stay` tokens have one user for ever. What others wrote with `move` must never be seen with them.
+    @Test("random credentials, tenants and logins", arguments: [1, 2, 3] as [UInt64])
+    func walk(seed: UInt64) throws {
+        var random = SeededGenerator(seed: Soak.seed &+ seed)
+        let sessions = Sessions(["stay1": "ann", "stay2": "ann", "stay3": "bob", "move": "ann"])
+        let origin = ScriptedOrigin { sessions.answer($0) }
+        let play = try ProxyPlay(origin, Sessions.settings)
+        var hasBeen: Set = ["ann"]
+        var (isDown, shared, rescued) = (false, 0, 0)
+        for _ in 0..<(Soak.steps ?? 300) {
+            let token = ["stay1", "stay2", "stay3", "move"].randomElement(using: &random) ?? ""
+            let tenant = [nil, "red", "blue"].randomElement(using: &random) ?? nil
+            let carrier = Carrier.allCases.randomElement(using: &random) ?? .bearer
+            let lines = carrier.lines(token, tenant: tenant, inCookie: Bool.random(using: &random))
+            switch Int.random(in: 0..<12, using: &random) {
+            case 0 where !isDown:
+                let user = ["ann", "bob"].randomElement(using: &random) ?? ""
+                // The origin may have done it although the response says that it cannot be reached.
+                _ = try play.request("POST", "/login/\(user)", carrier.lines("move", tenant: nil, inCookie: false))
+                hasBeen.insert(user)
+            case 1:
+                isDown.toggle()
+                if isDown { origin.down() } else { origin.up() }
+                play.time.advance(by: .seconds(16))
+            case 2: play.time.advance(by: .seconds(Int.random(in: 1..<40, using: &random)))
+            default:
+                let response = try play.get("/\(Int.random(in: 0..<3, using: &random))", lines)
+                guard response.status == 200 else { continue }
+                let isHit = response["Cache-Status"]?.contains("hit") == true
+                if isHit, !isDown { shared += 1 }
+                if isHit, isDown { rescued += 1 }
+                let parts = response.text.filter { $0 != "\"" }.split(separator: " ").map(String.init)
+                #expect(parts.last == tenant ?? "none", "\(lines) got \(response.text)")
+                let mayBe = token == "move" ? hasBeen : [sessions[token] ?? ""]
+                #expect(mayBe.contains(parts.first ?? ""), "\(lines) got \(response.text)")
+            }
+        }
+        #expect(shared > 0 && rescued > 0)
+    }
+
+    private func introduce(_ play: ProxyPlay, _ lines: [(String, String)], count: Double) throws {
+        _ = try play.get("/hello", lines)
+        #expect(try play.waitFor("cistern_identity_lookups_total{result=\"told\"}", count))
+    }
+
+    @Test("a fetch of one tenant is not waited for by another, and one of another token of the user is")
+    func collapsed() throws {
+        let sessions = Sessions(["a": "ann", "b": "ann"])
+        let origin = ScriptedOrigin { sessions.answer($0) }
+        let play = try ProxyPlay(origin, Sessions.settings)
+        var count = 0.0
+        for token in ["a", "b"] {
+            for tenant in ["red", "blue"] {
+                count += 1
+                try introduce(play, [("Authorization", "Bearer \(token)"), ("X-Tenant", tenant)], count: count)
+            }
+        }
+        let gate = Gate()
+        origin.react { [.pass(gate)] + sessions.answer($0) }
+        let clients = try [("a", "red"), ("b", "red"), ("a", "blue"), ("b", "blue")].map { token, tenant in
+            let client = try play.client()
+            client.send("GET /x HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer \(token)\r\nX-Tenant: \(tenant)\r\n\r\n")
+            return client
+        }
+        #expect(try play.waitFor("cistern_collapsed_waiting", 2))
+        gate.open()
+        #expect(clients.map { $0.readResponse()?.text } == ["\"ann red\"", "\"ann red\"", "\"ann blue\"", "\"ann blue\""])
+    }
+
+    /// What ends what was learned of a session: the request, and what the upstream does.
+    @Test(
+        "a session that changes its user leaves nothing of the new one with the former's other devices",
+        arguments: ["POST /login/bob", "GET /callback", "GET /expired", "POST /login/bob X-Tenant"])
+    func login(_ change: String) throws {
+        let sessions = Sessions(["moved": "ann", "other": "ann"])
+        let origin = ScriptedOrigin { request in
+            switch request.target {
+            case "/callback":
+                sessions.change(Sessions.token(of: request), to: "bob")
+                return [.json("{}", ["Set-Cookie: sid=moved; Path=/"])]
+            case "/expired":
+                sessions.change(Sessions.token(of: request), to: "bob")
+                return [.json("{}", status: "401 No")]
+            default: return sessions.answer(request)
+            }
+        }
+        let play = try ProxyPlay(origin, Sessions.settings)
+        let (moved, other) = ([("Cookie", "sid=moved")], [("Cookie", "sid=other")])
+        try introduce(play, moved, count: 1)
+        try introduce(play, other, count: 2)
+        #expect(try play.get("/before", moved).text == "\"ann none\"")
+        #expect(try play.get("/before", other)["Cache-Status"]?.contains("hit") == true)
+        let words = change.split(separator: " ").map(String.init)
+        _ = try play.request(words[0], words[1], words.count > 2 ? moved + [(words[2], "red")] : moved)
+        #expect(try play.get("/after", moved).text == "\"bob none\"")
+        #expect(try play.get("/after", other).text == "\"ann none\"")
+        origin.down()
+        #expect(try play.get("/after", other).text == "\"ann none\"")
+    }
+
+    @Test("a response that was under way while the session changed its user is not stored for the former user")
+    func underWay() throws {
+        let sessions = Sessions(["moved": "ann", "other": "ann"])
+        let origin = ScriptedOrigin { sessions.answer($0) }
+        let play = try ProxyPlay(origin, Sessions.settings)
+        let other = [("Cookie", "sid=other")]
+        try introduce(play, [("Cookie", "sid=moved")], count: 1)
+        try introduce(play, other, count: 2)
+        let (asked, gate) = (Gate(), Gate())
+        origin.react { request in
+            guard request.target == "/late" else { return sessions.answer(request) }
+            // As the upstream sees it at the end.
+            asked.open()
+            gate.pass()
+            return sessions.answer(request)
+        }
+        let reader = try play.client()
+        reader.send("GET /late HTTP/1.1\r\nHost: a\r\nCookie: sid=moved\r\n\r\n")
+        asked.pass()
+        let writer = try play.client()
+        writer.send("POST /login/bob HTTP/1.1\r\nHost: a\r\nCookie: sid=moved\r\nContent-Length: 0\r\n\r\n")
+        #expect(writer.readResponse()?.status == 200)
+        gate.open()
+        #expect(reader.readResponse()?.text == "\"bob none\"")
+        #expect(try play.get("/late", other).text == "\"ann none\"")
+    }
+}
