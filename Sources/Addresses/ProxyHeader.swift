@@ -4,7 +4,7 @@
 import HTTPCore
 
 public struct ProxyHeader: Sendable, Equatable {
-    /// Of the client; nil where the balancer speaks for itself (LOCAL), or does not know (UNKNOWN, another family).
+    /// Of the client; nil if the balancer speaks for itself (LOCAL), or does not know (UNKNOWN, another family).
     public var source: (address: IPAddress, port: UInt16)? { client.map { ($0.address, $0.port) } }
 
     private struct Endpoint: Sendable, Equatable {
@@ -13,6 +13,8 @@ public struct ProxyHeader: Sendable, Equatable {
     }
 
     private let client: Endpoint?
+    /// The balancer passes on a client whose address it does not say. That client must not be taken for the balancer.
+    public var isUnknown = false
 
     public enum Result: Sendable, Equatable {
         case needsMore
@@ -45,7 +47,9 @@ public struct ProxyHeader: Sendable, Equatable {
         guard end > bytes.startIndex, bytes[end - 1] == 0x0d else { return .invalid }
         let words = bytes[bytes.startIndex..<(end - 1)].split(separator: 0x20, omittingEmptySubsequences: false)
         let count = end + 1 - bytes.startIndex
-        if words.count >= 2, words[1].elementsEqual("UNKNOWN".utf8) { return .header(ProxyHeader(client: nil), bytes: count) }
+        if words.count >= 2, words[1].elementsEqual("UNKNOWN".utf8) {
+            return .header(ProxyHeader(client: nil, isUnknown: true), bytes: count)
+        }
         guard words.count == 6, let source = IPAddress(words[2]), let destination = IPAddress(words[3]), let port = Self.port(words[4]),
             Self.port(words[5]) != nil
         else { return .invalid }
@@ -78,7 +82,7 @@ public struct ProxyHeader: Sendable, Equatable {
         case 0x11: size = 4
         case 0x21: size = 16
         // Unspecified, Unix sockets and datagrams: nothing is said of an address.
-        case 0x00, 0x12, 0x22, 0x31, 0x32: return .header(ProxyHeader(client: nil), bytes: 16 + length)
+        case 0x00, 0x12, 0x22, 0x31, 0x32: return .header(ProxyHeader(client: nil, isUnknown: true), bytes: 16 + length)
         default: return .invalid
         }
         guard block.count >= 2 * size + 4, let address = IPAddress(bytes: block.prefix(size)) else { return .invalid }

@@ -15,7 +15,7 @@ public struct CredentialNames: Sendable, Equatable {
 
     /// At the place of their length.
     private var names: [[[UInt8]]] = []
-    /// What stands behind the `*`, without `-` and `_`, the last letter first, at the place of that letter.
+    /// What stands behind the `*`, without separators, the last letter first, at the place of that letter.
     private var endings: [[[UInt8]]] = []
 
     /// - Parameter list: in lower case.
@@ -36,7 +36,7 @@ public struct CredentialNames: Sendable, Equatable {
 
     public var isEmpty: Bool { names.isEmpty && endings.isEmpty }
 
-    /// Whatever its case; `-` and `_` are one.
+    /// Ignores case. All characters that are no letters or digits are one separator.
     public func contains(_ name: Span<UInt8>) -> Bool { hasWhole(name) || hasEnding(name) }
 
     public func contains(_ name: some Sequence<UInt8>) -> Bool { contains(Array(name).span) }
@@ -69,10 +69,11 @@ public struct CredentialNames: Sendable, Equatable {
     }
 
     private static func isOfBrowser(_ name: Span<UInt8>) -> Bool {
-        name.count > 4 && name.extracting(0..<4).isReadAsName("sec-".utf8Span.span)
+        // Scripts cannot set names with exactly this prefix; an upstream may read other spellings as the same name.
+        name.count > 4 && name.extracting(0..<4).equalsIgnoringCase("sec-")
     }
 
     private static let letterCount = 32
     private static func place(of byte: UInt8) -> Int { Int(byte) & (letterCount - 1) }
-    private static func isSeparator(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_") }
+    private static func isSeparator(_ byte: UInt8) -> Bool { byte.asFieldNameByte == UInt8(ascii: "-") }
 }

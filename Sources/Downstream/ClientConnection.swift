@@ -173,8 +173,7 @@ public final class ClientConnection: AcceptedConnection {
         return count
     }
 
-    private func begin(_ received: RequestHead, _ framing: ContentFraming, _ bytes: UnsafeRawBufferPointer?) {
-        let head = received.removingNamed()
+    private func begin(_ head: RequestHead, _ framing: ContentFraming, _ bytes: UnsafeRawBufferPointer?) {
         attributed = nil
         (readDeadline, contentDeadline) = (0, 0)
         let action = state.begin(

@@ -164,13 +164,19 @@ extension ListenAddress {
 
 /// Where a connection comes from.
 public struct PeerAddress: Sendable {
-    /// nil for a Unix socket.
+    /// nil for a Unix socket, and if it is unknown.
     public let address: IPAddress?
     public let port: UInt16
+    /// A balancer does not say whom it passes on.
+    private let isUnknown: Bool
 
-    public var place: ClientAddress { address.map { .known($0) } ?? .local }
+    public var place: ClientAddress { address.map { .known($0) } ?? (isUnknown ? .unknown : .local) }
 
-    public init(_ address: IPAddress?, port: UInt16) { (self.address, self.port) = (address, port) }
+    public init(_ address: IPAddress?, port: UInt16) { (self.address, self.port, isUnknown) = (address, port, false) }
+
+    private init() { (address, port, isUnknown) = (nil, 0, true) }
+
+    static let unknown = PeerAddress()
 
     init(_ storage: sockaddr_storage) {
         let (start, count) =
@@ -179,6 +185,7 @@ public struct PeerAddress: Sendable {
             case AF_INET6: (8, 16)
             default: (2, 0)
             }
+        isUnknown = false
         (address, port) = withUnsafeBytes(of: storage) { raw in
             (IPAddress(bytes: raw[start..<(start + count)]), count == 0 ? 0 : UInt16(raw[2]) << 8 | UInt16(raw[3]))
         }

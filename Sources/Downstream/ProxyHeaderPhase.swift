@@ -55,8 +55,8 @@ final class ProxyHeaderPhase: AcceptedConnection {
 
     private func goOn(_ header: ProxyHeader) {
         guard var next = socket.take() else { return }
-        if let source = header.source {
-            next.peer = PeerAddress(source.address, port: source.port)
+        if let peer = header.source.map({ PeerAddress($0.address, port: $0.port) }) ?? (header.isUnknown ? .unknown : nil) {
+            next.peer = peer
             guard table.budget.admit(next.peer) else {
                 socket = consume next
                 return closeNow()

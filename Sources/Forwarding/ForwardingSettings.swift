@@ -36,6 +36,12 @@ public struct ForwardingSettings: Sendable {
     /// upstream behind a content network or a load balancer may believe: so they go the same way as `X-Forwarded-For`.
     public var addressFields = WellKnownNames.addressFields
 
+    /// Fields by which proxies say who has logged in, in lower case; `*` at the end stands for any rest. From anybody but a trusted proxy they are a
+    /// claim, and are dropped.
+    public var identityFields = WellKnownNames.identityFields
+    /// Whether some proxies are trusted by their addresses: then what those say of users is passed on, whatever `forwarded` is.
+    public var trustsProxies = false
+
     /// Who is told a request's name.
     public var requestID = RequestIDUse.off
 

@@ -23,8 +23,8 @@ public final class UpstreamRequestFields {
         self.settings = settings
         self.authority = authority
         self.instance = instance
-        overrides = Overrides(settings, settings.forwarded)
-        overridesOfStrangers = Overrides(settings, .replace)
+        overrides = Overrides(settings, settings.forwarded, isTrusted: settings.trustsProxies || settings.forwarded == .trust)
+        overridesOfStrangers = Overrides(settings, .replace, isTrusted: false)
         var constant = Fields()
         if !settings.preserveHost { constant.append(.host, authority) }
         self.constant = constant
@@ -33,20 +33,45 @@ public final class UpstreamRequestFields {
         via2 = Array("2 \(settings.name) (\(instance))".utf8)
     }
 
-    /// What `ForwardingSettings.overrideFields` and `addressFields` name, as far as it is dropped.
+    /// The fields of `ForwardingSettings.overrideFields`, `addressFields` and `identityFields` that are dropped.
     private struct Overrides {
         /// Those that have a number, and the others.
         var known: KnownFieldSet = []
-        var others: [[UInt8]] = []
+        /// At the index of the first letter or digit of their names.
+        private var names: [[[UInt8]]] = Array(repeating: [], count: 32)
+        /// How names begin, in the same way.
+        private var prefixes: [[[UInt8]]] = Array(repeating: [], count: 32)
 
-        init(_ settings: ForwardingSettings, _ policy: ForwardedPolicy) {
+        /// - Parameter isTrusted: what the sender says of its user is believed.
+        init(_ settings: ForwardingSettings, _ policy: ForwardedPolicy, isTrusted isSenderTrusted: Bool) {
             // What is trusted in front of us says by X-Forwarded-* what it did.
             let isTrusted = { (name: String) in policy == .trust && name.hasPrefix("x-forwarded-") }
             let overrides = settings.dropOverrides ? settings.overrideFields.filter { !isTrusted($0) } : []
-            for name in overrides + (policy == .trust ? [] : settings.addressFields) {
+            let addresses = policy == .trust ? [] : settings.addressFields
+            for name in overrides + addresses + (isSenderTrusted ? [] : settings.identityFields) {
                 let name = Array(name.utf8)
-                if let field = KnownField(name.span) { known.insert(field) } else { others.append(name) }
+                guard let first = name.first else { continue }
+                if name.last == UInt8(ascii: "*") {
+                    prefixes[Self.index(first)].append(name.dropLast())
+                } else if let field = KnownField(name.span) {
+                    known.insert(field)
+                } else {
+                    names[Self.index(first)].append(name)
+                }
             }
+        }
+
+        private static func index(_ byte: UInt8) -> Int { Int(byte & 0x1f) }
+
+        /// Whether a field without a number is among them, in any spelling that an upstream may read so.
+        func holdsOther(_ name: Span<UInt8>) -> Bool {
+            guard !name.isEmpty else { return false }
+            let index = Self.index(name[0])
+            for other in names[index] where name.isReadAsName(other.span) { return true }
+            for prefix in prefixes[index] where name.count > prefix.count {
+                if name.extracting(0..<prefix.count).isReadAsName(prefix.span) { return true }
+            }
+            return false
         }
     }
 
@@ -138,13 +163,23 @@ public final class UpstreamRequestFields {
         }
     }
 
-    /// Of a field without a number. One with `_` for `-` is the field itself to many upstreams.
+    /// Of a field without a number. A name with other separators is the field itself to many upstreams (`isReadAsName`).
     private func isOtherOverride(_ name: Span<UInt8>, _ overrides: Overrides) -> Bool {
-        for override in overrides.others where name.isReadAsName(override.span) { return true }
-        if Self.isCertificateField(name) || ConnectionField.isName(name) { return true }
-        guard name.indices.contains(where: { name[$0] == UInt8(ascii: "_") }) else { return false }
+        if overrides.holdsOther(name) || Self.isCertificateField(name) || ConnectionField.isName(name) { return true }
+        guard name.indices.contains(where: { name[$0] != UInt8(ascii: "-") && name[$0].asFieldNameByte == UInt8(ascii: "-") }) else {
+            return false
+        }
         let hyphenated = name.indices.map { name[$0].asFieldNameByte }
-        return KnownField(hyphenated.span).map { isDropped($0, overrides) } ?? false
+        return KnownField(hyphenated.span).map { Self.ofContent.contains($0) || isDropped($0, overrides) } ?? false
+    }
+
+    /// Fields that say what the content is. In another spelling they are dropped: the upstream must not read two of them.
+    private static let ofContent: KnownFieldSet = [.contentType, .contentEncoding, .contentRange]
+
+    /// Whether a field says who its client is, or where it comes from: a Connection option cannot take it away.
+    public func isClaim(_ name: Span<UInt8>) -> Bool {
+        if let known = KnownField(name) { return overridesOfStrangers.known.contains(known) }
+        return overridesOfStrangers.holdsOther(name) || Self.isCertificateField(name)
     }
 
     /// What upstreams believe to be said by a proxy that has checked a client's certificate.

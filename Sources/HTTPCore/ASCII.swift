@@ -3,8 +3,12 @@
 extension UInt8 {
     /// A–Z become a–z; every other byte stays.
     @inlinable public var asciiLowercased: UInt8 { self &- 0x41 < 26 ? self | 0x20 : self }
-    /// Of a field's name, where `-` and `_` are one.
-    @inlinable public var asFieldNameByte: UInt8 { self == 0x5f ? 0x2d : asciiLowercased }
+    /// A byte of a field name as CGI servers read it: every character that is no letter or digit is one separator.
+    @inlinable public var asFieldNameByte: UInt8 {
+        let letter = self | 0x20
+        if letter &- 0x61 < 26 { return letter }
+        return isASCIIDigit ? self : 0x2d
+    }
 
     @inlinable public var isASCIIDigit: Bool { self &- 0x30 < 10 }
 
@@ -44,7 +48,8 @@ extension Span where Element == UInt8 {
         return start..<end
     }
 
-    /// Whether both are one field name to upstreams that write `-` as `_`: whatever came of CGI does (RFC 3875 §4.1.18), WSGI and PHP too.
+    /// Whether both are one field name to upstreams that read names as CGI does (RFC 3875 §4.1.18), such as WSGI and PHP: `-` becomes `_`, and with
+    /// some (lighttpd) every character that is no letter or digit.
     public func isReadAsName(_ other: Span<UInt8>) -> Bool {
         guard count == other.count else { return false }
         for index in indices where self[index].asFieldNameByte != other[index].asFieldNameByte { return false }

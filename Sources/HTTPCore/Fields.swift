@@ -143,8 +143,8 @@ public struct Fields: Sendable {
         values(nameLength: name.utf8CodeUnitCount) { $0.equalsIgnoringCase(name) }
     }
 
-    /// Lines that an upstream may take for ones of that name, which are spelled with other `-` and `_`, in order: name and value, behind a line's end,
-    /// which no value has.
+    /// Lines that an upstream may take for ones of that name, which are spelled with other separators (`isReadAsName`), in order: name and value, behind a
+    /// line's end, which no value has.
     public func all(readAs name: Span<UInt8>) -> [[UInt8]] {
         var lines: [[UInt8]] = []
         // A field that is known is spelled with `-`.

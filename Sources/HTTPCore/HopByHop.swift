@@ -6,8 +6,11 @@ extension Fields {
         .transferEncoding, .upgrade, .http2Settings,
     ]
 
-    /// What a sender may not take away by naming it in Connection: without these the message would mean something else.
+    /// What a sender may not take away by naming it in Connection: without these the message would mean something else, or would seem to come from
+    /// another client.
     private static let protected: KnownFieldSet = [
+        .xForwardedHost, .xForwardedPort, .xForwardedPrefix, .xForwardedScheme, .xForwardedServer, .xRealIP, .trueClientIP, .xRequestID,
+        .traceparent, .tracestate, .cisternKey, .cisternMode, .cisternWhy, .xHost, .xOriginalURL, .xRewriteURL, .frontEndHTTPS,
         .host, .authorization, .cacheControl, .contentLength, .contentType, .contentEncoding, .contentRange, .contentLocation, .cookie,
         .setCookie,
         .date, .etag, .expires, .age, .vary, .location, .range, .ifMatch, .ifNoneMatch, .ifModifiedSince, .ifUnmodifiedSince, .ifRange,
@@ -36,14 +39,28 @@ extension Fields {
         }
     }
 
-    /// Without what Connection names and may take away; nil where that changes nothing. The next hop never sees those fields: so nothing
-    /// that is decided of a request, least of all its key, may depend on them.
-    public func removingNamed() -> Fields? {
-        guard contains(.connection), !connectionIs("keep-alive") else { return nil }
+    /// Without the fields that Connection names and may take away; nil if that changes nothing. The next hop never sees those fields, so nothing that
+    /// is decided of a request, least of all its key, may depend on them. Afterwards Connection names fields of the connection only: fields that are added
+    /// later are never taken for named ones.
+    /// - Parameter isKept: whether a field stays although it is named, such as a credential that a proxy in front of Cistern has added.
+    public func removingNamed(keeping isKept: (_ name: Span<UInt8>) -> Bool) -> Fields? {
+        guard contains(.connection), !connectionIs("keep-alive"), !connectionIs("close") else { return nil }
         let named = NamedFields(self)
-        let isTaken = { (entry: Entry) in !Self.always.holds(entry) && isNamed(entry, by: named) }
-        return entries.contains(where: isTaken) ? Fields(bytes: bytes, entries: entries.filter { !isTaken($0) }) : nil
+        guard named.isAny else { return nil }
+        let kept = entries.filter { entry in
+            guard entry.known != .connection else { return false }
+            guard !Self.always.holds(entry), isNamed(entry, by: named) else { return true }
+            return isKept(bytes.span.extracting(entry.nameRange))
+        }
+        let options = Self.options.filter { connectionNames($0) }
+        guard !options.isEmpty else { return Fields(bytes: bytes, entries: kept) }
+        var fields = Fields(bytes: bytes, entries: kept)
+        fields.append(.connection, options.map { "\($0)" }.joined(separator: ", "))
+        return fields
     }
+
+    /// Options that concern the connection itself.
+    private static let options: [StaticString] = ["close", "keep-alive", "upgrade", "te", "http2-settings"]
 
     private func isNamed(_ entry: Entry, by named: NamedFields) -> Bool {
         if let known = entry.known, Self.protected.contains(known) { return false }
@@ -63,8 +80,24 @@ extension Fields {
         case all
 
         init(_ fields: Fields) {
-            let names = FieldLists.members(of: .connection, in: fields, limit: FieldListLimit.members + 1)
-            self = names.count > FieldListLimit.members ? .all : .these(names)
+            let members = FieldLists.members(of: .connection, in: fields, limit: FieldListLimit.members + 1)
+            guard members.count <= FieldListLimit.members else {
+                self = .all
+                return
+            }
+            // RFC 9110 §7.6.1: an option is a token. Words with a space between them name nothing.
+            self = .these(
+                members.filter { member in
+                    member.allSatisfy(isTokenByte) && !Fields.options.contains { member.equalsIgnoringCase($0) }
+                })
+        }
+
+        /// Whether a field is named that does not concern the connection itself.
+        var isAny: Bool {
+            switch self {
+            case .these(let names): !names.isEmpty
+            case .all: true
+            }
         }
     }
 

@@ -176,7 +176,10 @@ public final class RequestHead: Sendable {
     @inlinable public func contains(_ field: KnownField) -> Bool { fields.contains(field) }
 
     /// Without the end-to-end fields that its Connection field names.
-    public func removingNamed() -> RequestHead { fields.removingNamed().map(replacing) ?? self }
+    /// - Parameter isKept: whether a field stays although it is named.
+    public func removingNamed(keeping isKept: (_ name: Span<UInt8>) -> Bool) -> RequestHead {
+        fields.removingNamed(keeping: isKept).map(replacing) ?? self
+    }
 
     /// The same request with other fields.
     public func replacing(fields: Fields) -> RequestHead {

@@ -5,6 +5,8 @@ enum RequestFraming {
     private static let lengthDigits = 15
 
     static func decide(_ request: RequestHead) throws(RequestRejection) -> ContentFraming {
+        // RFC 9110 §8.3: some read the first one and some the last, so the cache key could hold another reading than the upstream's.
+        guard request.fields.all(.contentType).count <= 1 else { throw .malformed("The request has more than one Content-Type.") }
         let lengths = request.fields.all(.contentLength)
         let codings = request.fields.all(.transferEncoding)
         if !codings.isEmpty {

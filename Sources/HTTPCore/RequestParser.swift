@@ -234,11 +234,11 @@ private struct HeadReading {
     }
 }
 
-/// Whether any field occurred that says something about the content; seldom for a GET, and then nothing else need be looked at.
+/// Whether any field occurred that says something about the content. A GET seldom has one, and then `RequestFraming` is not asked.
 private struct FramingFields {
     var isFramed = false
 
     mutating func note(_ entry: Fields.Entry) {
-        if entry.known == .contentLength || entry.known == .transferEncoding { isFramed = true }
+        if entry.known == .contentLength || entry.known == .transferEncoding || entry.known == .contentType { isFramed = true }
     }
 }

@@ -114,6 +114,14 @@ extension ProxyShard {
         return refusal == .misdirected && ownPages != nil && OwnPage(request.head) != nil ? nil : refusal
     }
 
+    /// The request without the fields that its Connection field takes away. Credentials and what proxies say of the client stay.
+    func withoutNamed(_ request: ReceivedRequest) -> ReceivedRequest {
+        guard request.head.contains(.connection) else { return request }
+        let credentials = settings.policy.credentials.names
+        let head = request.head.removingNamed { credentials.contains($0) || messages.requestFields.isClaim($0) }
+        return ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes)
+    }
+
     /// The request as it counts from here on. What a stranger says of where it comes from is said by nobody: neither the upstream hears it, nor may
     /// a key, a variant or another client's response depend on it. The same bytes mean another thing from a trusted proxy.
     func believed(_ request: ReceivedRequest, on stream: any ClientStream) -> ReceivedRequest {

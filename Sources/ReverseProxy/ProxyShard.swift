@@ -214,12 +214,13 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     /// - Parameter stream: tells the client the request's name, where that is wanted.
-    func take(_ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream) -> (any ClientExchange)? {
-        if let refusal = refusal(of: request, isForNobody: reason != nil, on: stream), reason == nil || refusal != .misdirected {
-            return refuse(request, refusal, isForNobody: reason != nil, on: stream)
+    func take(_ received: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream) -> (any ClientExchange)? {
+        let whole = withoutNamed(received)
+        if let refusal = refusal(of: whole, isForNobody: reason != nil, on: stream), reason == nil || refusal != .misdirected {
+            return refuse(whole, refusal, isForNobody: reason != nil, on: stream)
         }
-        // Whose it is, is known now.
-        let believed = believed(request, on: stream)
+        // The client address has been resolved.
+        let believed = believed(whole, on: stream)
         let request = mayMark ? marked(believed, of: stream) : believed
         let head = request.head
         if ownPages != nil, let page = OwnPage(head) { return ownPages?.respond(with: page, to: head, on: stream, of: self) }

@@ -36,7 +36,8 @@ struct ShardMessages {
     let passedCodings = PassedCodings()
 
     init(_ settings: ProxySettings, instance: String, _ workers: ShardWorkers) {
-        let (forwarding, upstream) = (settings.forwarding, settings.upstream)
+        var (forwarding, upstream) = (settings.forwarding, settings.upstream)
+        forwarding.trustsProxies = settings.downstream.hasTrustedProxies
         requestFields = UpstreamRequestFields(settings: forwarding, authority: Array(upstream.authority.utf8), instance: instance)
         storedResponses = StoredResponseSender(
             settings.policy, compressFromBytes: settings.content.compressFromBytes, workers.recoded, workers.gzip)

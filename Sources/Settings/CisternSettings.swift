@@ -223,6 +223,7 @@ public struct CisternSettings: Sendable, Equatable {
         public var dropOverrides = true
         public var overrideFields = WellKnownNames.overrideFields
         public var addressFields = WellKnownNames.addressFields
+        public var identityFields = WellKnownNames.identityFields
     }
 
     /// Networks whose clients may ask, and may not.

@@ -420,6 +420,11 @@ public enum SettingsTable {
         Setting(
             path: "forwarding.address_fields", binding: .list(\.forwarding.addressFields),
             help: "Request fields beside X-Forwarded-For that tell a client's address: dropped, unless forwarded is trust."),
+        Setting(
+            path: "forwarding.identity_fields", binding: .list(\.forwarding.identityFields),
+            help:
+                "Request fields by which proxies name the user, with * for any rest: dropped, unless forwarded is trust or a trusted proxy sends them."
+        ),
     ]
 
     private static let logging: [Setting<CisternSettings>] = [

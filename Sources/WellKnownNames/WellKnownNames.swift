@@ -43,7 +43,8 @@ public enum WellKnownNames {
         "x-original-path", "x-rewrite-url", "x-override-url", "x-request-uri", "request-uri", "x-envoy-original-path", "x-script-name",
         "script-name", "x-forwarded-path", "x-forwarded-uri", "x-forwarded-ssl", "x-forwarded-protocol", "x-scheme", "x-url-scheme",
         "front-end-https", "x-wap-profile", "proxy",
-        "x-forwarded-request-uri", "x-forwarded-pathbase", "x-http-path-override", "x-http-destinationurl", "x-method", "base-url",
+        "x-forwarded-request-uri", "x-forwarded-url", "x-forwarded-original-url", "x-forwarded-pathbase", "x-http-path-override",
+        "x-http-destinationurl", "x-method", "base-url",
         "http-host", "x-requested-host",
     ]
 
@@ -55,5 +56,28 @@ public enum WellKnownNames {
         "fly-client-ip", "do-connecting-ip", "x-nf-client-connection-ip", "x-vercel-forwarded-for", "x-vercel-ip", "x-azure-clientip",
         "x-azure-socketip", "x-arr-clientip", "x-appengine-user-ip", "x-appengine-remote-addr", "x-sucuri-clientip", "cdn-real-ip",
         "ali-cdn-real-ip", "cdn-src-ip", "incap-client-ip", "wl-proxy-client-ip", "proxy-client-ip",
+    ]
+
+    /// Request fields by which proxies say who has logged in or which client certificate was checked, in lower case. `*` at the end stands for any rest.
+    public static let identityFields = [
+        // oauth2-proxy, Pomerium, Keycloak Gatekeeper.
+        "x-forwarded-user", "x-forwarded-email", "x-forwarded-groups", "x-forwarded-preferred-username", "x-forwarded-access-token",
+        "x-forwarded-login", "x-forwarded-roles", "x-auth-request-*", "x-auth-username", "x-auth-userid", "x-auth-email", "x-auth-roles",
+        "x-auth-groups", "x-auth-subject", "x-pomerium-*",
+        // Authelia, authentik, Tailscale, Apache, CGI.
+        "remote-user", "remote-email", "remote-groups", "remote-name", "x-remote-user", "x-remote-email", "x-remote-groups",
+        "x-remote-name", "x-remote-group", "x-remote-extra-*", "x-authentik-*", "tailscale-user-*", "redirect-remote-user", "auth-user",
+        "auth-type", "eppn", "x-webauth-*",
+        // Amazon, Azure, Cloudflare, Google.
+        "x-amzn-oidc-*", "x-amzn-mtls-*", "x-ms-client-principal", "x-ms-client-principal-*", "x-ms-token-*", "cf-access-*",
+        "cf-client-cert-*", "x-goog-authenticated-user-*", "x-goog-iap-*", "x-endpoint-api-userinfo", "x-apigateway-api-userinfo",
+        "x-appengine-user-email", "x-appengine-user-id", "x-appengine-user-is-admin", "x-appengine-user-nickname",
+        "x-appengine-auth-domain", "x-appengine-inbound-appid",
+        // Kong, Istio.
+        "x-consumer-*", "x-credential-identifier", "x-anonymous-consumer", "x-authenticated-*", "x-userinfo",
+        // Client certificates: Envoy, Traefik, nginx, HAProxy, F5, IIS, Apache.
+        "x-forwarded-client-cert", "x-forwarded-tls-client-cert", "x-forwarded-tls-client-cert-info", "ssl-client-*", "x-client-cert",
+        "x-client-cert-*", "x-client-dn", "x-client-verify", "x-client-subject", "x-client-certificate", "x-arr-clientcert",
+        "x-ssl-cert", "x-ssl-issuer", "x-ssl-subject", "x-tls-client-*", "x-mtls-*", "ssl-cert", "x-common-name",
     ]
 }

@@ -113,6 +113,7 @@ enum SettingsCheck {
             ("cache.group_credentials", settings.cache.groupCredentials), ("cache.key_fields", settings.cache.keyFields),
             ("forwarding.override_fields", settings.forwarding.overrideFields),
             ("forwarding.address_fields", settings.forwarding.addressFields),
+            ("forwarding.identity_fields", settings.forwarding.identityFields),
         ] {
             for field in fields where !isToken(field) { reader.add(about: name, "\(name): \"\(field)\" is not a field name") }
         }

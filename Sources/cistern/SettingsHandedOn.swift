@@ -87,6 +87,7 @@ extension ProxySettings {
         (forwarding.preserveHost, forwarding.rewriteLocation) = (settings.forwarding.preserveHost, settings.forwarding.rewriteLocation)
         forwarding.dropOverrides = settings.forwarding.dropOverrides
         forwarding.addressFields = settings.forwarding.addressFields.map { $0.lowercased() }
+        forwarding.identityFields = settings.forwarding.identityFields.map { $0.lowercased() }
         forwarding.overrideFields = settings.forwarding.overrideFields.map { $0.lowercased() }
     }
 
@@ -121,15 +122,16 @@ extension ProxySettings {
         if !api.host.isEmpty { access.names = scope.names }
     }
 
+    /// Empty if there is none, which `StartCheck.checkDirectory` refuses.
     static func storeDirectory(_ settings: CisternSettings) -> String {
-        settings.store.directory.isEmpty ? defaultDirectory : settings.store.directory
+        settings.store.directory.isEmpty ? defaultDirectory ?? "" : settings.store.directory
     }
 
-    /// The user's cache directory (XDG Base Directory Specification).
-    static var defaultDirectory: String {
+    /// The user's cache directory (XDG Base Directory Specification). nil if the environment names none: a directory that all users share is not safe.
+    static var defaultDirectory: String? {
         let environment = Environment.all()
         if let base = environment["XDG_CACHE_HOME"], base.hasPrefix("/") { return base + "/cistern" }
-        return (environment["HOME"] ?? "/tmp") + "/.cache/cistern"
+        return environment["HOME"].flatMap { $0.hasPrefix("/") ? $0 + "/.cache/cistern" : nil }
     }
 }
 

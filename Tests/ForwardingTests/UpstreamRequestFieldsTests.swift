@@ -75,6 +75,38 @@ struct UpstreamRequestFieldsTests {
         #expect(Self.sent([(name, "/admin")]) { $0.dropOverrides = false }.contains { $0.hasPrefix(name.lowercased()) })
     }
 
+    @Test(
+        "fields that name the user are dropped in every spelling, unless their sender is trusted",
+        arguments: [
+            "X-Forwarded-User", "X-Forwarded-Email", "X-Forwarded-Url", "X-Forwarded-Client-Cert", "X-ARR-ClientCert", "ssl-client-verify",
+            "X-Auth-Request-Email", "Remote-User", "X-Amzn-Oidc-Data", "Cf-Access-Authenticated-User-Email", "X-Goog-IAP-JWT-Assertion",
+            "X-Authentik-Username", "X-Consumer-Custom-Id", "X-MS-Client-Principal-Id", "X-Client-Cert-Subject",
+        ])
+    func identity(_ name: String) {
+        let spellings = [name, name.uppercased()] + ["_", ".", "!", "~"].map { name.split(separator: "-").joined(separator: $0) }
+        for spelling in spellings {
+            #expect(!Self.sent([(spelling, "claim")]).contains { $0.hasSuffix(": claim") }, "\(spelling)")
+        }
+        // What names a path is no user, and passes by its own rule.
+        for change in [{ $0.forwarded = .trust }, { $0.trustsProxies = true }] as [(inout ForwardingSettings) -> Void] {
+            #expect(
+                Self.sent([(name, "claim")], change).contains { $0.hasSuffix(": claim") }
+                    || name == "X-Forwarded-Url")
+        }
+        #expect(Self.sent([(name, "claim")]) { ($0.identityFields, $0.dropOverrides) = ([], false) }.contains { $0.hasSuffix(": claim") })
+    }
+
+    @Test(
+        "every token character that is no letter or digit reads as one separator",
+        arguments: [
+            "X.Forwarded.Host", "X!Original~URL", "X`Rewrite|Url", "X#Real$IP", "Content.Length", "Transfer'Encoding", "Content_Type",
+            "x^host",
+        ])
+    func separators(_ name: String) {
+        #expect(!Self.sent([(name, "claim")]) { $0.forwarded = .trust }.contains { $0.hasSuffix(": claim") })
+        #expect(Self.sent([("X.Keep", "claim")]).contains { $0.hasSuffix(": claim") })
+    }
+
     @Test("Max-Forwards is counted down for OPTIONS alone (RFC 9110 §7.6.2)")
     func maxForwards() {
         #expect(Self.sent([("Max-Forwards", "3")], method: .options).contains("max-forwards: 2"))

@@ -50,10 +50,27 @@ struct FieldListTests {
         fields.append(name: "X-Named", value: "1")
         fields.append(name: "X-Other", value: "1")
         fields.append(.authorization, "Basic YTpi")
-        for kept in [fields.removingHopByHop(), fields.removingNamed() ?? fields] {
+        for kept in [fields.removingHopByHop(), fields.removingNamed { _ in false } ?? fields] {
             #expect(kept.all(named: Array("x-named".utf8).span).isEmpty)
             #expect(kept.all(named: Array("x-other".utf8).span).isEmpty == (others + 1 > FieldListLimit.members))
             #expect(kept.contains(.authorization))
         }
+    }
+
+    @Test("words with a space between them name no field, and a field that is kept stays")
+    func tokens() {
+        var fields = Fields()
+        fields.append(.connection, "client certificate, x-tenant, X-Named, close")
+        fields.append(name: "X-Tenant", value: "1")
+        fields.append(name: "X-Named", value: "1")
+        let tenant = Array("x-tenant".utf8)
+        var kept = fields.removingNamed { $0.isReadAsName(tenant.span) } ?? fields
+        #expect(kept.contains(named: tenant.span) && !kept.contains(named: Array("x-named".utf8).span))
+        // A field that is added later is not taken for a named one, and the connection still ends.
+        kept.append(name: "client certificate", value: "1")
+        #expect(kept.connectionNames("close"))
+        let sent = kept.removingHopByHop()
+        #expect(sent.contains(named: tenant.span) && sent.contains(named: Array("client certificate".utf8).span))
+        #expect(!sent.contains(.connection))
     }
 }

@@ -101,4 +101,20 @@ struct RequestParserTests {
             #expect(framing == expected)
         }
     }
+
+    @Test(
+        "a second Content-Type is refused however the request came, since upstreams differ in which one they read",
+        arguments: ["GET", "POST"])
+    func contentTypes(method: String) {
+        let text = "\(method) / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\ncontent-type: application/json\r\n\r\n"
+        var parser = RequestParser()
+        guard case .refused(let rejection) = parser.parse(Array(text.utf8).span, limits: RequestLimits()) else {
+            Issue.record("taken")
+            return
+        }
+        #expect(rejection.kind == .malformed && rejection.status == 400)
+        #expect(throws: RequestRejection.self) {
+            try RequestParser.read(written: Array(text.utf8).span, version: .http2, limits: RequestLimits())
+        }
+    }
 }

@@ -35,7 +35,7 @@ struct ClientAddressTests {
         arguments: [
             (Array("PROXY TCP4 192.0.2.7 10.0.0.1 4711 80\r\n".utf8), "for=192.0.2.7;proto=http"), (block, "for=192.0.2.7;proto=http"),
             (Array("PROXY TCP6 2001:db8::7 ::1 4711 80\r\n".utf8), "for=\"[2001:db8::7]\";proto=http"),
-            (Array("PROXY UNKNOWN\r\n".utf8), "for=127.0.0.1;proto=http"),
+            (Array("PROXY UNKNOWN\r\n".utf8), "for=unknown;proto=http"),
         ])
     func named(_ header: [UInt8], _ forwarded: String) throws {
         let play = try play(trusted: Self.local())
@@ -47,6 +47,28 @@ struct ClientAddressTests {
             #expect(client.get("/a")?.text == "1", "the header is there once for all requests")
             #expect(play.origin.requests.suffix(2).allSatisfy { $0["Forwarded"] == forwarded })
         }
+    }
+
+    @Test(
+        "a client of which the balancer says nothing does not choose its address, and is not taken for the balancer",
+        arguments: [
+            Array("PROXY UNKNOWN\r\n".utf8), Array("PROXY UNKNOWN 192.0.2.7 10.0.0.1 4711 80\r\n".utf8),
+            [0x0d, 0x0a, 0x0d, 0x0a, 0, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a, 0x21, 0, 0, 0],
+        ])
+    func unknown(_ header: [UInt8]) throws {
+        let play = try play(trusted: Self.local())
+        let client = try client(of: play)
+        client.send(header)
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.9\r\nX-Forwarded-User: ann\r\n\r\n")
+        #expect(client.readResponse()?.text == "1")
+        let request = try #require(play.origin.requests.last)
+        #expect(request["Forwarded"] == "for=unknown;proto=http" && request["X-Forwarded-For"] == nil && request["X-Forwarded-User"] == nil)
+        let rules = try Self.rules(allow: ["127.0.0.0/8"])
+        let strict = try self.play(trusted: Self.local()) { $0.access.rules = rules }
+        let refused = try self.client(of: strict)
+        refused.send(header)
+        refused.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(refused.readResponse()?.status == 403)
     }
 
     @Test(

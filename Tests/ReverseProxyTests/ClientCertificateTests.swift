@@ -97,6 +97,15 @@ struct ClientCertificateTests {
         }
     }
 
+    @Test("a client cannot take its own certificate away from the upstream by Connection")
+    func connectionOption() throws {
+        let play = try play(.required) { $0.listening.tls.sendsCertificate = true }
+        let client = try client(play, pair("ann"))
+        for option in ["client certificate", "Client-Cert", "client scheme, client certificate", "client-certificate"] {
+            #expect(client.get("/\(option.utf8.count)", [("Connection", option)])?.text.contains(":MII") == true, "\(option)")
+        }
+    }
+
     @Test("a route that wants a certificate refuses those without, also what is stored")
     func route() throws {
         let play = try play(.optional) { settings in
