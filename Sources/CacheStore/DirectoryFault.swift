@@ -1,4 +1,5 @@
-// What is wrong with a cache directory that cannot be meant: told before anything is made there. What is full, read-only or damaged opens.
+// What is wrong with a cache directory that cannot be meant, or that other users can change: told before anything is made there. What is full,
+// read-only or damaged opens.
 
 import CSystem
 import Descriptors
@@ -11,6 +12,12 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
     case noParent(String, parent: String)
     /// It belongs to another user, and this one may not write there.
     case anothers(String, owner: uid_t)
+    /// It, a file in it or a directory above it belongs to another user, who could put responses there.
+    case ownedByAnother(String, part: String, owner: uid_t)
+    /// Other users may write to it, to a file in it or to a directory above it.
+    case writableByOthers(String, part: String)
+    /// A file in it is a symbolic link.
+    case link(String, part: String)
 
     public var description: String {
         switch self {
@@ -18,6 +25,13 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
         case .noParent(let path, let parent): "the cache directory \(path) cannot be made: there is no \(parent)"
         case .anothers(let path, let owner):
             "the cache directory \(path) belongs to user \(owner), and user \(geteuid()), whose process this is, may not write there"
+        case .ownedByAnother(let path, let part, let owner):
+            "the cache directory \(path) is not safe: \(part) belongs to user \(owner), who could put responses there; "
+                + "give it to user \(geteuid()) or choose another directory"
+        case .writableByOthers(let path, let part):
+            "the cache directory \(path) is not safe: other users may write to \(part) and could put responses there; run chmod go-w \(part)"
+        case .link(let path, let part):
+            "the cache directory \(path) is not safe: \(part) is a symbolic link, and Cistern makes none; remove it"
         }
     }
 
@@ -26,15 +40,67 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
     public static func find(at path: String, makesParents: Bool) -> DirectoryFault? {
         switch status(path) {
         case .found(let status) where status.st_mode & S_IFMT != S_IFDIR: return .noDirectory(path)
-        case .found(let status): return isAnothers(path, status) ? .anothers(path, owner: status.st_uid) : nil
+        case .found(let status): return isAnothers(path, status) ? .anothers(path, owner: status.st_uid) : findUnsafe(at: path)
         case .failed(ENOTDIR): return .noDirectory(path)
         case .failed(ENOENT): break
         case .failed: return nil
         }
-        guard !makesParents else { return nil }
+        guard !makesParents else { return findUnsafe(at: path) }
         let parent = parent(of: path)
-        guard case .failed(let code) = status(parent) else { return nil }
+        guard case .failed(let code) = status(parent) else { return findUnsafe(at: path) }
         return code == ENOENT ? .noParent(path, parent: parent) : nil
+    }
+
+    /// Whether another user can change what is stored there, by the rules that ssh has for its files: the directory, its files and all directories above it
+    /// belong to root or this user, and nobody else may write to them. A directory above it may be sticky, since nobody can replace another's file there.
+    /// - Parameter isAlone: whether all processes that see these files are of one container: then a volume's root may be open, as orchestrators make it.
+    static func findUnsafe(at path: String, isAlone: Bool = getpid() == 1) -> DirectoryFault? {
+        guard let (directory, exists) = resolved(path) else { return nil }
+        var part = directory
+        while true {
+            guard case .found(let status) = Self.status(part) else { return nil }
+            guard isOurs(status) else { return .ownedByAnother(path, part: part, owner: status.st_uid) }
+            let isSticky = status.st_mode & S_ISVTX != 0 && (part != directory || !exists)
+            if isWritable(status), !isSticky, !isAlone || status.st_uid != 0 { return .writableByOthers(path, part: part) }
+            guard part != "/" else { break }
+            part = parent(of: part)
+            if part.isEmpty { part = "/" }
+        }
+        return exists ? findUnsafeFile(in: directory, of: path) : nil
+    }
+
+    private static func isOurs(_ status: stat) -> Bool { status.st_uid == 0 || status.st_uid == geteuid() }
+    private static func isWritable(_ status: stat) -> Bool { status.st_mode & 0o022 != 0 }
+
+    private static func findUnsafeFile(in directory: String, of path: String) -> DirectoryFault? {
+        guard let handle = opendir(directory) else { return nil }
+        defer { closedir(handle) }
+        while let entry = readdir(handle) {
+            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+            let part = "\(directory)/\(name)"
+            var status = stat()
+            guard name != ".", name != "..", lstat(part, &status) == 0 else { continue }
+            switch status.st_mode & S_IFMT {
+            case S_IFLNK: return .link(path, part: part)
+            case S_IFREG where !isOurs(status): return .ownedByAnother(path, part: part, owner: status.st_uid)
+            case S_IFREG where isWritable(status): return .writableByOthers(path, part: part)
+            default: break
+            }
+        }
+        return nil
+    }
+
+    /// The directory without symbolic links, or the last of those above it that exists.
+    private static func resolved(_ path: String) -> (directory: String, exists: Bool)? {
+        var (part, exists) = (path, true)
+        while true {
+            if let real = realpath(part, nil) {
+                defer { free(real) }
+                return (String(cString: real), exists)
+            }
+            guard errno == ENOENT, part != "/", part != "." else { return nil }
+            (part, exists) = (parent(of: part), false)
+        }
     }
 
     /// A lock that is another's counts as well: who ran it once as root, say, finds it later.

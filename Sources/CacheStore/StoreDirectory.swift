@@ -25,6 +25,7 @@ final class StoreDirectory: Sendable {
     init(_ path: String) throws(StoreError) {
         self.path = path
         Self.make(path)
+        if let fault = DirectoryFault.findUnsafe(at: path) { throw .unsafe(fault) }
         let lock = Descriptor(csystem_open(path + "/lock", O_RDWR | O_CREAT | Segment.plain, 0o600))
         let lockError = lock.isOpen ? 0 : errno
         if lock.isOpen, flock(lock.number, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK { throw .lockedByAnotherProcess(path) }

@@ -52,11 +52,14 @@ public enum StoreError: Error, CustomStringConvertible {
     case otherDirectory(String)
     /// It cannot be gone on with.
     case notHandedOver(String)
+    /// Other users can change what is stored there.
+    case unsafe(DirectoryFault)
     /// It is required (`StoreSettings.isRequired`).
     case unusable(String, reason: String)
 
     public var description: String {
         switch self {
+        case .unsafe(let fault): fault.description
         case .unusable(let directory, let reason): "the cache directory \(directory) \(reason), and store.required is true"
         case .lockedByAnotherProcess(let directory): "another process, perhaps another Cistern, uses the cache directory \(directory)"
         case .otherDirectory(let directory): "the running process keeps its responses in another cache directory than \(directory)"

@@ -13,9 +13,17 @@ import Settings
 import Upstream
 
 enum StartCheck {
-    /// A directory that cannot be meant is a mistake in the settings.
+    /// Without a home directory the settings have to name a cache directory.
+    static func checkDefaultDirectory(_ reader: inout SettingsReader) {
+        guard reader.settings.store.directory.isEmpty, ProxySettings.defaultDirectory == nil else { return }
+        reader.add(
+            about: "store.directory", "store.directory is missing: the environment has neither HOME nor XDG_CACHE_HOME; name a directory")
+    }
+
+    /// A directory that cannot be meant, or that other users can change, is a mistake in the settings.
     static func checkDirectory(_ reader: inout SettingsReader) {
         let directory = ProxySettings.storeDirectory(reader.settings)
+        guard !directory.isEmpty else { return }
         guard let fault = DirectoryFault.find(at: directory, makesParents: reader.settings.store.directory.isEmpty) else { return }
         reader.add(about: "store.directory", "store.directory: \(fault)")
     }

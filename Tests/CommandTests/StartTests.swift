@@ -61,6 +61,65 @@ struct StartTests {
         }
     }
 
+    @Test("a cache directory that others own or may write to stops the start with 78, as with ssh, and check tells the same")
+    func unsafeDirectories() throws {
+        func make(_ path: String, _ mode: mode_t = 0o700, owner: uid_t = geteuid()) {
+            #expect(mkdir(directory + path, 0o700) == 0)
+            #expect(chmod(directory + path, mode) == 0 && (owner == geteuid() || chown(directory + path, owner, gid_t(owner)) == 0))
+        }
+        var rows: [(path: String, sentence: String)] = []
+        for (index, mode) in ([0o777, 0o770, 0o1777, 0o702] as [mode_t]).enumerated() {
+            make("/open\(index)", mode)
+            rows.append(("/open\(index)", "other users may write to \(directory)/open\(index)"))
+        }
+        make("/above", 0o777)
+        make("/above/cache")
+        rows.append(("/above/cache", "other users may write to \(directory)/above"))
+        rows.append(("/above/new", "other users may write to \(directory)/above"))
+        make("/linked")
+        #expect(symlink("/etc/hostname", directory + "/linked/00000001.segment") == 0)
+        rows.append(("/linked", "is a symbolic link"))
+        make("/planted")
+        close(csystem_open(directory + "/planted/key", O_CREAT | O_WRONLY, 0o600))
+        #expect(chmod(directory + "/planted/key", 0o666) == 0)
+        rows.append(("/planted", "other users may write to \(directory)/planted/key"))
+        if geteuid() == 0 {
+            make("/anothers", owner: 65534)
+            rows.append(("/anothers", "\(directory)/anothers belongs to user 65534, who could put responses there"))
+            make("/held", owner: 65534)
+            make("/held/cache")
+            rows.append(("/held/cache", "\(directory)/held belongs to user 65534"))
+            make("/old")
+            close(csystem_open(directory + "/old/00000001.segment", O_CREAT | O_WRONLY, 0o600))
+            #expect(chown(directory + "/old/00000001.segment", 65534, 65534) == 0)
+            rows.append(("/old", "00000001.segment belongs to user 65534"))
+        }
+        for (path, sentence) in rows {
+            for command in ["serve", "check"] {
+                let outcome = try run(command, "--cache-dir \(directory)\(path)")
+                #expect(
+                    outcome.status == 78 && outcome.text.contains("is not safe: ") && outcome.text.contains(sentence), "\(outcome.text)")
+            }
+        }
+        #expect(access(directory + "/above/new", F_OK) != 0)
+        // In a sticky directory nobody can replace what belongs to another.
+        make("/sticky", 0o1777)
+        make("/sticky/cache")
+        for path in ["/sticky/cache", "/sticky/new"] { #expect(try run("check", "--cache-dir \(directory)\(path)").status == 0) }
+    }
+
+    @Test("without a home no directory is used that all users share")
+    func homeless() throws {
+        for command in ["serve", "check", "serve --take-over"] {
+            for home in ["-u HOME", "HOME=", "HOME=relative"] {
+                let outcome = try run(command, "", before: "env -u XDG_CACHE_HOME \(home)")
+                #expect(outcome.status == 78)
+                #expect(outcome.text.contains("store.directory is missing: the environment has neither HOME nor XDG_CACHE_HOME"))
+            }
+        }
+        #expect(try run("check", "--cache-dir \(directory)/c", before: "env -u XDG_CACHE_HOME -u HOME").status == 0)
+    }
+
     @Test("a cache directory that another process has stops the start with 78; check warns of that, and of its port")
     func lockedDirectory() throws {
         let path = directory + "/cache"
