@@ -85,8 +85,12 @@ public struct AdminRequest: Sendable {
         return value
     }
 
-    /// Refuses what is spelt wrong: a purge that ignored its `prefix` because of a slip would be a purge of something else.
+    /// Refuses arguments that are spelt wrong or come twice: a purge that ignored its `prefix` because of a slip would be a purge of something else.
     func allow(_ names: [String]) throws(AdminProblem) {
+        var seen: Set<String> = []
+        for argument in arguments where !seen.insert(argument.name).inserted {
+            throw .badRequest("\"\(argument.name)\" is there more than once: ask once for each.")
+        }
         for argument in arguments where !names.contains(argument.name) {
             let known = names.isEmpty ? "none" : names.joined(separator: ", ")
             throw .badRequest("\"\(argument.name)\" is no argument here; known: \(known).")
@@ -163,6 +167,9 @@ public struct AdminResponse: Sendable {
         fieldLines = StatusPage.fieldLines(nonce: nonce)
     }
 
+    /// The client may not do what it asked for.
+    public var isRefusal: Bool { status == 401 || status == 403 }
+
     /// Status line and fields, without the empty line at the end.
     public func head(date: [UInt8]) -> [UInt8] {
         var head: [UInt8] = []
@@ -170,6 +177,8 @@ public struct AdminResponse: Sendable {
         head.append("Date: ")
         head += date
         head += Array("\r\nContent-Type: \(contentType)\r\nContent-Length: \(content.count)\r\nCache-Control: no-store\r\n".utf8)
+        // No browser runs what an upstream called something else, or shows a text of ours as a page.
+        head.append("X-Content-Type-Options: nosniff\r\n")
         return head + Array(fieldLines.utf8)
     }
 }

@@ -45,11 +45,9 @@ enum EntryPages {
     @Sendable static func content(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
         let entry = try entry(task).entry
-        // What an upstream called its content is never run by a browser here.
         guard let content = entry.content else { throw .notFound("The entry's content is damaged.") }
-        var response = AdminResponse(content: content, contentType: "application/octet-stream")
-        response.fieldLines = "X-Content-Type-Options: nosniff\r\n"
-        task.reply(response)
+        // What an upstream called its content is never run by a browser here.
+        task.reply(AdminResponse(content: content, contentType: "application/octet-stream"))
     }
 
     private static func entry(_ task: AdminInterface.Task) throws(AdminProblem) -> (

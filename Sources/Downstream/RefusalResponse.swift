@@ -10,7 +10,7 @@ extension RequestRejection {
         ResponseSerializer.appendStatusLine(status, reason: [], to: &head)
         head.append("Date: ")
         head += HTTPDate.format(date)
-        head.append("\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: ")
+        head.append("\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: ")
         head.append(decimal: text.count)
         head.append("\r\n")
         return (head, text)

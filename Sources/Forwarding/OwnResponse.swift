@@ -50,7 +50,7 @@ public struct OwnResponse: Sendable {
         head.append(contentType)
         head.append("\r\nContent-Length: ")
         head.append(decimal: content.count)
-        head.append("\r\nCache-Control: no-store\r\n")
+        head.append("\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n")
         head += fieldLines
         return head
     }

@@ -6,6 +6,7 @@ import Explanation
 import FaultInjection
 import Forwarding
 import HTTPCore
+import Logging
 import Reactor
 import ResponseCache
 import Sending
@@ -101,6 +102,16 @@ extension ProxyShard {
     func countRepeated() { records.metrics.repeated += 1 }
 
     func countIgnoredDirectives() { records.metrics.ignoredDirectives += 1 }
+
+    /// A request to the administrator's interface was refused, such as for a wrong token.
+    public func noteAdminRefusal(of client: RequestClient) {
+        records.metrics.adminRefused += 1
+        guard let earlier = process.adminRefusals.note(now: loop.time.monotonicMilliseconds) else { return }
+        let address = client.address == nil ? "an unknown address" : String(decoding: client.text, as: UTF8.self)
+        let more = earlier == 0 ? "" : "; \(earlier) more were refused since the last such line"
+        process.logger.warning(
+            "a request to the administrator's interface from \(address) was refused: wrong or missing token, or not allowed\(more)")
+    }
 
     func countCarriedGrant() { records.metrics.carriedGrants += 1 }
 

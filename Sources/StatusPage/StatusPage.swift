@@ -26,7 +26,7 @@ public enum StatusPage {
             "frame-ancestors 'none'", "base-uri 'none'",
         ]
         return """
-            Content-Security-Policy: \(policy.joined(separator: "; "))\r\nReferrer-Policy: \(hasForms ? "same-origin" : "no-referrer")\r\nX-Content-Type-Options: nosniff\r\n\
+            Content-Security-Policy: \(policy.joined(separator: "; "))\r\nReferrer-Policy: \(hasForms ? "same-origin" : "no-referrer")\r\n\
             X-Frame-Options: DENY\r\nCross-Origin-Resource-Policy: same-origin\r\n
             """
     }

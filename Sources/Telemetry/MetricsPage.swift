@@ -63,6 +63,9 @@ public enum MetricsPage {
         writer.counter(
             "cistern_carried_grants", "Responses that scripts of other origins can read by what the upstream said with an earlier one.",
             shards.carriedGrants)
+        writer.counter(
+            "cistern_admin_refused", "Requests to the administrator's interface that were refused, such as for a wrong token.",
+            shards.adminRefused)
         shards.coding.write(to: &writer)
         writer.counter("cistern_repeated_hits", "Hits that got the response of a moment ago, without a look-up.", shards.repeated)
         writer.counter(

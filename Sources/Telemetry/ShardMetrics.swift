@@ -57,6 +57,8 @@ public struct ShardMetrics: Sendable {
     public var coding = CodingFigures()
     /// Responses to scripts that have the upstream's leave from an earlier one.
     public var carriedGrants: UInt64 = 0
+    /// Requests to the administrator's interface that were refused.
+    public var adminRefused: UInt64 = 0
 
     private static let classes = ExchangeRecord.statusClasses
     private static let methods = MethodLabel.allCases.count
@@ -142,6 +144,7 @@ public struct ShardMetrics: Sendable {
         examinedBeside += other.examinedBeside
         ignoredDirectives += other.ignoredDirectives
         carriedGrants += other.carriedGrants
+        adminRefused += other.adminRefused
         coding.merge(other.coding)
         Self.add(other.rescued, to: &rescued)
         Self.add(other.rescuedWithShared, to: &rescuedWithShared)

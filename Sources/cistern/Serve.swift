@@ -38,11 +38,11 @@ struct Serve: ParsableCommand {
 
     func run() throws {
         let signals = Signals()
-        let reader = try options.checkedReader(isStoring: !takesOver)
+        let reader = try options.checkedReader(isStoring: !takesOver, takesOver: takesOver)
         let settings = reader.settings
         let logger = LogSetup.start(settings.log)
         DescriptorLimit.raise()
-        for warning in AccessCheck.warnings(settings) { logger.warning("\(warning)") }
+        for warning in AccessCheck.warnings(settings) + SecretFiles.warnings(settings) { logger.warning("\(warning)") }
         let predecessor = takesOver ? try Startup.predecessor(settings, logger) : nil
         let (proxy, handed) = try Startup.placingHandedSockets(reader, after: predecessor, logger)
         if let warning = DescriptorLimit.warning(proxy) { logger.warning("\(warning)") }
@@ -92,7 +92,7 @@ struct Check: ParsableCommand {
         let settings = ProxySettings(reader.settings)
         let warnings =
             (settings.apis.isEmpty ? [settings] : settings.apis).flatMap { $0.routes + [$0.otherRoute] }.flatMap(\.warnings)
-            + AccessCheck.warnings(reader.settings)
+            + AccessCheck.warnings(reader.settings) + SecretFiles.warnings(reader.settings)
         for warning in warnings + StartCheck.warnings(reader.settings, settings) { print("warning: \(warning)") }
         if let warning = DescriptorLimit.warning(settings) { print("warning: \(warning)") }
         for warning in CertificatesCheck.warnings(reader.settings) { print("warning: \(warning)") }
@@ -112,7 +112,7 @@ struct Check: ParsableCommand {
     /// - Returns: whether they can.
     private func checkSharing(_ settings: CisternSettings, _ proxy: ProxySettings) -> Bool {
         guard let findings = SharingStartCheck.findings(proxy.fleet) else { return true }
-        for warning in SharingCheck.warnings(settings.share) + findings.warnings { print("warning: \(warning)") }
+        for warning in findings.warnings { print("warning: \(warning)") }
         for note in findings.notes { print(note) }
         for mistake in findings.mistakes { StandardError.write("cistern: \(mistake)\n") }
         return findings.mistakes.isEmpty
@@ -127,9 +127,12 @@ extension SettingsOptions {
     }
 
     /// The settings; every mistake is written to standard error, and then the process ends with 78.
-    /// - Parameter isStoring: whether the cache directory is used.
-    func checkedReader(isStoring: Bool = false) throws -> SettingsReader {
+    /// - Parameters:
+    ///   - isStoring: whether the cache directory is used.
+    ///   - takesOver: whether another process hands it over.
+    func checkedReader(isStoring: Bool = false, takesOver: Bool = false) throws -> SettingsReader {
         var reader = read()
+        if isStoring || takesOver { StartCheck.checkDefaultDirectory(&reader) }
         if isStoring { StartCheck.checkDirectory(&reader) }
         guard reader.mistakes.isEmpty else {
             for mistake in reader.mistakesInOrder { StandardError.write("cistern: \(mistake)\n") }

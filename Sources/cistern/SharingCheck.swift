@@ -68,17 +68,6 @@ enum SharingCheck {
             ? nil : "share.servers is empty, so nothing is shared with other nodes: \(given.joined(separator: ", ")) changes nothing"
     }
 
-    /// Files with secrets that everybody on this machine can read.
-    static func warnings(_ share: CisternSettings.Share) -> [String] {
-        [("secret_file", share.secretFile), ("password_file", share.passwordFile), ("tls.key", share.key)].compactMap { name, file in
-            var status = stat()
-            guard !file.isEmpty, stat(file, &status) == 0, status.st_mode & 0o007 != 0, status.st_mode & S_IFMT == S_IFREG else {
-                return nil
-            }
-            return "share.\(name): every user of this machine may read \(file): chmod 600, owned by who runs Cistern"
-        }
-    }
-
     private static func sentence(_ problem: FleetSecrets.Problem) -> String {
         switch problem {
         case .none: "holds no secret"

@@ -144,11 +144,13 @@ struct SharingSettingsTests {
 
     @Test("a secret that everybody on the machine can read is told of")
     func readable() throws {
-        var share = CisternSettings().share
-        (share.secretFile, share.passwordFile, share.key) = (try file("one", "a"), try file("other", "b"), "/nowhere")
-        #expect(SharingCheck.warnings(share).isEmpty)
-        chmod(share.secretFile, 0o644)
-        chmod(share.passwordFile, 0o604)
-        #expect(SharingCheck.warnings(share).map { $0.prefix { $0 != ":" } } == ["share.secret_file", "share.password_file"])
+        var settings = CisternSettings()
+        let files = [try file("one", "a"), try file("other", "b")]
+        (settings.share.secretFile, settings.share.passwordFile, settings.share.key) = (files[0], files[1], "/nowhere")
+        for file in files { chmod(file, 0o600) }
+        #expect(SecretFiles.warnings(settings).isEmpty)
+        chmod(files[0], 0o644)
+        chmod(files[1], 0o604)
+        #expect(SecretFiles.warnings(settings).map { $0.prefix { $0 != ":" } } == ["share.secret_file", "share.password_file"])
     }
 }

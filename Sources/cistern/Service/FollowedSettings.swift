@@ -33,7 +33,9 @@ final class FollowedSettings: Sendable {
         var new = NewSettings(try place(change.settings, reader))
         (new.changed, new.awaitingRestart) = (change.changed, change.awaitingRestart)
         new.unchangedAPIs = change.unchangedAPIs
-        new.warnings = AccessCheck.warnings(change.settings) + (DescriptorLimit.warning(new.settings).map { [$0] } ?? [])
+        new.warnings =
+            AccessCheck.warnings(change.settings) + SecretFiles.warnings(change.settings)
+            + (DescriptorLimit.warning(new.settings).map { [$0] } ?? [])
         let log = change.settings.log
         if (former.log.access, former.log.accessFormat) != (log.access, log.accessFormat) || former.log.accessFields != log.accessFields {
             new.accessLog = .replaced { () throws(SettingsMistakes) in try Self.accessLog(log) }

@@ -1,0 +1,37 @@
+// Files with secrets that other users of this machine can read: a warning at the start, at a reload and in `check`.
+
+import Glibc
+import Settings
+
+enum SecretFiles {
+    static func warnings(_ settings: CisternSettings) -> [String] {
+        files(settings).compactMap { name, file in
+            guard !file.isEmpty, isOpen(file) else { return nil }
+            return
+                "\(name): other users of this machine may read \(file), which holds a secret: run chmod 600 \(file), and chown it to who runs Cistern"
+        }
+    }
+
+    /// Private keys, tokens, secrets and passwords.
+    private static func files(_ settings: CisternSettings) -> [(name: String, file: String)] {
+        var files = settings.tls.certificates.map { ("tls.certificates", $0.key.isEmpty ? $0.certificate : $0.key) }
+        files.append(("admin.token_file", settings.admin.tokenFile))
+        files.append(("upstream.client_key", settings.upstream.clientKey))
+        let share = settings.share
+        files += [("share.secret_file", share.secretFile), ("share.password_file", share.passwordFile)]
+        files.append(("share.tls.key", share.key.isEmpty ? share.certificate : share.key))
+        for api in settings.apis {
+            let key = api.settings.upstream.clientKey
+            if key != settings.upstream.clientKey { files.append(("apis.\(api.name).upstream.client_key", key)) }
+        }
+        return files
+    }
+
+    /// A file of another user that this process reads by its group, as orchestrators mount secrets, may be readable by that group.
+    private static func isOpen(_ file: String) -> Bool {
+        var status = stat()
+        guard stat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return false }
+        if status.st_mode & 0o007 != 0 || status.st_mode & 0o020 != 0 { return true }
+        return status.st_mode & 0o070 != 0 && status.st_uid == geteuid()
+    }
+}
