@@ -69,6 +69,10 @@ public struct CachePolicySettings: Sendable {
     public var credentials = CredentialSettings()
     /// Request fields that are part of every key, in lower case: for upstreams whose responses depend on them without saying so in Vary.
     public var keyFields: [String] = []
+    /// Request fields that select nothing, in lower case (`RequestFieldKinds`).
+    public var harmlessFields = WellKnownNames.harmlessFields
+    /// Request fields that the upstream never gets as a client sent them, in lower case.
+    public var fieldsSetAnew: [String] = []
     /// Of the request's route.
     public var freshness = FreshnessRules()
 

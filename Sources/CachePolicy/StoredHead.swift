@@ -34,8 +34,8 @@ public enum StoredHead {
     private static let dropped: KnownFieldSet = [.age, .contentLength, .proxyStatus]
 
     public static func make(_ received: ReceivedResponse, settings: CachePolicySettings) -> (bytes: [UInt8], metadata: StoredMetadata) {
-        let said = received.control.asRead(by: settings)
-        let control = settings.freshness.applied(to: said)
+        let read = received.control.asRead(by: settings)
+        let control = settings.freshness.applied(to: read)
         var fields = received.head.fields
         for name in control.unkept { fields.remove(named: name.span) }
         let isWeakened = received.isDecoded && removeCoding(from: &fields)
@@ -47,11 +47,15 @@ public enum StoredHead {
             date: date.map { Timestamp(seconds: $0) } ?? received.responseTime)
         metadata.status = received.head.status
         metadata.flags = flags(control)
-        if control != said { metadata.flags.insert(.disregarded) }
+        if control != read { metadata.flags.insert(.disregarded) }
         if isWeakened { metadata.flags.insert(.weakenedETag) }
         if received.isDecoded { metadata.flags.insert(.cameCoded) }
         if !codedDigests.contains(where: { fields.contains(named: $0.utf8Span.span) }) { metadata.flags.insert(.hasNoDigests) }
         if variesByCoding(fields) { metadata.flags.insert(.variesByCoding) }
+        let said = Freshness.lifetime(received.head.fields, received.control, date: metadata.date, now: received.responseTime.seconds)
+        if UnknownFields.makeNoDifference(to: received.head.fields, received.control, lifetime: said) {
+            metadata.flags.insert(.forAllFields)
+        }
         if OriginGrant.isBound(fields) { metadata.flags.insert(.boundToOrigin) }
         if MediaType(of: received.head.fields)?.isJSON == true { metadata.flags.insert(.isJSON) }
         if ContentCoding(fields) != .identity { metadata.flags.insert(.coded) }

@@ -14,8 +14,12 @@ public struct StoredKey: Sendable {
     public let target: [UInt8]
     /// Of a variant: the generation of the marker that leads to it, and the selecting fields.
     public let variant: Variant?
-    /// How long the key is without the variant's part.
+    /// The hash of the request's unknown fields; nil if the response is for requests without any, or for all.
+    public let unknownFieldsHash: UInt64?
+    /// How long the key is up to the target's end.
     public let baseCount: Int
+    /// How long the key is without the variant's part.
+    public let markerCount: Int
 
     public struct Variant: Sendable {
         public let generation: UInt64
@@ -39,6 +43,8 @@ public struct StoredKey: Sendable {
             }
         }
         baseCount = reader.position
+        unknownFieldsHash = reader.unknownFieldsHash()
+        markerCount = reader.position
         if reader.isAtEnd {
             variant = nil
         } else {
@@ -152,6 +158,15 @@ private struct KeyReader {
         if let text = part(), text.allSatisfy({ $0 > 0x20 }) { return text }
         position = start
         return nil
+    }
+
+    /// nil where there is none.
+    mutating func unknownFieldsHash() -> UInt64? {
+        let rest = bytes[position...]
+        guard rest.count >= UnknownFields.suffixBytes, rest.starts(with: UnknownFields.marker) else { return nil }
+        let start = position + UnknownFields.marker.count
+        position += UnknownFields.suffixBytes
+        return (0..<8).reduce(UInt64(0)) { $0 | UInt64(bytes[start + $1]) << (8 * UInt64($1)) }
     }
 
     mutating func variant() -> StoredKey.Variant? {

@@ -68,6 +68,8 @@ public struct StoredFlags: OptionSet, Sendable {
     public static let boundToOrigin = StoredFlags(rawValue: 1 << 25)
     /// Nobody knows whether the script that asks for it may read it. Never written.
     public static let ofOtherOrigin = StoredFlags(rawValue: 1 << 26)
+    /// The response is for all requests, whatever unknown fields they have (`UnknownFields.makeNoDifference`).
+    public static let forAllFields = StoredFlags(rawValue: 1 << 27)
     /// Stale, whatever the response said. None of them is written with the metadata.
     public static let countsAsStale: StoredFlags = [.markedStale, .unseen, .ofOtherOrigin]
 }

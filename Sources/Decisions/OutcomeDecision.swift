@@ -162,6 +162,8 @@ extension OutcomeFacts {
 
     private func follow(_ outcome: FlightOutcome) -> OutcomeDecision<Response> {
         switch outcome {
+        // The leader's fields may differ, and what it has stored be for requests with those only.
+        case .stored where isUntouched: return .askAlone
         case .stored: return share()
         // What was stored before this request came is not what it waited for.
         case .outdated where isUnchanged: return hasWaited ? .askAlone : .askAnew(isLast: true)
@@ -182,6 +184,12 @@ extension OutcomeFacts {
     private var isUnchanged: Bool {
         guard let found = stored.found else { return false }
         return stored.current?.metadata.order == found.metadata.order
+    }
+
+    /// Whether what was found, for all requests whatever unknown fields they have, has neither been replaced nor confirmed.
+    private var isUntouched: Bool {
+        guard let found = stored.found, found.metadata.flags.contains(.forAllFields), isUnchanged else { return false }
+        return stored.current?.metadata.responseTime == found.metadata.responseTime
     }
 
     private func share() -> OutcomeDecision<Response> {

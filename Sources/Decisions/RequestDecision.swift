@@ -123,6 +123,7 @@ public struct RequestPlace: Sendable, Equatable {
     public var keys: TargetKeys { target.keys }
     public var flight: FlightKey { target.flight }
     public var isPartitioned: Bool { target.isPartitioned }
+    public var unknownFieldsHash: UInt64 { target.keys.unknownFieldsHash }
 
     public enum Sharing: Sendable {
         /// It says of itself what it wants, so it is asked for alone.

@@ -47,6 +47,18 @@ public struct ForwardingSettings: Sendable {
 
     public init() {}
 
+    /// Fields that the upstream never gets as a client sent them, in lower case: they are dropped, or Cistern sets them.
+    public var fieldsSetAnew: [String] {
+        let overrides = dropOverrides ? overrideFields : []
+        guard forwarded == .trust else { return overrides + Self.forwardingFields }
+        return overrides.filter { !$0.hasPrefix("x-forwarded-") }
+    }
+
+    /// What a client, or a proxy in front, says of the host, the path or the scheme that it was asked for.
+    private static let forwardingFields = [
+        "x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix", "x-forwarded-proto", "x-forwarded-scheme", "x-forwarded-server",
+    ]
+
     /// Whether the upstream gets to see the client's Host in any way.
     public var sendsClientHost: Bool { preserveHost || (forwardHost && forwarded != .off) }
 }

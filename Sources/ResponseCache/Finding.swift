@@ -19,6 +19,9 @@ public struct FindingBasis: Sendable {
     /// What the request's token came to; nil where none was looked at.
     public internal(set) var identity: RequestIdentity?
 
+    /// A copy for requests without unknown fields is stored, and is not for this request.
+    var isBesidePlain = false
+
     /// When it was stored or confirmed: what it counts by while others' purges are not seen. nil where nothing is shared.
     var confirmed: Timestamp?
 
@@ -50,11 +53,14 @@ public enum LookUpResult {
 
     /// The key under which requests that can have one response meet.
     public func flightKey(_ keys: TargetKeys) -> [UInt8] {
-        switch self {
+        let key = switch self {
         case .found(let found): Self.flightKey(found.key, keys)
         case .otherVariant(let variant): Self.flightKey(variant, keys)
         case .nothing: keys.own
         }
+        guard let unknown = keys.unknownFields, found?.metadata.flags.contains(.forAllFields) != true else { return key }
+        // Nobody knows what they select: what is left out of the hash counts too.
+        return key + [1] + unknown.exact
     }
 
     /// What one user's request brings may be for that user alone: so nobody else waits for it, also where what was found is for others too.

@@ -11,11 +11,15 @@ public struct RequestKeyMaker {
     private let isPrivate: Bool
     private let isKeyedByHost: Bool
     /// Hashes credentials by a secret: the store's, or that of a fleet; nil where nothing is stored.
-    private let hash: FleetHashing.Hash?
-    /// Beside Cookie.
-    private let credentialNames: CredentialNames
+    let hash: FleetHashing.Hash?
+    /// What fields mean, but for Cookie and those that have a number.
+    let kinds: FieldKindMemo
     /// Those of them that have a number: any other field that has one is told apart by it.
     private let knownCredentials: KnownFieldSet
+    /// The fields with a number that are neither harmless nor credentials.
+    let knownUnknown: KnownFieldSet
+    /// Whether unknown fields count: not to the letter, which knows Vary only.
+    let comparesUnknown: Bool
     /// Which cookies count; nil where Cookie is no credential field.
     let cookies: CredentialCookies?
     private let keyNames: [[UInt8]]
@@ -42,10 +46,16 @@ public struct RequestKeyMaker {
         isKeyedByHost = settings.isKeyedByHost
         self.hash = hash
         let names = policy.credentials.fields.filter { $0 != "cookie" }
-        credentialNames = CredentialNames(names)
-        var known = KnownFieldSet()
+        let kinds = RequestFieldKinds(policy)
+        self.kinds = FieldKindMemo(kinds)
+        var (known, unknown) = (KnownFieldSet(), KnownFieldSet())
         for name in names { KnownField(Array(name.utf8).span).map { known.insert($0) } }
-        knownCredentials = known
+        for field in KnownField.allCases where !known.contains(field) && field != .cookie {
+            let name = field.name.withUTF8Buffer { Array($0) }
+            if kinds.kind(of: name.span) == .unknown { unknown.insert(field) }
+        }
+        (knownCredentials, knownUnknown) = (known, unknown)
+        comparesUnknown = policy.strictness == .rescue && hash != nil
         cookies = policy.credentials.fields.contains("cookie") ? CredentialCookies(policy) : nil
         carriers = TokenCarriers(policy)
         rules = settings.credentials
@@ -65,19 +75,20 @@ public struct RequestKeyMaker {
     ///   - own: empty memory for the key that is made most often.
     ///   - rules: what the target's route says of arguments.
     ///   - content: what the request's content says, where the response depends on it.
+    ///   - unknown: its unknown fields, hashed by this maker.
     func keys(
-        for head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]?, in own: inout [UInt8]
+        for head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]?, unknown: UnknownFields?, in own: inout [UInt8]
     ) -> (keys: TargetKeys, identity: RequestIdentity?) {
         let extra = extra(of: head, content)
         let partition = partition(of: head)
         CacheKey.append(to: &own, prefix: prefix(partition.bytes, extra), target: target, rules: rules)
-        guard !partition.bytes.isEmpty else { return (TargetKeys(own: own, shared: own), nil) }
+        guard !partition.bytes.isEmpty else { return (TargetKeys(own: own, shared: own, unknownFields: unknown), nil) }
         func key(in partition: [UInt8]) -> [UInt8] {
             var key: [UInt8] = []
             CacheKey.append(to: &key, prefix: prefix(partition, extra), target: target, rules: rules)
             return key
         }
-        var keys = TargetKeys(own: own, shared: key(in: []))
+        var keys = TargetKeys(own: own, shared: key(in: []), unknownFields: unknown)
         keys.common = commonPartition(of: head).map(key)
         switch partition.identity {
         case .expired(let identity) where time().wall.milliseconds < identity.rescueEnds:
@@ -287,7 +298,7 @@ public struct RequestKeyMaker {
         for entry in fields.entries {
             if let known = entry.known {
                 guard knownCredentials.contains(known), known != .authorization || authorization.isItself else { continue }
-            } else if !credentialNames.contains(fields.bytes.span.extracting(entry.nameRange)) {
+            } else if kinds.kind(of: fields.bytes.span.extracting(entry.nameRange)) != .credential {
                 continue
             }
             CacheKey.appendPart(fields.bytes[entry.nameRange].map(\.asciiLowercased), to: &parts)

@@ -143,17 +143,25 @@ extension ResponseCache {
     private func write(
         _ base: FoundResponse, _ fresh: FreshHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
     ) -> StoringResult {
-        let (head, metadata) = fresh
+        let head = fresh.bytes
+        var metadata = fresh.metadata
+        // What lies under a key of its own stays there.
+        if request.keys.unknownFields != nil, !base.metadata.flags.contains(.forAllFields) { metadata.flags.remove(.forAllFields) }
+        let isForAll = metadata.flags.contains(.forAllFields)
         guard let fields = head.withUnsafeBytes({ StoredHead.parse($0) })?.fields else { return .refused }
         let isCommon = request.keys.isCommon(base.key)
-        let keys = isCommon ? request.keys.inCommon : request.keys
-        guard var place = place(fields, of: request.head, lookedUpAt: request.keys, isCommon: isCommon, metadata.recency, now: now) else {
-            return .outdated
-        }
+        let fitting = isForAll ? request.keys.forAllFields : request.keys
+        let keys = isCommon ? fitting.inCommon : fitting
+        guard
+            var place = place(
+                fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, isCommon: isCommon, metadata.recency, now: now)
+        else { return .outdated }
         place.identity = isCommon ? nil : request.identity
+        // The upstream has stopped saying that it is for all: from now on it is for requests with these fields.
+        let movesAway = request.keys.unknownFields != nil && !isForAll && base.metadata.flags.contains(.forAllFields)
         // It may vary by other fields from now on.
         let names = selectingNames(fields, of: request.head)
-        if names.isEmpty, place.key == keys.own { place.key = base.key }
+        if names.isEmpty, place.key == keys.own, !movesAway { place.key = base.key }
         let new = NewResponse(
             head: head, metadata: metadata, body: .stored(base.item.body, base.item.form, owner: base.item.owner),
             wantedCoding: wantedCoding(of: base, metadata, fields, for: request.head),

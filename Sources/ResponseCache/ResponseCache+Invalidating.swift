@@ -43,7 +43,7 @@ extension ResponseCache {
     func invalidate(target: [UInt8], for head: RequestHead, at now: Timestamp) {
         invalidate(sharedKey(of: target[...], for: head), at: now)
         guard let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: target[...], for: head)) else { return }
-        invalidate(keys(for: head, target: target, variance).shared, at: now)
+        invalidate(keys(for: head, target: target, variance, unknown: nil).shared, at: now)
     }
 
     /// Drops every response of these groups.

@@ -62,7 +62,7 @@ extension ResponseCache {
         else { return false }
         let isPreflight = extra.content.map(Preflight.isIdentity) ?? false
         let collection = settings.checksCollections && !isPreflight ? Self.pathKey(key, extra.rest) : nil
-        let sharedKey = key.partition.isEmpty ? nil : key.sharedKey(of: bytes)
+        let sharedKey = key.partition.isEmpty && key.unknownFieldsHash == nil ? nil : key.sharedKey(of: bytes)
         return looking {
             var basis = FindingBasis()
             let isInvalid = try? isInvalid(entry.metadata, head, sharedKey: sharedKey, collection: collection, &basis)
@@ -74,7 +74,7 @@ extension ResponseCache {
     /// Whether a variant is one of its marker's generation.
     private func isLed(to key: StoredKey, _ bytes: [UInt8]) -> Bool {
         guard let variant = key.variant else { return true }
-        let base = Array(bytes[..<key.baseCount])
+        let base = Array(bytes[..<key.markerCount])
         guard let marker = store.see(base.span).item, StoredMetadata.kind(of: marker.metadata) == .varyMarker else { return false }
         return StoredMetadata.number(in: marker.metadata) == variant.generation
     }

@@ -18,6 +18,8 @@ struct StoringPlace {
     var collection: [UInt8]?
     /// Whether it is in the common partition (`TargetKeys.common`).
     var isCommon = false
+    /// The request's unknown fields, where the response is for requests with these only.
+    var unknownFields: UnknownFields?
     /// What asked for it, where it may go to the shared level.
     var request: RequestHead?
     /// Whose its request was when it was looked up.
@@ -34,19 +36,22 @@ struct StoringPlace {
 
 extension ResponseCache {
     /// The keys under which a GET of the same target, with the same credentials, is stored.
-    public func keysOfGet(for head: RequestHead) -> TargetKeys { keys(for: head, target: Array(head.pathAndQuery), nil) }
+    /// - Parameter client: a number for the request's client.
+    public func keysOfGet(for head: RequestHead, by client: UInt64 = 0) -> TargetKeys {
+        keys(for: head, target: Array(head.pathAndQuery), nil, unknown: unknownFields(of: head, by: client))
+    }
 
     /// What is stored for a request under its path's variance.
     /// - Parameter exact: what was found for its exact target.
     /// - Returns: nil where `exact` stands: nothing is stored under the variance, or nothing that is more recent (RFC 9111 §4).
     func findVaried(
-        _ exact: LookUpResult, _ head: RequestHead, _ basis: inout FindingBasis
+        _ exact: LookUpResult, _ head: RequestHead, unknown: UnknownFields?, _ basis: inout FindingBasis
     ) throws(NotAtHand) -> (keys: TargetKeys, result: LookUpResult)? {
         guard let variances, !variances.isEmpty, head.method.isRead,
             let variance = SearchVarianceMemory.remembered(
                 try item(SearchVarianceMemory.key(pathKey(of: head.pathAndQuery, for: head)), &basis))
         else { return nil }
-        let keys = keys(for: head, target: Array(head.pathAndQuery), variance)
+        let keys = keys(for: head, target: Array(head.pathAndQuery), variance, unknown: unknown)
         let varied = try find(head, at: keys, &basis)
         if let known = exact.found?.metadata {
             // By Date, as §4 has it; of two that came at one time the one for this very target.
@@ -61,16 +66,21 @@ extension ResponseCache {
     /// said something else of the path's arguments.
     /// - Parameters:
     ///   - old: where the request was looked up.
+    ///   - isForAll: whether it is for all requests, whatever unknown fields they have.
     ///   - isCommon: whether it belongs in the common partition (`TargetKeys.common`).
     func place(
-        _ fields: Fields, of head: RequestHead, lookedUpAt old: TargetKeys, isCommon: Bool = false, _ recency: Recency, now: Timestamp
+        _ fields: Fields, of head: RequestHead, lookedUpAt old: TargetKeys, isForAll: Bool, isCommon: Bool = false, _ recency: Recency,
+        now: Timestamp
     ) -> StoringPlace? {
+        let unknown = isForAll ? nil : old.unknownFields
         func keys(_ remembered: RememberedVariance?) -> TargetKeys {
-            let keys = self.keys(for: head, target: Array(head.pathAndQuery), remembered)
+            let keys = self.keys(for: head, target: Array(head.pathAndQuery), remembered, unknown: unknown)
             return isCommon ? keys.inCommon : keys
         }
-        let old = isCommon ? old.inCommon : old
+        let fitting = isForAll ? old.forAllFields : old
+        let old = isCommon ? fitting.inCommon : fitting
         var place = StoringPlace(key: old.own, sharedKeys: [old.shared], collection: collectionKey(of: head), isCommon: isCommon)
+        place.unknownFields = unknown
         if level != nil, head.method == .get { place.request = head }
         guard head.method == .get, let variances else { return place }
         let variance = SearchVariance(fields)
@@ -106,11 +116,11 @@ extension ResponseCache {
 
     func pathKey(of target: ArraySlice<UInt8>, for head: RequestHead) -> [UInt8] { sharedKey(of: target.withoutQuery, for: head) }
 
-    func keys(for head: RequestHead, target: [UInt8], _ remembered: RememberedVariance?) -> TargetKeys {
+    func keys(for head: RequestHead, target: [UInt8], _ remembered: RememberedVariance?, unknown: UnknownFields?) -> TargetKeys {
         var own: [UInt8] = []
         let said = settings.arguments.rules(for: target[...])
         let rules = remembered.map { said.with($0.variance) } ?? said
         // It stands where a request's content would: neither begins as the other does.
-        return keyMaker.keys(for: head, target: target.span, rules: rules, content: remembered?.encoded, in: &own).keys
+        return keyMaker.keys(for: head, target: target.span, rules: rules, content: remembered?.encoded, unknown: unknown, in: &own).keys
     }
 }

@@ -30,24 +30,38 @@ extension ResponseCache {
 
     private func isExact(_ keys: TargetKeys, for head: RequestHead) -> Bool {
         // Nearly always it is known without making a key.
-        keyMaker.isPlain(keys.own) || variances?.isEmpty ?? true || keys.own == keysOfGet(for: head).own
+        keyMaker.isPlain(keys.own) || variances?.isEmpty ?? true
+            || keys.own == self.keys(for: head, target: Array(head.pathAndQuery), nil, unknown: keys.unknownFields).own
     }
 
     /// For each of the fleet's secrets: in the request's own partition, and in the common one.
     private func sharedPlaces(for head: RequestHead, at keys: TargetKeys, _ sharing: SharingRules) -> [SharedPlace] {
         func named(_ key: [UInt8]) -> [UInt8] { sharing.named(key, for: head) }
-        if keyMaker.isPlain(keys.own) {
+        if keyMaker.isPlain(keys.own), keys.unknownFields == nil {
             return fleetKeyMakers.indices.map { SharedPlace(secret: $0, key: named(keys.own), localKey: keys.own, isCommon: false) }
         }
-        let target = head.pathAndQuery
-        let rules = settings.arguments.specialRules(for: target)
-        return fleetKeyMakers.enumerated().flatMap { number, maker in
-            var own: [UInt8] = []
-            let fleet = maker.keys(for: head, target: target.span, rules: rules, content: nil, in: &own).keys
-            let place = SharedPlace(secret: number, key: named(fleet.own), localKey: keys.own, isCommon: false)
-            guard let common = fleet.common, let local = keys.common else { return [place] }
-            return [place, SharedPlace(secret: number, key: named(common), localKey: local, isCommon: true)]
+        func places(_ fleet: TargetKeys, _ local: TargetKeys, secret: Int, isForAll: Bool = false) -> [SharedPlace] {
+            var place = SharedPlace(secret: secret, key: named(fleet.own), localKey: local.own, isCommon: false)
+            place.isForAll = isForAll
+            guard fleet.common != nil, local.common != nil else { return [place] }
+            var common = place
+            (common.key, common.localKey, common.isCommon) = (named(fleet.inCommon.own), local.inCommon.own, true)
+            return [place, common]
         }
+        return fleetKeyMakers.enumerated().flatMap { number, maker in
+            let fleet = fleetKeys(of: head, keys.unknownFields, by: maker)
+            let own = places(fleet, keys, secret: number)
+            guard keys.unknownFields != nil else { return own }
+            // A node that knows nothing of unknown fields stores there whatever it gets: so only what says that it is for all is taken.
+            return own + places(fleet.forAllFields, keys.forAllFields, secret: number, isForAll: true)
+        }
+    }
+
+    private func fleetKeys(of head: RequestHead, _ unknown: UnknownFields?, by maker: RequestKeyMaker) -> TargetKeys {
+        let target = head.pathAndQuery
+        var own: [UInt8] = []
+        let rules = settings.arguments.specialRules(for: target)
+        return maker.keys(for: head, target: target.span, rules: rules, content: nil, unknown: maker.hashed(unknown), in: &own).keys
     }
 
     /// Values of credential fields are hashed by each node's own secret.
@@ -108,20 +122,18 @@ extension ResponseCache {
     }
 
     private func sharedKey(at place: StoringPlace, of request: RequestHead) -> [UInt8]? {
-        if keyMaker.isPlain(place.key) { return place.key }
+        if keyMaker.isPlain(place.key), place.unknownFields == nil { return place.key }
         guard let maker = fleetKeyMakers.first else { return nil }
         // What lies under what was said of arguments is found by those only to whom it was said; what is kept by a request's content is not shared.
         guard place.key == localKey(of: request, place), place.isCommon || keyMaker.isUntold(place.key, of: request) else { return nil }
-        let target = request.pathAndQuery
-        var own: [UInt8] = []
-        let rules = settings.arguments.specialRules(for: target)
-        let keys = maker.keys(for: request, target: target.span, rules: rules, content: nil, in: &own).keys
-        return place.isCommon ? keys.common : keys.own
+        let keys = fleetKeys(of: request, place.unknownFields, by: maker)
+        guard place.isCommon else { return keys.own }
+        return keys.common == nil ? nil : keys.inCommon.own
     }
 
     /// The key of the exact target.
     private func localKey(of request: RequestHead, _ place: StoringPlace) -> [UInt8] {
-        let keys = keysOfGet(for: request)
+        let keys = keys(for: request, target: Array(request.pathAndQuery), nil, unknown: place.unknownFields)
         return place.isCommon ? keys.inCommon.own : keys.own
     }
 
@@ -147,6 +159,7 @@ extension ResponseCache {
             metadata.etag.upperBound <= record.head.count, metadata.lastModified.upperBound <= record.head.count,
             let response = record.head.withUnsafeBytes({ StoredHead.parse($0) })
         else { return .notTaken }
+        guard !place.isForAll || metadata.flags.contains(.forAllFields) else { return .notTaken }
         guard isGood(response, record.body, metadata.flags, for: lookUp) else { return .notGood }
         // As the other node judged its age, whatever its clock says.
         metadata.shift(by: responseTime.milliseconds - metadata.responseTime.milliseconds)

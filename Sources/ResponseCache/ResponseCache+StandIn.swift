@@ -27,7 +27,7 @@ extension ResponseCache {
     public func standIn(
         for head: RequestHead, at keys: TargetKeys, _ directives: RequestCacheControl, _ setting: RescueWithShared, now: Timestamp
     ) throws(NotAtHand) -> StandInResult {
-        let everybodys = TargetKeys(own: keys.shared, shared: keys.shared)
+        let everybodys = keys.at(keys.shared)
         if let former = keys.former, let copy = try formerUsersCopy(head, at: former, keys, directives, now: now) {
             return .found(copy)
         }
@@ -48,7 +48,7 @@ extension ResponseCache {
     private func formerUsersCopy(
         _ head: RequestHead, at former: FormerKey, _ keys: TargetKeys, _ directives: RequestCacheControl, now: Timestamp
     ) throws(NotAtHand) -> StandIn? {
-        guard head.method.isRead, let found = try find(head, at: TargetKeys(own: former.key, shared: keys.shared)).found,
+        guard head.method.isRead, let found = try find(head, at: keys.at(former.key)).found,
             try gone(beside: found) == nil,
             case .allowed(let age, let ttl) = rescue(found, head, directives, now: now)
         else { return nil }

@@ -16,12 +16,15 @@ public final class PlacedRequest {
     public let found: FoundResponse?
     /// Whose the request was when it was looked up; nil if its credentials are its user.
     let identity: RequestIdentity?
+    /// A number for its client.
+    let client: UInt64
 
     public init(
         _ head: RequestHead, _ directives: RequestCacheControl = RequestCacheControl(), keys: TargetKeys, found: FoundResponse?,
-        _ identity: RequestIdentity? = nil
+        _ identity: RequestIdentity? = nil, client: UInt64 = 0
     ) {
         self.identity = identity
+        self.client = client
         self.head = head
         self.directives = directives
         self.keys = keys
@@ -256,11 +259,13 @@ extension ResponseCache {
         let fields = response.head.fields
         let sharing = request.keys.common == nil || new.metadata.isNegative ? .own : sharing(of: fields, response.control, to: request.head)
         if sharing != .everybody {
-            guard var place = place(fields, of: request.head, lookedUpAt: request.keys, new.metadata.recency, now: now) else {
-                return .outdated
-            }
+            let isForAll = new.metadata.flags.contains(.forAllFields)
+            guard
+                var place = place(fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, new.metadata.recency, now: now)
+            else { return .outdated }
             place.identity = request.identity
             let result = put(new, at: place)
+            if result == .stored { noteStored(for: request, at: place) }
             if sharing == .whileValidated, result == .stored {
                 _ = putCommon(new, fields, for: request, isOnlyThere: false, now: now)
             }
@@ -279,10 +284,13 @@ extension ResponseCache {
         _ new: NewResponse, _ fields: Fields, for request: PlacedRequest, isOnlyThere: Bool, now: Timestamp
     ) -> StoringResult {
         let recency = new.metadata.recency
-        guard var place = place(fields, of: request.head, lookedUpAt: request.keys, isCommon: true, recency, now: now) else {
-            return .outdated
-        }
-        if isOnlyThere { place.others.append(request.keys.own) }
+        // It says `public`, or that it is for shared caches.
+        let isForAll = new.metadata.flags.contains(.forAllFields)
+        guard
+            var place = place(
+                fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, isCommon: true, recency, now: now)
+        else { return .outdated }
+        if isOnlyThere { place.others.append((isForAll ? request.keys.forAllFields : request.keys).own) }
         var new = new
         new.metadata.flags.insert(.authorized)
         return put(new, at: place)
@@ -303,9 +311,13 @@ extension ResponseCache {
             let path = pathKey(of: target[...], for: head)
             others.append(SearchVarianceMemory.key(path))
             if let wanted = firstNotAtHand(of: others) { return wanted }
-            places.append(self.keys(for: head, target: target, nil))
-            if let variance = variances.variance(of: path) { places.append(self.keys(for: head, target: target, variance)) }
+            let unknown = keys.unknownFields
+            places.append(self.keys(for: head, target: target, nil, unknown: unknown))
+            if let variance = variances.variance(of: path) {
+                places.append(self.keys(for: head, target: target, variance, unknown: unknown))
+            }
         }
+        if keys.unknownFields != nil { places += places.map(\.forAllFields) }
         if let wanted = firstNotAtHand(storing: response, at: places, others, for: head) { return wanted }
         guard isUpdate else { return nil }
         do throws(NotAtHand) {

@@ -35,6 +35,7 @@ public final class ResponseCache: @unchecked Sendable {
     private static let scratchBytes = 128
     var reading: Reading
     private let time: () -> CacheTime
+    var now: Timestamp { time().wall }
 
     /// How what lies in the store is read.
     enum Reading {
@@ -94,11 +95,13 @@ public final class ResponseCache: @unchecked Sendable {
     // MARK: Finding
 
     /// What is stored for a request, and where it was looked for.
-    /// - Parameter content: what the request's content says, where its response depends on it.
+    /// - Parameters:
+    ///   - content: what the request's content says, where its response depends on it.
+    ///   - client: a number for its client.
     /// - Throws: what has to be brought in before it can be said.
-    public func find(_ head: RequestHead, content: [UInt8]? = nil) throws(NotAtHand) -> Finding {
+    public func find(_ head: RequestHead, content: [UInt8]? = nil, by client: @autoclosure () -> UInt64 = 0) throws(NotAtHand) -> Finding {
         var basis = FindingBasis()
-        let keys = try keys(for: head, content: content, &basis)
+        let keys = try keys(for: head, content: content, unknown: unknownFields(of: head, by: client()), &basis)
         return try find(head, from: keys, &basis)
     }
 
@@ -111,7 +114,7 @@ public final class ResponseCache: @unchecked Sendable {
 
     private func find(_ head: RequestHead, from keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> Finding {
         let exact = try find(head, at: keys, &basis)
-        let (keys, result) = try findVaried(exact, head, &basis) ?? (keys, exact)
+        let (keys, result) = try findVaried(exact, head, unknown: keys.unknownFields, &basis) ?? (keys, exact)
         return Finding(keys: keys, result: result, basis: basis)
     }
 
@@ -122,6 +125,10 @@ public final class ResponseCache: @unchecked Sendable {
     }
 
     func find(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> LookUpResult {
+        try keys.unknownFields == nil ? findInPartitions(head, at: keys, &basis) : findByUnknownFields(head, at: keys, &basis)
+    }
+
+    func findInPartitions(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> LookUpResult {
         let own = try findOwn(head, at: keys, &basis)
         guard keys.common != nil else { return own }
         return try Self.preferred(own, findOwn(head, at: keys.inCommon, &basis), now: time().wall)
@@ -156,7 +163,9 @@ public final class ResponseCache: @unchecked Sendable {
         (try? waiting { () throws(NotAtHand) in try find(head, at: keys) }) ?? .nothing
     }
 
-    private func keys(for head: RequestHead, content: [UInt8]?, _ basis: inout FindingBasis) throws(NotAtHand) -> TargetKeys {
+    private func keys(
+        for head: RequestHead, content: [UInt8]?, unknown: UnknownFields?, _ basis: inout FindingBasis
+    ) throws(NotAtHand) -> TargetKeys {
         var content = content
         // A write changes nothing of what preflights ask for.
         if content != nil, head.method != .options { content! += try invalidationPart(of: head, &basis) }
@@ -165,7 +174,8 @@ public final class ResponseCache: @unchecked Sendable {
         // Where somebody keeps the last key, this is new memory of the same size, rounded up: so that it does not grow with each.
         if scratchKey.capacity > 4 * scratchKey.count + Self.scratchBytes { scratchKey = [] }
         scratchKey.removeAll(keepingCapacity: true)
-        let (keys, identity) = keyMaker.keys(for: head, target: target.span, rules: rules, content: content, in: &scratchKey)
+        let (keys, identity) = keyMaker.keys(
+            for: head, target: target.span, rules: rules, content: content, unknown: unknown, in: &scratchKey)
         basis.identity = identity
         return keys
     }
@@ -218,7 +228,9 @@ public final class ResponseCache: @unchecked Sendable {
         if head.method == .options, try isPurged(preflight: metadata, sharedKey: sharedKey(of: head.pathAndQuery, for: head), &basis) {
             return true
         }
-        let (sharedKey, collection) = (keys.isPartitioned ? keys.shared : nil, collectionKey(of: head))
+        // A write takes out at once only what lies under the shared key itself.
+        let isElsewhere = keys.isPartitioned || keys.unknownFields != nil
+        let (sharedKey, collection) = (isElsewhere ? keys.shared : nil, collectionKey(of: head))
         return try isInvalid(metadata, stored, sharedKey: sharedKey, collection: collection, &basis)
     }
 

@@ -17,6 +17,8 @@ public final class SharedCacheState: Sendable {
     /// nil where No-Vary-Search is not looked at.
     let variances: SearchVarianceMemory?
     let varianceSign: SearchVarianceSign
+    /// What is known of requests' unknown fields.
+    public let unknownFields: UnknownFieldMemory
     let purges: PurgeClock
     let marks: RecentMarks
     let times: CausalTimes
@@ -59,6 +61,7 @@ public final class SharedCacheState: Sendable {
         _ sign: SearchVarianceSign, _ settings: ResponseCacheSettings, after former: SharedCacheState? = nil
     ) {
         self.settings = settings
+        unknownFields = former?.unknownFields ?? UnknownFieldMemory()
         (self.store, self.sent, self.purges, self.marks, self.times, varianceSign) = (store, sent, purges, marks, times, sign)
         cookieOrigins =
             settings.remembersCookieOrigins

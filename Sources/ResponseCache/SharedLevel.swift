@@ -42,8 +42,10 @@ public struct SharedPlace: Sendable, Equatable {
     /// As all nodes know it.
     public internal(set) var key: [UInt8]
     /// As this node's store does; of a variant, that of its marker.
-    let localKey: [UInt8]
-    let isCommon: Bool
+    var localKey: [UInt8]
+    var isCommon: Bool
+    /// Only a response for all requests is looked for, whatever unknown fields they have.
+    var isForAll = false
     /// Of a variant the names of the selecting fields, as markers have them; else empty.
     var names: [UInt8] = []
 }

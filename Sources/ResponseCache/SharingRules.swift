@@ -21,6 +21,8 @@ struct SharingRules: Sendable {
             users.fields.sorted(), users.cookies.sorted(), users.ignoredCookies.sorted(), settings.isKeyedByHost ? ["host"] : [],
             policy.keyFields,
         ]
+        // Only where it is another than the built-in list: so nodes of a version without it go on sharing with those that have it.
+        if policy.harmlessFields != CachePolicySettings().harmlessFields { lists.append(policy.harmlessFields.sorted()) }
         for tokens in settings.tokens.map(\.settings) { lists += [[tokens.subject], tokens.volatileClaims.sorted()] }
         var parts: [UInt8] = []
         for list in lists {

@@ -29,6 +29,8 @@ final class DecidedRequest: @unchecked Sendable {
     let route: Int
     /// Whom its end tells of.
     let scopes: RequestScopes
+    /// A number for its client; 0 for nobody's.
+    let client: UInt64
     /// When it was looked up.
     let lookedUpAt: Timestamp
     /// What its look-up went by; nil where it was not looked up.
@@ -54,6 +56,7 @@ final class DecidedRequest: @unchecked Sendable {
         (refusal, forwardToken, notStored) = (decision.refusal, decision.forwardToken, decision.notStored)
         route = arrival.route ?? shard.routes.place(of: head.pathAndQuery)
         lookedUpAt = facts.now
+        self.client = client.address.map(\.clientNumber) ?? 0
         basis = arrival.basis
         waitedSince = arrival.sharedSince
         let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
@@ -76,6 +79,7 @@ final class DecidedRequest: @unchecked Sendable {
         (forwardToken, notStored) = (other.forwardToken, other.notStored)
         (mayRescue, place, route) = (other.mayRescue, other.place, other.route)
         scopes = RequestScopes(other.scopes)
+        client = 0
         (basis, trace, waitedSince, lookedUpAt) = (other.basis, other.trace, nil, other.lookedUpAt)
     }
 

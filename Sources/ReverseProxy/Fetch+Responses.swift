@@ -155,7 +155,7 @@ extension Fetch: TransferReceiver {
         guard response.status == 200, hasLifetime, let location = response.fields.first(.contentLocation),
             Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.shared.cacheSettings.upstream)
         else { return }
-        keysOfGet = cache.keysOfGet(for: subject.head)
+        keysOfGet = cache.keysOfGet(for: subject.head, by: subject.client)
     }
 
     // MARK: The content

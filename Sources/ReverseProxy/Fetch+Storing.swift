@@ -16,7 +16,8 @@ extension Fetch {
     var placedRequest: PlacedRequest? {
         if let placed { return placed }
         guard let keys = subject.place?.keys ?? keysOfGet else { return nil }
-        let placed = PlacedRequest(subject.head, subject.directives, keys: keys, found: subject.found, subject.basis?.identity)
+        let placed = PlacedRequest(
+            subject.head, subject.directives, keys: keys, found: subject.found, subject.basis?.identity, client: subject.client)
         self.placed = placed
         return placed
     }

@@ -14,6 +14,9 @@ extension ProxySettings {
             if policy.credentials.tellsMore(than: former.policy.credentials) {
                 changes.append("there are more credentials than before: what was told to requests with them may go to others")
             }
+            if policy.strictness == .rescue, !Set(former.policy.harmlessFields).isSubset(of: policy.harmlessFields) {
+                changes.append("fewer fields are harmless than before: what was told to requests with them may go to others")
+            }
             if isNarrowed(since: former, { $0.credentials.areIgnored }) {
                 changes.append("credentials count where they were ignored: what one user was told may go to all who have none")
             }

@@ -1,6 +1,7 @@
 // What is done with a request: it is looked up, `RequestFacts.decide` says what follows, and that is done. What a plain
 // fresh hit needs is known before, by the same rule.
 
+import Addresses
 import CachePolicy
 import Coordination
 import Decisions
@@ -110,7 +111,7 @@ extension ProxyShard {
             let facts = facts(lookedUp.facts, lookedUp.directives, head, route: lookedUp.route, on: stream)
             return perform(facts, head, body, arrival, stream)
         }
-        var finding = try cache.find(head, content: arrival.identity)
+        var finding = try cache.find(head, content: arrival.identity, by: stream.client.place.address.map(\.clientNumber) ?? 0)
         if case .found(let found) = finding.result, isOfOtherOrigin(found, head) { finding.result = .found(found.ofOtherOrigin) }
         arrival.basis = finding.basis
         arrival.identityOutcome = finding.basis.identityOutcome

@@ -41,6 +41,7 @@ extension ResponseCacheSettings {
         let upstream = settings.upstreamOrigin
         self.init(upstream: upstream, name: settings.apiName.isEmpty ? nil : StoredKey.name(ofAPI: settings.apiName))
         policy = settings.policy
+        policy.fieldsSetAnew = settings.forwarding.fieldsSetAnew
         isKeyedByHost = settings.forwarding.sendsClientHost
         arguments = routes.arguments
         freshness = routes.freshness

@@ -86,7 +86,12 @@ public final class HitMemo {
     public init(cache: SharedCacheState) {
         self.cache = cache
         let policy = cache.settings.policy
+        let kinds = RequestFieldKinds(policy)
         var unread = Self.unread
+        for field in KnownField.allCases where unread.contains(field) {
+            let name = field.name.withUTF8Buffer { Array($0) }
+            if kinds.kind(of: name.span) == .unknown { unread.remove(field) }
+        }
         for name in policy.credentials.fields + policy.keyFields { KnownField(Array(name.utf8).span).map { unread.remove($0) } }
         self.unread = unread
     }

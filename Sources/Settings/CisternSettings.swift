@@ -73,6 +73,7 @@ public struct CisternSettings: Sendable, Equatable {
         public var credentialCookies = ["*"]
         public var ignoredCookies = WellKnownNames.ignoredCookies
         public var keyFields: [String] = []
+        public var harmlessFields: [String] = []
         public var bufferLimit = 8 << 20
         public var compress = "gzip"
         public var compressFrom = 1_400

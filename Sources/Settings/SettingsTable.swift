@@ -272,6 +272,12 @@ public enum SettingsTable {
             path: "cache.key_fields", binding: .list(\.cache.keyFields),
             help: "Request fields that are part of every key, for upstreams that react to them without saying so in Vary."),
         Setting(
+            path: "cache.harmless_fields", binding: .list(\.cache.harmlessFields),
+            help: """
+                Changes to the list of request fields that make no difference to a response: +name adds a field, -name removes one. Requests \
+                that differ in another field share no stored response, unless the upstream sends Vary, public, s-maxage or a lifetime.
+                """),
+        Setting(
             path: "cache.buffer_limit", binding: .size(\.cache.bufferLimit, 1_024...gibibyte),
             help: "Longest response that is taken whole before it goes out, and so the largest that is kept."),
         Setting(

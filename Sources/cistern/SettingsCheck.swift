@@ -124,6 +124,16 @@ enum SettingsCheck {
                 reader.add(about: name, "\(name): \"\(field)\" is not a field name, nor * and how names end")
             }
         }
+        for change in settings.cache.harmlessFields where !"+-".contains(change.first ?? " ") || !isToken(String(change.dropFirst())) {
+            reader.add(about: "cache.harmless_fields", "cache.harmless_fields: \"\(change)\" is not + or - and a field name")
+        }
+        let credentials = CredentialNames(settings.cache.credentialFields.map { $0.lowercased() })
+        for change in settings.cache.harmlessFields where change.first == "+" && credentials.contains(Array(change.dropFirst().utf8)) {
+            let name = change.dropFirst()
+            reader.add(
+                about: "cache.harmless_fields",
+                "cache.harmless_fields: \(name) is a credential by cache.credential_fields, so it cannot be harmless; remove it there first")
+        }
         for (name, patterns) in [
             ("cache.credential_cookies", settings.cache.credentialCookies), ("cache.ignored_cookies", settings.cache.ignoredCookies),
         ] {

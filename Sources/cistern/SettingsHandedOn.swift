@@ -77,6 +77,7 @@ extension ProxySettings {
         policy.credentials.cookies = cache.credentialCookies
         policy.credentials.ignoredCookies = cache.ignoredCookies
         policy.keyFields = cache.keyFields.map { $0.lowercased() }
+        policy.harmlessFields = HarmlessFields.changed(CachePolicySettings().harmlessFields, by: cache.harmlessFields)
     }
 
     private mutating func takeForwarding(_ settings: CisternSettings) {

@@ -327,6 +327,20 @@ struct CheckTests {
             ])
     }
 
+    @Test("harmless fields are added and removed by name, and no credential is one")
+    func harmlessFields() throws {
+        let outcome = try check(
+            "upstream: {url: http://x}\ncache:\n  harmless_fields: [+x-device-id, -user-agent, x-plain, \"+a b\", +X-Session]")
+        let name = "3: cache.harmless_fields: "
+        #expect(outcome.status == 78)
+        #expect(
+            Set(outcome.lines) == [
+                "\(name)\"x-plain\" is not + or - and a field name", "\(name)\"+a b\" is not + or - and a field name",
+                "\(name)X-Session is a credential by cache.credential_fields, so it cannot be harmless; remove it there first",
+            ])
+        #expect(try check("upstream: {url: http://x}\ncache: {harmless_fields: [+x-device-id, -user-agent]}").status == 0)
+    }
+
     @Test("good settings are said to be good")
     func good() throws {
         let outcome = try check("upstream: {url: http://x}\nlisten: [\"127.0.0.1:0\", \"127.0.0.1:0\"]")

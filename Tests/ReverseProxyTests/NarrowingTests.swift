@@ -58,6 +58,8 @@ struct NarrowingTests {
         Row("a credential field more", to: { $0.policy.credentials.fields.append("x-more") }, "more credentials"),
         Row("one less", { $0.policy.credentials.fields.append("x-more") }, nil),
         Row("a cookie more", { $0.policy.credentials.cookies = ["sid"] }, "more credentials"),
+        Row("a field is not harmless any more", { $0.policy.harmlessFields.append("x-more") }, "fewer fields are harmless"),
+        Row("one more is", to: { $0.policy.harmlessFields.append("x-more") }, nil),
         Row("a cookie is not ignored any more", { $0.policy.credentials.ignoredCookies.append("lang") }, "more credentials"),
     ]
 

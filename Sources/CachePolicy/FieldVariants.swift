@@ -1,0 +1,80 @@
+// Which stored responses one key has for different unknown fields: so that there are not too many, and none of one client's making drive out those of
+// others; and so that it can be told which field kept a copy from being used.
+
+import HTTPCore
+
+/// Guarded by its owner.
+public struct FieldVariants: Sendable {
+    /// Of one key.
+    public static let limit = 64
+    /// Of all keys. Beyond it a key is forgotten: its variants stay in the store, and are counted anew.
+    static let totalLimit = 16_384
+
+    public struct Variant: Sendable {
+        public let hash: UInt64
+        /// A number for the client whose request brought the response.
+        public let client: UInt64
+        /// The fields that separate it, with numbers that stand for their values.
+        public let fields: [NamedValue]
+        fileprivate var used: UInt64 = 0
+
+        public init(hash: UInt64, client: UInt64, fields: [NamedValue]) { (self.hash, self.client, self.fields) = (hash, client, fields) }
+    }
+
+    public struct NamedValue: Sendable, Equatable {
+        public let name: ByteKey
+        public let value: UInt64
+
+        public init(_ name: ByteKey, _ value: UInt64) { (self.name, self.value) = (name, value) }
+    }
+
+    private var variants: [UInt64: [Variant]] = [:]
+    private var total = 0
+    private var time: UInt64 = 0
+
+    public init() {}
+
+    /// Notes that a variant has been stored.
+    /// - Parameter key: a number that stands for the key.
+    /// - Returns: the hash of the variant that has to go for it.
+    public mutating func note(_ variant: Variant, of key: UInt64) -> UInt64? {
+        time += 1
+        var (variant, own) = (variant, variants[key] ?? [])
+        variant.used = time
+        defer { variants[key] = own }
+        if let index = own.firstIndex(where: { $0.hash == variant.hash }) {
+            own[index] = variant
+            return nil
+        }
+        own.append(variant)
+        total += 1
+        if total > Self.totalLimit { forgetAny(but: key) }
+        guard own.count > Self.limit else { return nil }
+        let counts = Dictionary(own.map { ($0.client, 1) }, uniquingKeysWith: +)
+        // Of two that have as many, the newcomer gives way.
+        let most = counts.max { one, other in (one.value, one.key == variant.client ? 1 : 0) < (other.value, other.key == variant.client ? 1 : 0) }
+        guard let client = most?.key,
+            let index = own.indices.filter({ own[$0].client == client }).min(by: { own[$0].used < own[$1].used })
+        else { return nil }
+        total -= 1
+        return own.remove(at: index).hash
+    }
+
+    private mutating func forgetAny(but key: UInt64) {
+        guard let other = variants.keys.first(where: { $0 != key }) else { return }
+        total -= variants.removeValue(forKey: other)?.count ?? 0
+    }
+
+    /// The names of the fields in which a request differs from the variant that is most like it; empty if there is no other variant.
+    public func differences(of fields: [NamedValue], hash: UInt64, from key: UInt64) -> [ByteKey] {
+        let others = (variants[key] ?? []).filter { $0.hash != hash }
+        return others.map { Self.differences(fields, $0.fields) }.min { $0.count < $1.count } ?? []
+    }
+
+    private static func differences(_ one: [NamedValue], _ other: [NamedValue]) -> [ByteKey] {
+        let different = one.filter { !other.contains($0) } + other.filter { !one.contains($0) }
+        var names: [ByteKey] = []
+        for field in different where !names.contains(field.name) { names.append(field.name) }
+        return names
+    }
+}

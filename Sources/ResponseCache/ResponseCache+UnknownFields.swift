@@ -1,0 +1,49 @@
+// Requests with fields by which the upstream may select without saying so (`UnknownFields`): their responses lie under keys of their own, unless the
+// upstream's own words say that they are for all.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+
+extension ResponseCache {
+    /// nil if the request has none, and where they do not count.
+    func unknownFields(of head: RequestHead, by client: @autoclosure () -> UInt64) -> UnknownFields? {
+        keyMaker.unknownFields(of: head.fields) { shared.unknownFields.changes($0, for: client()) }
+    }
+
+    /// A response for all requests goes out as long as it is fresh. Else the more recent one counts: the upstream may have stopped saying so.
+    func findByUnknownFields(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> LookUpResult {
+        let plain = try findInPartitions(head, at: keys.forAllFields, &basis)
+        let isForAll = plain.found?.metadata.flags.contains(.forAllFields) ?? false
+        if isForAll, let found = plain.found, Reuse.isFresh(found.metadata, now: now) { return plain }
+        let own = try findInPartitions(head, at: keys, &basis)
+        guard isForAll else {
+            basis.isBesidePlain = plain.found != nil
+            return own
+        }
+        guard let ownResponse = own.found?.metadata, let forAll = plain.found?.metadata else { return plain }
+        return forAll.recency.isLater(than: ownResponse.recency) ? plain : own
+    }
+
+    // MARK: What is learnt
+
+    /// Notes what a request has sent, once, and what that came to.
+    /// - Returns: what was found for the first time; and the place of the name of a field that kept a copy from being used.
+    public func noteUnknownFields(of finding: Finding, by client: UInt64) -> (findings: [FieldFinding], place: Int?) {
+        let unknown = finding.keys.unknownFields
+        var findings = unknown.map { shared.unknownFields.note($0, by: client) } ?? []
+        guard finding.result.found == nil, strictness == .rescue else { return (findings, nil) }
+        let missed = shared.unknownFields.noteMissed(
+            unknown, under: finding.keys.forAllFields.own, isBesidePlain: finding.basis.isBesidePlain, by: client)
+        findings += missed.findings
+        return (findings, missed.place)
+    }
+
+    /// Takes out another variant where there would be too many.
+    func noteStored(for request: PlacedRequest, at place: StoringPlace) {
+        guard let unknown = place.unknownFields else { return }
+        let plain = Array(place.key.dropLast(UnknownFields.suffixBytes))
+        guard let removed = shared.unknownFields.noteStored(unknown, under: plain, by: request.client) else { return }
+        store.remove(UnknownFields.key(plain, hash: removed).span)
+    }
+}
