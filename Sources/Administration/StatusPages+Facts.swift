@@ -12,6 +12,8 @@ extension StatusView {
             Facts("Modes and faults", modes(figures, apis)), Facts("Store", store(figures, apis)),
             Facts("Connections", connections(figures)),
         ]
+        let fields = unknownFields(figures)
+        if !fields.isEmpty { facts.append(Facts("Request fields", fields)) }
         if figures.snapshot.clientTLS.isSpoken { facts.append(Facts("Certificates", certificates(figures.snapshot.clientTLS))) }
         return facts + [Facts("Process", process(figures))]
     }
@@ -46,6 +48,19 @@ extension StatusView {
             Fact("Failed writes", ShownFigures.count(store.writeErrors), level: store.writeErrors == 0 ? nil : .strained),
         ]
     }
+
+    /// Those that are on no list. The first few: each is in the metrics.
+    private static func unknownFields(_ figures: StatusFigures) -> [Fact] {
+        figures.snapshot.unknownFields.sorted { $0.count > $1.count }.prefix(unknownFieldLimit).map { field in
+            let requests = ShownFigures.count(field.count)
+            let isKept = field.finding == FieldFinding.Kind.keptCopyBack.rawValue
+            return Fact(
+                field.field, isKept ? "kept \(requests) requests from a copy" : "another value in each request",
+                note: "if it makes no difference: cache.harmless_fields: +\(field.field)")
+        }
+    }
+
+    private static let unknownFieldLimit = 16
 
     private static func connections(_ figures: StatusFigures) -> [Fact] {
         let connections = figures.snapshot.connections

@@ -57,7 +57,9 @@ enum WhyPages {
             return WhyExplanation(record, route: ExplainedRoute.none)
         }
         let route = api.explainedRoute(of: record.target)
-        return WhyExplanation(record, route: route, api: api.name, before: earlier.before(record, api: api.name, route: route.name))
+        return WhyExplanation(
+            record, route: route, api: api.name, unknownField: api.cache?.unknownFields.name(ofField: record.trace.found.unknownField),
+            before: earlier.before(record, api: api.name, route: route.name))
     }
 
     /// Makes the response of what all loops remember, on the interface's queue.

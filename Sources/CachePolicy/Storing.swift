@@ -20,6 +20,8 @@ public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case noStore = "no_store"
     case privateResponse = "private"
     case userUnknown = "user_unknown"
+    /// Nobody would find it again.
+    case oneTimeCredentials = "one_time_credentials"
     case authorized = "authorized"
     case varyStar = "vary_star"
     case tooManyMembers = "too_many_members"
@@ -52,11 +54,16 @@ public struct StorableRequest {
     fileprivate let directives: RequestCacheControl
     fileprivate let isPartitioned: Bool
     fileprivate let isForAll: Bool
+    fileprivate let isShared: Bool
 
     /// - Parameters:
     ///   - isPartitioned: whether the key holds the request's credentials, so that nobody with others is given its response.
     ///   - isForAll: whether the operator has said that responses there are the same for all.
-    public init(_ head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool, isForAll: Bool = false) {
+    ///   - isShared: whether those that may be for others are stored for all who send Authorization.
+    public init(
+        _ head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool, isForAll: Bool = false, isShared: Bool = false
+    ) {
+        self.isShared = isShared
         self.head = head
         self.directives = directives
         self.isPartitioned = isPartitioned
@@ -86,6 +93,7 @@ public enum Storing {
         guard !control.noStore || (control.mustUnderstand && isUnderstood) else { return .forbidden(.noStore) }
         guard !control.mustUnderstand || isUnderstood else { return .forbidden(.status) }
         if let reason = sharingReason(asked, control, settings) { return .forbidden(reason) }
+        if isForOneRequest(asked, control, settings) { return .forbidden(.oneTimeCredentials) }
         if settings.setCookie == .refuse, response.fields.contains(.setCookie) { return .forbidden(.setCookie) }
         guard !SelectingFields.isStar(response.fields) else { return .forbidden(.varyStar) }
         guard FieldLists.members(of: .vary, in: response.fields, limit: settings.memberLimit + 1).count <= settings.memberLimit,
@@ -121,6 +129,14 @@ public enum Storing {
         if asked.isPartitioned, UserCredentials.arePresent(in: fields, settings: settings) { return nil }
         guard control.isPrivate else { return .authorized }
         return asked.isPartitioned ? .userUnknown : .privateResponse
+    }
+
+    /// Whether no later request has the partition in which the response would lie.
+    private static func isForOneRequest(_ asked: StorableRequest, _ control: ResponseCacheControl, _ settings: CachePolicySettings) -> Bool {
+        guard asked.isPartitioned, !asked.isForAll, settings.strictness == .rescue, !(asked.isShared && mayShare(control)) else {
+            return false
+        }
+        return OneTimeCredentials.arePresent(in: asked.head.fields, names: settings.credentials.names)
     }
 
     /// Whether the content's coding cannot be taken off, or may not.

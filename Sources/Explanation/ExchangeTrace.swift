@@ -27,6 +27,8 @@ public struct ExchangeTrace: Sendable {
         public var isGone = false
         /// How often something was read from the disk before it could go on.
         public var diskReads: UInt8 = 0
+        /// The number of a field that kept a copy from being used; 0 if none did.
+        public var unknownField: UInt8 = 0
         /// What other nodes had; nil where that was not looked for.
         public var shared: SharedReply?
         /// Why that was not looked for, although it would have been.

@@ -47,6 +47,8 @@ extension NotStoredReason {
             the response said Cache-Control: private, and none of the request's credentials need be one user's alone: neither a credential field \
             nor a cookie that looks like a session's
             """
+        case .oneTimeCredentials:
+            "the request's credentials are new each time (a signature, Digest or a DPoP proof), so no later request would find the response"
         case .authorized: "the request was authorized, and the response did not allow sharing"
         case .varyStar: "the response said Vary: *, or varies by where the client is, so it fits no other request"
         case .tooManyMembers: "the response varies by too many fields, or belongs to too many groups"
@@ -89,6 +91,9 @@ extension NotStoredReason {
         case .tooManyMembers: WhyAdvice("cache.member_limit", "is the most fields in Vary and the most groups of a kept response")
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
         case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
+        case .oneTimeCredentials:
+            WhyAdvice(
+                "credentials.partition", "ignore: on a route whose responses are the same for all, they are kept whatever the credentials are")
         case .requestContent, .changingContent, .unreadContent, .rangeRequest, .preconditions, .noContent, .partial, .requestNoStore,
             .noStore, .varyStar, .contentCoding, .invalidJSON, .empty, .unprovenEnd, .undecodable, .tooDeep, .outdated, .stream,
             .notAllowed:

@@ -34,11 +34,14 @@ public struct WhyExplanation {
     /// Empty for the only one.
     private let api: String
     private let before: NotStoredBefore?
+    private let unknownField: String?
 
     /// - Parameters:
     ///   - route: of the record's target. Not remembered: a hit does not need to know it.
+    ///   - unknownField: the name of the field that kept a copy from being used.
     ///   - before: why what came earlier was not kept; nil where nobody knows, or need know.
-    public init(_ record: WhyRecord, route: ExplainedRoute, api: String = "", before: NotStoredBefore? = nil) {
+    public init(_ record: WhyRecord, route: ExplainedRoute, api: String = "", unknownField: String? = nil, before: NotStoredBefore? = nil) {
+        self.unknownField = unknownField
         self.api = api
         self.before = record.lacksCopy ? before : nil
         self.record = record
@@ -106,6 +109,9 @@ public struct WhyExplanation {
     /// Sentences for people.
     private var explanation: [String] {
         var sentences = [trace.background?.cause.sentence ?? lookUpSentence]
+        if let unknownField {
+            sentences.append("A copy is stored that differs in \(unknownField), by which the upstream may select: so it was not used.")
+        }
         if let before { sentences.append(before.sentence) }
         if trace.found.kind == .stored { sentences += freshnessSentences }
         if trace.reasons.isClientIgnored {
@@ -211,6 +217,9 @@ public struct WhyExplanation {
         if !isWrite, !isError, let one = demand?.advice ?? trace.reasons.notStored?.advice { advice.append(one) }
         if trace.reasons.validation == .noFreshness, trace.result != .rescued, trace.background == nil {
             advice.append(WhyAdvice("cache.heuristics", "takes a share of a response's age since its last change for its freshness"))
+        }
+        if let unknownField {
+            advice.append(WhyAdvice("cache.harmless_fields", "+\(unknownField): requests that differ in it share copies, if it makes no difference"))
         }
         if let one = before?.reason.advice { advice.append(one) }
         if let one = failureAdvice { advice.append(one) }

@@ -119,7 +119,9 @@ extension ResponseCache {
     }
 
     func storable(_ head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool) -> StorableRequest {
-        StorableRequest(head, directives, isPartitioned: isPartitioned, isForAll: settings.credentials.areIgnored(for: head))
+        let rules = settings.credentials.specialRules(for: head)
+        return StorableRequest(
+            head, directives, isPartitioned: isPartitioned, isForAll: rules?.areIgnored ?? false, isShared: rules?.sharesPublic ?? false)
     }
 
     /// What a head says of caching, read once for all that is decided by it.

@@ -28,15 +28,15 @@ extension ResponseCache {
     // MARK: What is learnt
 
     /// Notes what a request has sent, once, and what that came to.
-    /// - Returns: what was found for the first time; and the place of the name of a field that kept a copy from being used.
-    public func noteUnknownFields(of finding: Finding, by client: UInt64) -> (findings: [FieldFinding], place: Int?) {
+    /// - Returns: what was found for the first time; and the number of a field that kept a copy from being used, 0 if none did.
+    public func noteUnknownFields(of finding: Finding, by client: UInt64) -> (findings: [FieldFinding], field: UInt8) {
         let unknown = finding.keys.unknownFields
         var findings = unknown.map { shared.unknownFields.note($0, by: client) } ?? []
-        guard finding.result.found == nil, strictness == .rescue else { return (findings, nil) }
+        guard finding.result.found == nil, strictness == .rescue else { return (findings, 0) }
         let missed = shared.unknownFields.noteMissed(
             unknown, under: finding.keys.forAllFields.own, isBesidePlain: finding.basis.isBesidePlain, by: client)
         findings += missed.findings
-        return (findings, missed.place)
+        return (findings, missed.field)
     }
 
     /// Takes out another variant where there would be too many.

@@ -54,9 +54,11 @@ public final class UnknownFieldMemory: Sendable {
         }
     }
 
-    /// The name of a reported field, by the place that `note` has told.
-    public func name(at place: Int) -> String? {
-        state.withLock { $0.reports.indices.contains(place) ? String(decoding: $0.reports[place].name.bytes, as: UTF8.self) : nil }
+    /// The name of a reported field, by the number that `noteMissed` has returned; nil for 0.
+    public func name(ofField number: UInt8) -> String? {
+        guard number > 0 else { return nil }
+        let place = Int(number) - 1
+        return state.withLock { $0.reports.indices.contains(place) ? String(decoding: $0.reports[place].name.bytes, as: UTF8.self) : nil }
     }
 
     func changes(_ name: [UInt8], for client: UInt64) -> Bool { state.withLock { $0.changing.changes(ByteKey(name), for: client) } }
@@ -83,21 +85,21 @@ public final class UnknownFieldMemory: Sendable {
     /// - Parameters:
     ///   - key: its own, without unknown fields.
     ///   - isBesidePlain: there is a copy for requests without any.
-    /// - Returns: what was found for the first time; and the place of a field's name, if one kept a copy from being used.
+    /// - Returns: what was found for the first time; and the number of a field that kept a copy from being used, 0 if none did.
     func noteMissed(
         _ unknown: UnknownFields?, under key: [UInt8], isBesidePlain: Bool, by client: UInt64
-    ) -> (findings: [FieldFinding], place: Int?) {
+    ) -> (findings: [FieldFinding], field: UInt8) {
         let fields = unknown.map(Self.keptValues) ?? []
         return state.withLock { state in
             var names = isBesidePlain ? fields.map(\.name) : []
             if names.isEmpty { names = state.variants.differences(of: fields, hash: unknown?.hash ?? 0, from: Self.number(of: key)) }
-            var (findings, place): ([FieldFinding], Int?) = ([], nil)
+            var (findings, field): ([FieldFinding], UInt8) = ([], 0)
             for name in names {
                 guard let report = state.report(name, .keptCopyBack, by: client) else { continue }
-                place = place ?? report.place
+                if field == 0 { field = UInt8(clamping: report.place + 1) }
                 report.finding.map { findings.append($0) }
             }
-            return (findings, place)
+            return (findings, field)
         }
     }
 

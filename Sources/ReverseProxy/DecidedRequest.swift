@@ -62,6 +62,7 @@ final class DecidedRequest: @unchecked Sendable {
         let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
         scopes = shard.scopes(of: head, route: route, target, client: client)
         trace.identity = arrival.identityOutcome
+        trace.found.unknownField = arrival.unknownField
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         trace.found.shared = arrival.shared
         trace.found.obstacle = decision.looksAtOthers ? arrival.obstacle : nil
@@ -115,6 +116,10 @@ struct Arrival {
     var request: HitMemo.Request?
     /// What its look-up went by.
     var basis: FindingBasis?
+    /// Its unknown fields have been noted, which is done once.
+    var hasNotedFields = false
+    /// The number of a field that kept a copy from being used; 0 if none did.
+    var unknownField: UInt8 = 0
     /// What its token came to; nil where none was looked at.
     var identityOutcome: IdentityOutcome?
     /// The place of its route, where that has been looked for already.

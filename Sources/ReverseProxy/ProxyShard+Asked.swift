@@ -26,7 +26,8 @@ extension ProxyShard {
         let isNobodys = trace.api == ExchangeTrace.noAPI
         return WhyExplanation(
             WhyRecord(trace: trace, shard: shard.number, target: target),
-            route: isNobodys ? ExplainedRoute.none : routes.explained(target), api: isNobodys ? "" : shared.name
+            route: isNobodys ? ExplainedRoute.none : routes.explained(target), api: isNobodys ? "" : shared.name,
+            unknownField: isNobodys ? nil : shared.cache?.unknownFields.name(ofField: trace.found.unknownField)
         ).field
     }
 

@@ -113,6 +113,9 @@ extension ProxyShard {
         }
         var finding = try cache.find(head, content: arrival.identity, by: stream.client.place.address.map(\.clientNumber) ?? 0)
         if case .found(let found) = finding.result, isOfOtherOrigin(found, head) { finding.result = .found(found.ofOtherOrigin) }
+        if !arrival.hasNotedFields, finding.keys.unknownFields != nil || finding.result.found == nil {
+            noteUnknownFields(of: finding, &arrival, stream, cache)
+        }
         arrival.basis = finding.basis
         arrival.identityOutcome = finding.basis.identityOutcome
         if let told = finding.basis.toldDue { askWhose(head, told, client: upstreamClient(of: stream, head)) }

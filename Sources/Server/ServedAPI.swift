@@ -72,6 +72,9 @@ final class ServedAPI: Sendable {
         snapshot.failures.add(failures)
         snapshot.cookieSetsLeftOut += state.cache?.cookieOrigins?.leftOut ?? 0
         for (event, count) in state.cache?.gone?.counts ?? [] { snapshot.addGone(event, UInt64(count)) }
+        for report in state.cache?.unknownFields.reports ?? [] {
+            snapshot.addUnknownField(report.name, report.kind.rawValue, UInt64(report.count))
+        }
         snapshot.tokens.add(lookUps: state.lookUpFigures(), keys: state.keyFigures())
         if name.isEmpty {
             snapshot.soleAPI = Int(place)

@@ -166,6 +166,15 @@ extension MetricsSnapshot {
         if let place = gone.firstIndex(where: { $0.event == event }) { gone[place].count += count } else { gone.append((event, count)) }
     }
 
+    /// Of one API.
+    public mutating func addUnknownField(_ field: String, _ finding: String, _ count: UInt64) {
+        if let place = unknownFields.firstIndex(where: { $0.field == field && $0.finding == finding }) {
+            unknownFields[place].count += count
+        } else {
+            unknownFields.append((field, finding, count))
+        }
+    }
+
     public mutating func add(_ counts: APICounts, ofAPI place: Int) {
         while apiCounts.count <= place { apiCounts.append(APICounts()) }
         apiCounts[place].add(counts)

@@ -252,6 +252,8 @@ public struct MetricsSnapshot: Sendable {
     public var collapsedWaiting = 0
     public var cookieSetsLeftOut = 0
     public var gone: [(event: String, count: UInt64)] = []
+    /// Requests, by a field that is on no list and what was found of it.
+    public var unknownFields: [(field: String, finding: String, count: UInt64)] = []
     /// Empty where nothing is recorded.
     public var recorded: [(result: String, count: UInt64)] = []
     public var accessLogDropped = 0

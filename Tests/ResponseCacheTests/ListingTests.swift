@@ -79,7 +79,7 @@ private struct ListingWalk {
         if content == nil {
             keys.append(cache.keysOfGet(for: head))
             if let said = cache.variances?.variance(of: cache.pathKey(of: head.pathAndQuery, for: head)) {
-                keys.append(cache.keys(for: head, target: Array(head.pathAndQuery), said))
+                keys.append(cache.keys(for: head, target: Array(head.pathAndQuery), said, unknown: nil))
             }
         }
         return try keys.compactMap { try cache.find(head, at: $0).found.map { cache.store.id(of: $0.key) } }

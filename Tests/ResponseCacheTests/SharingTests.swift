@@ -273,7 +273,7 @@ struct SharingTests {
         var own: [UInt8] = []
         let path = head.pathAndQuery
         let rules = cache.test.cache.settings.arguments.specialRules(for: path)
-        let keys = maker.keys(for: head, target: path.span, rules: rules, content: nil, in: &own).keys
+        let keys = maker.keys(for: head, target: path.span, rules: rules, content: nil, unknown: nil, in: &own).keys
         let shared = try #require(cache.test.cache.sharingRules).named(keys.own, for: head)
         #expect(try cache.lookUp(target)?.places.map(\.key) == [shared])
         // With credentials it is not.

@@ -54,6 +54,7 @@ private struct NotStoredWay {
         case .userUnknown:
             self.init("GET", [("Cookie", "locale=en")])
             response = [.json("{}", ["Cache-Control: private"])]
+        case .oneTimeCredentials: self.init("GET", [("Authorization", "AWS4-HMAC-SHA256 Credential=a, Signature=b")])
         case .authorized:
             self.init("GET", [("Authorization", "Bearer a")])
             settings = { $0.policy.credentials.fields = [] }

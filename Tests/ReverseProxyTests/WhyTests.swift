@@ -51,6 +51,9 @@ struct WhyTests {
                 "private, for one of many", .json("{}", ["Cache-Control: private"]), "GET", [("Cookie", "locale=en")],
                 notStored: "user_unknown",
                 setting: "cache.credential_cookies"),
+            Row(
+                "signed anew each time", .json("{}"), "GET", [("Authorization", "Hawk id=\"a\", mac=\"b\"")],
+                notStored: "one_time_credentials", setting: "credentials.partition"),
             Row("no-store", .json("{}", ["Cache-Control: no-store"]), notStored: "no_store"),
             Row("request's no-store", .json("{}"), "GET", [("Cache-Control", "no-store")], notStored: "request_no_store"),
             Row("HTML", .answer("<p>", type: "text/html"), notStored: "content_type", setting: "cache.content_types"),

@@ -1,0 +1,30 @@
+// What is learnt of requests' unknown fields, and what the log says of it.
+
+import Addresses
+import Downstream
+import ResponseCache
+
+extension ProxyShard {
+    @inline(never)
+    func noteUnknownFields(of finding: Finding, _ arrival: inout Arrival, _ stream: any ClientStream, _ cache: ResponseCache) {
+        arrival.hasNotedFields = true
+        let client = stream.client.place.address.map(\.clientNumber) ?? 0
+        let (findings, field) = cache.noteUnknownFields(of: finding, by: client)
+        arrival.unknownField = field
+        for finding in findings { process.logger.notice("\(finding.sentence(ofAPI: shared.name))") }
+    }
+}
+
+extension FieldFinding {
+    /// With the setting that would change it.
+    fileprivate func sentence(ofAPI api: String) -> String {
+        let subject = api.isEmpty ? "" : "API \(api): "
+        let change = "cache.harmless_fields: +\(name)"
+        return switch kind {
+        case .keptCopyBack:
+            "\(subject)a copy was not used, since the request differs in \(name); if the field makes no difference: \(change)"
+        case .changes:
+            "\(subject)\(name) has another value in each request, so it no longer separates copies; if it makes no difference: \(change)"
+        }
+    }
+}

@@ -1,0 +1,208 @@
+// Requests that differ in a field that nobody knows: an upstream may choose an account by it without saying so.
+
+import CachePolicy
+import Reactor
+import ReverseProxy
+import TestSupport
+import Testing
+
+/// Fields by which public APIs choose an account, a project or a version, on no list of credentials.
+let selectingFields = [
+    "Stripe-Account", "On-Behalf-Of", "X-Mailgun-On-Behalf-Of", "OpenAI-Project", "X-Goog-User-Project", "Impersonate-Group",
+    "Accept-Profile", "Api-Version",
+]
+
+/// Responds for the account that a field names.
+func accountOrigin(_ field: String, _ fields: String...) -> ScriptedOrigin {
+    ScriptedOrigin { request in [.json("\"\(request[field] ?? "none")\"", fields)] }
+}
+
+@Suite("Unknown fields that may select", .play, .doors)
+struct UnknownFieldTests {
+    private let token = ("Authorization", "Bearer 1")
+
+    private func isHit(_ response: TestResponse) -> Bool { response["Cache-Status"]?.contains("; hit") == true }
+
+    private func why(_ play: ProxyPlay, _ path: String = "/a") throws -> String {
+        String(decoding: try play.admin("GET", "/-/why?path=\(path)&last=1").content, as: UTF8.self)
+    }
+
+    @Test("requests for two accounts at once are two fetches", arguments: selectingFields)
+    func collapsing(field: String) throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { request in [.open(asked), .pass(gate), .json("\"\(request[field] ?? "none")\"")] }
+        let play = try ProxyPlay(origin)
+        let clients = try ["A", "B", "B"].map { account in
+            let client = try play.client()
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer 1\r\n\(field): \(account)\r\n\r\n")
+            if account == "A" { asked.pass() }
+            return client
+        }
+        #expect(try play.waitFor("cistern_collapsed_waiting", 1))
+        gate.open()
+        #expect(clients.map { $0.readResponse()?.text } == ["\"A\"", "\"B\"", "\"B\""])
+        #expect(origin.requests.count == 2)
+    }
+
+    @Test("in an outage each account has its own copy, also after a restart; who has none gets none", arguments: selectingFields)
+    func rescue(field: String) throws {
+        let play = try ProxyPlay(accountOrigin(field))
+        #expect(try play.get("/a", [token, (field, "A")]).text == "\"A\"")
+        #expect(try play.get("/a", [(field, "A")]).text == "\"A\"")
+        play.origin.down()
+        for _ in 0..<2 {
+            for fields in [[token], []] {
+                #expect(try play.get("/a", fields + [(field, "A")]).text == "\"A\"")
+                for other in [[(field, "B")], [], [(field, "A"), (field, "B")], [(field, "A"), ("X-Other", "1")]] {
+                    #expect(try play.get("/a", fields + other).status >= 502, "\(fields) \(other)")
+                }
+            }
+            try play.restart()
+        }
+    }
+
+    @Test("a copy for those who send no such field is for them alone, and what others bring does not take its place")
+    func plain() throws {
+        let play = try ProxyPlay(accountOrigin("Stripe-Account", "ETag: \"1\""))
+        #expect(try play.get("/a").text == "\"none\"")
+        #expect(try play.get("/a", [("Stripe-Account", "A")]).text == "\"A\"")
+        #expect(play.origin.requests.last?["If-None-Match"] == nil, "validators of another account's copy")
+        #expect(try play.get("/a").status == 200)
+        #expect(play.origin.requests.last?["If-None-Match"] == "\"1\"")
+        play.origin.down()
+        #expect(try play.get("/a").text == "\"none\"")
+        #expect(try play.get("/a", [("Stripe-Account", "A")]).text == "\"A\"")
+        #expect(try play.get("/a", [("Stripe-Account", "B")]).status >= 502)
+    }
+
+    @Test(
+        "where the upstream says for whom a response is, unknown fields make no difference",
+        arguments: ["Vary: X-Tenant", "Cache-Control: public", "Cache-Control: max-age=60", "Cache-Control: s-maxage=1"])
+    func language(said: String) throws {
+        let gate = Gate()
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", [said])] })
+        _ = try play.get("/a", [("X-Device", "1")])
+        play.origin.react { _ in [.pass(gate), .json("2", [said])] }
+        play.time.advance(by: .seconds(100))
+        let clients = try ["2", "3"].map { device in
+            let client = try play.client()
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\nX-Device: \(device)\r\n\r\n")
+            return client
+        }
+        #expect(try play.waitFor("cistern_collapsed_waiting", 1))
+        gate.open()
+        #expect(clients.map { $0.readResponse()?.text } == ["2", "2"])
+        play.origin.down()
+        #expect(try play.get("/a", [("X-Device", "4")]).text == "2")
+        #expect(try play.get("/a").text == "2")
+    }
+
+    @Test("an upstream that stops saying so is believed at once: nobody is served what came for another")
+    func languageLost() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let play = try ProxyPlay(accountOrigin("X-Account", "Cache-Control: max-age=1"))
+        #expect(try play.get("/a", [("X-Account", "A")]).text == "\"A\"")
+        play.time.advance(by: .seconds(5))
+        play.origin.react { [.open(asked), .pass(gate), .json("\"new \($0["X-Account"] ?? "none")\"")] }
+        let clients = try ["A", "B"].map { account in
+            let client = try play.client()
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\nX-Account: \(account)\r\n\r\n")
+            if account == "A" { asked.pass() }
+            return client
+        }
+        #expect(try play.waitFor("cistern_collapsed_waiting", 1))
+        gate.open()
+        #expect(clients.map { $0.readResponse()?.text } == ["\"new A\"", "\"new B\""])
+        play.origin.down()
+        #expect(try play.get("/a", [("X-Account", "A")]).text == "\"new A\"")
+        #expect(try play.get("/a", [("X-Account", "B")]).text == "\"new B\"")
+    }
+
+    @Test("harmless fields that change with each request cost no client its copy")
+    func harmless() throws {
+        let play = try ProxyPlay(accountOrigin("Stripe-Account"))
+        let names = ["X-Request-Id", "sentry-trace", "traceparent", "X-Stripe-Client-Telemetry", "CF-Ray", "Sec-CH-UA", "User-Agent"]
+        _ = try play.get("/a", names.map { ($0, "1") } + [("Stripe-Account", "A")])
+        play.origin.down()
+        #expect(try play.get("/a", names.map { ($0, "2") } + [("Stripe-Account", "A")]).text == "\"A\"")
+        #expect(try play.get("/a", [("stripe-account", "A")]).text == "\"A\"")
+    }
+
+    @Test("the operator can say that a field is harmless, or that one is not")
+    func setting() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] }) {
+            $0.policy.harmlessFields = HarmlessFields.changed($0.policy.harmlessFields, by: ["+X-Device-Id", "-Accept-Language"])
+        }
+        _ = try play.get("/a", [("X-Device-Id", "1"), ("Accept-Language", "de")])
+        play.origin.down()
+        #expect(try play.get("/a", [("X-Device-Id", "2"), ("Accept-Language", "de")]).text == "1")
+        #expect(try play.get("/a", [("X-Device-Id", "1"), ("Accept-Language", "en")]).status >= 502)
+    }
+
+    @Test("to the letter, Vary alone selects (RFC 9111 §4.1)")
+    func strict() throws {
+        let play = try ProxyPlay(accountOrigin("X-Account", "Cache-Control: max-age=60")) { $0.policy.strictness = .strict }
+        _ = try play.get("/a", [("X-Account", "A")])
+        #expect(isHit(try play.get("/a", [("X-Account", "B")])))
+    }
+
+    @Test("a field with another value in each request does not cost an app its copies, and still keeps requests apart that come at once")
+    func changing() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1")] })
+        for number in 1...17 { _ = try play.get("/\(number % 5)", [("X-Timestamp", "\(number)")]) }
+        _ = try play.get("/a", [("X-Timestamp", "18")])
+        let gate = Gate()
+        play.origin.react { request in [.pass(gate), .json("\"\(request["X-Timestamp"] ?? "")\"")] }
+        let clients = try [19, 20].map { number in
+            let client = try play.client()
+            client.send("GET /b HTTP/1.1\r\nHost: a\r\nX-Timestamp: \(number)\r\n\r\n")
+            return client
+        }
+        gate.open()
+        #expect(clients.map { $0.readResponse()?.text } == ["\"19\"", "\"20\""])
+        play.origin.down()
+        #expect(try play.get("/a", [("X-Timestamp", "30")]).text == "1")
+        #expect(try play.get("/a").status >= 502, "what is for those who send the field is for nobody else")
+    }
+
+    @Test("a field that repeats a value after all selects again, and nothing that was stored without it goes out")
+    func repeated() throws {
+        let play = try ProxyPlay(accountOrigin("X-Account"))
+        for number in 1...18 { _ = try play.get("/a", [("X-Account", "\(number)")]) }
+        #expect(try play.get("/a", [("X-Account", "3")]).text == "\"3\"")
+        play.origin.down()
+        for number in 1...20 {
+            let response = try play.get("/a", [("X-Account", "\(number)")])
+            #expect(response.status >= 502 || response.text == "\"\(number)\"")
+        }
+    }
+
+    @Test("a write makes the copies of all accounts invalid, and an administrator finds and purges them", arguments: [true, false])
+    func writes(hasToken: Bool) throws {
+        let play = try ProxyPlay(accountOrigin("Stripe-Account"))
+        let own = hasToken ? [token] : []
+        for account in ["A", "B"] { _ = try play.get("/a", own + [("Stripe-Account", account)]) }
+        #expect(try play.request("POST", "/a", own, content: "{}").status == 200)
+        play.origin.down()
+        for account in ["A", "B"] { #expect(try play.get("/a", own + [("Stripe-Account", account)]).status >= 502) }
+        play.origin.up()
+        play.time.advance(by: .seconds(120))
+        for account in ["A", "B"] { _ = try play.get("/a", own + [("Stripe-Account", account)]) }
+        let listed = try play.admin("GET", "/-/entries?prefix=/a").text
+        #expect(listed.split(separator: "\"target\"").count == 3, "\(listed)")
+        #expect(!listed.contains("Stripe"))
+        #expect(try play.admin("POST", "/-/purge", content: "{\"prefix\":\"/a\"}").status == 200)
+        play.origin.down()
+        for account in ["A", "B"] { #expect(try play.get("/a", own + [("Stripe-Account", account)]).status >= 502) }
+    }
+
+    @Test("one client's many values drive out nobody's copy")
+    func limit() throws {
+        let play = try ProxyPlay(accountOrigin("X-Account"))
+        for number in 0..<100 {
+            _ = try play.get("/a", [("X-Account", "\(number % 80)")])
+        }
+        let entries = try play.admin("GET", "/-/entries?prefix=/a&limit=200").text
+        #expect(entries.split(separator: "\"target\"").count - 1 <= 64)
+    }
+}
