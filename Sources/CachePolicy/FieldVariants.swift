@@ -52,7 +52,8 @@ public struct FieldVariants: Sendable {
         guard own.count > Self.limit else { return nil }
         let counts = Dictionary(own.map { ($0.client, 1) }, uniquingKeysWith: +)
         // Of two that have as many, the newcomer gives way.
-        let most = counts.max { one, other in (one.value, one.key == variant.client ? 1 : 0) < (other.value, other.key == variant.client ? 1 : 0) }
+        let rank = { (count: (key: UInt64, value: Int)) in (count.value, count.key == variant.client ? 1 : 0) }
+        let most = counts.max { rank($0) < rank($1) }
         guard let client = most?.key,
             let index = own.indices.filter({ own[$0].client == client }).min(by: { own[$0].used < own[$1].used })
         else { return nil }

@@ -93,7 +93,7 @@ extension NotStoredReason {
         case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
         case .oneTimeCredentials:
             WhyAdvice(
-                "credentials.partition", "ignore: on a route whose responses are the same for all, they are kept whatever the credentials are")
+                "credentials.partition", "ignore: on a route whose responses are the same for all, they are kept, whoever asks")
         case .requestContent, .changingContent, .unreadContent, .rangeRequest, .preconditions, .noContent, .partial, .requestNoStore,
             .noStore, .varyStar, .contentCoding, .invalidJSON, .empty, .unprovenEnd, .undecodable, .tooDeep, .outdated, .stream,
             .notAllowed:

@@ -219,7 +219,8 @@ public struct WhyExplanation {
             advice.append(WhyAdvice("cache.heuristics", "takes a share of a response's age since its last change for its freshness"))
         }
         if let unknownField {
-            advice.append(WhyAdvice("cache.harmless_fields", "+\(unknownField): requests that differ in it share copies, if it makes no difference"))
+            let effect = "+\(unknownField): requests that differ in it share copies, if it makes no difference"
+            advice.append(WhyAdvice("cache.harmless_fields", effect))
         }
         if let one = before?.reason.advice { advice.append(one) }
         if let one = failureAdvice { advice.append(one) }

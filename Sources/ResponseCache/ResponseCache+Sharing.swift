@@ -172,7 +172,9 @@ extension ResponseCache {
             request: lookUp.head.fields, sentAt: metadata.requestTime)
         let local = StoringPlace(
             key: place.localKey, sharedKeys: [lookUp.keys.shared], collection: collectionKey(of: lookUp.head), isCommon: place.isCommon)
-        return put(new, at: local) == .stored ? .taken : .notTaken
+        guard put(new, at: local) == .stored else { return .notTaken }
+        if !place.isForAll { noteStored(lookUp.keys.unknownFields, at: local.key, by: 0) }
+        return .taken
     }
 
     /// Whether nothing that is good is lost to it: the node that gave it may have had no copy to hold it against, or other rules.

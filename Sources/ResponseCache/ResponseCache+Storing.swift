@@ -267,7 +267,7 @@ extension ResponseCache {
             else { return .outdated }
             place.identity = request.identity
             let result = put(new, at: place)
-            if result == .stored { noteStored(for: request, at: place) }
+            if result == .stored { noteStored(place.unknownFields, at: place.key, by: request.client) }
             if sharing == .whileValidated, result == .stored {
                 _ = putCommon(new, fields, for: request, isOnlyThere: false, now: now)
             }

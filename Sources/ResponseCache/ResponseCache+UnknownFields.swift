@@ -40,10 +40,13 @@ extension ResponseCache {
     }
 
     /// Takes out another variant where there would be too many.
-    func noteStored(for request: PlacedRequest, at place: StoringPlace) {
-        guard let unknown = place.unknownFields else { return }
-        let plain = Array(place.key.dropLast(UnknownFields.suffixBytes))
-        guard let removed = shared.unknownFields.noteStored(unknown, under: plain, by: request.client) else { return }
+    /// - Parameters:
+    ///   - unknown: nil if the response is for requests without unknown fields, or for all.
+    ///   - key: where it lies.
+    func noteStored(_ unknown: UnknownFields?, at key: [UInt8], by client: UInt64) {
+        guard let unknown else { return }
+        let plain = Array(key.dropLast(UnknownFields.suffixBytes))
+        guard let removed = shared.unknownFields.noteStored(unknown, under: plain, by: client) else { return }
         store.remove(UnknownFields.key(plain, hash: removed).span)
     }
 }

@@ -49,10 +49,10 @@ public struct StoredEntry {
     /// The coding that it has in the store, and its length with it.
     public var coding: ContentCoding { ContentCoding(number: item.form.coding) ?? .identity }
     public var codedBytes: Int { item.body.count }
-    /// Whether a request's content, the host or fields that the operator named are part of the key.
+    /// Whether a request's content, its unknown fields, the host or fields that the operator named are part of the key.
     public var isKeyedByMore: Bool {
         // What the upstream says of its arguments stands in the response too.
-        !key.extra.isEmpty && !RememberedVariance.isEncoded(Array(key.extra.dropFirst(4)))
+        key.unknownFieldsHash != nil || !key.extra.isEmpty && !RememberedVariance.isEncoded(Array(key.extra.dropFirst(4)))
     }
     /// Without that coding; nil where it is damaged, or there is no memory.
     public var content: [UInt8]? {

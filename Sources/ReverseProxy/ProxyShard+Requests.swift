@@ -172,6 +172,8 @@ extension ProxyShard {
     ) -> Int64? {
         let (_, mayRescue, place) = decision.copyAndPlace
         guard let place, place.sharing == .repeated else { return nil }
+        // What the nodes compare leaves such fields out, and two requests at once must not.
+        guard place.keys.unknownFields?.changing.isEmpty ?? true else { return nil }
         if shared.health.mayStop {
             let asking = FailureMemory.Asking(mayRescue: mayRescue, isReading: true, mayLookBehind: background.fetches.hasRoomToLook)
             let scopes = scopes(of: head, route: route, place.target, client: client.place)

@@ -80,12 +80,18 @@ struct RequestFieldKindsTests {
         Sender("Istio", "X-Envoy-Peer-Metadata X-Envoy-Peer-Metadata-Id X-Envoy-Decorator-Operation X-B3-TraceId"),
         Sender("Application Insights", "Request-Id Request-Context x-ms-request-id x-ms-request-root-id"),
         Sender("Bugsnag", "Bugsnag-Sent-At Bugsnag-Payload-Version", credentials: "Bugsnag-Api-Key"),
-        Sender("names of requests", "X-Request-ID Request-ID X-RequestId X-Correlation-ID X-CorrelationId Correlation-Id X-Trace-Id X-Transaction-Id"),
+        Sender(
+            "names of requests", "X-Request-ID Request-ID X-RequestId X-Correlation-ID X-CorrelationId Correlation-Id X-Trace-Id X-Transaction-Id"),
         Sender("X (Twitter)", "X-Client-Transaction-Id", credentials: "X-Guest-Token X-Csrf-Token"),
         Sender("AWS load balancers", "X-Amzn-Trace-Id X-Amzn-TLS-Version X-Amzn-TLS-Cipher-Suite", credentials: "X-Amzn-Oidc-Identity"),
-        Sender("AWS SDKs", "X-Amz-Date X-Amz-User-Agent X-Amz-Content-SHA256 amz-sdk-invocation-id amz-sdk-request", credentials: "X-Amz-Security-Token"),
-        Sender("CloudFront", "X-Amz-Cf-Id CloudFront-Viewer-Country CloudFront-Is-Mobile-Viewer CloudFront-Viewer-Address CloudFront-Forwarded-Proto Via"),
-        Sender("Cloudflare", "CF-Ray CF-Visitor CF-IPCountry CF-Connecting-IP CF-Worker CF-EW-Via CDN-Loop CF-IPCity CF-Timezone True-Client-IP"),
+        Sender(
+            "AWS SDKs", "X-Amz-Date X-Amz-User-Agent X-Amz-Content-SHA256 amz-sdk-invocation-id amz-sdk-request",
+            credentials: "X-Amz-Security-Token"),
+        Sender(
+            "CloudFront", "X-Amz-Cf-Id CloudFront-Viewer-Country CloudFront-Is-Mobile-Viewer "
+                + "CloudFront-Viewer-Address CloudFront-Forwarded-Proto Via"),
+        Sender(
+            "Cloudflare", "CF-Ray CF-Visitor CF-IPCountry CF-Connecting-IP CF-Worker CF-EW-Via CDN-Loop CF-IPCity CF-Timezone True-Client-IP"),
         Sender("Fastly", "Fastly-FF Fastly-SSL Fastly-Client-IP Fastly-Client Fastly-Orig-Accept-Encoding X-Timer X-Varnish"),
         Sender("Akamai", "Akamai-Origin-Hop X-Akamai-EdgeScape X-Akamai-Config-Log-Detail X-Akamai-Request-ID True-Client-IP"),
         Sender("Vercel", "x-vercel-id x-vercel-ip-country x-vercel-ip-city x-vercel-forwarded-for x-vercel-ja4-digest"),
@@ -102,16 +108,22 @@ struct RequestFieldKindsTests {
         Sender("SAP", "SAP-PASSPORT X-CorrelationID"),
         Sender("Atlassian", "X-ARequestId atl-traceid"),
         Sender("nginx", "X-Real-IP X-Forwarded-For"),
-        Sender("Firebase", "X-Firebase-Client X-Firebase-Client-Log-Type X-Firebase-AppCheck X-Firebase-Locale", unknown: "X-Firebase-GMPID"),
+        Sender(
+            "Firebase", "X-Firebase-Client X-Firebase-Client-Log-Type X-Firebase-AppCheck X-Firebase-Locale",
+            unknown: "X-Firebase-GMPID"),
         Sender("Google API clients", "x-goog-api-client", credentials: "X-Goog-Api-Key", unknown: "X-Goog-User-Project"),
         Sender("Android's Google API keys", "", unknown: "X-Android-Package X-Android-Cert X-Ios-Bundle-Identifier"),
-        Sender("Microsoft Graph", "client-request-id return-client-request-id SdkVersion x-ms-client-request-id", unknown: "ConsistencyLevel"),
+        Sender(
+            "Microsoft Graph", "client-request-id return-client-request-id SdkVersion x-ms-client-request-id",
+            unknown: "ConsistencyLevel"),
         Sender("Azure Storage", "x-ms-date x-ms-client-request-id x-ms-useragent", unknown: "x-ms-version"),
         Sender(
             "OpenAI",
             "X-Stainless-Lang X-Stainless-Package-Version X-Stainless-OS X-Stainless-Arch X-Stainless-Runtime X-Stainless-Retry-Count X-Stainless-Async",
             credentials: "OpenAI-Organization", unknown: "OpenAI-Project OpenAI-Beta"),
-        Sender("Anthropic", "X-Stainless-Timeout X-Stainless-Helper-Method", credentials: "X-Api-Key", unknown: "anthropic-version anthropic-beta"),
+        Sender(
+            "Anthropic", "X-Stainless-Timeout X-Stainless-Helper-Method",
+            credentials: "X-Api-Key", unknown: "anthropic-version anthropic-beta"),
         Sender(
             "Stripe", "X-Stripe-Client-User-Agent X-Stripe-Client-Telemetry Idempotency-Key",
             unknown: "Stripe-Account Stripe-Version Stripe-Context"),

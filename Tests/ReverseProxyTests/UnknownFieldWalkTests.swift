@@ -9,7 +9,9 @@ import Testing
 @Suite("Accounts chosen by unlisted fields, and outages", .slow)
 struct UnknownFieldWalk {
     private static let names = selectingFields + ["X-Space", "Notion-Version", "X-Project-Key"]
-    private static let harmless = ["X-Request-Id", "traceparent", "sentry-trace", "CF-Ray", "Sec-CH-UA", "X-Amz-Date", "baggage", "Priority"]
+    private static let harmless = [
+        "X-Request-Id", "traceparent", "sentry-trace", "CF-Ray", "Sec-CH-UA", "X-Amz-Date", "baggage", "Priority",
+    ]
     /// What responses say beside their account, by target. `/any` is the same for all accounts, as it says.
     private static let targets = ["/silent", "/tagged", "/varying", "/private", "/any"]
 
