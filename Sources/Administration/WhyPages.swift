@@ -4,6 +4,7 @@ import Explanation
 import Glibc
 import HTTPCore
 import JSON
+import ResponseCache
 import Telemetry
 
 enum WhyPages {

@@ -3,14 +3,22 @@
 import CachePolicy
 import HTTPCore
 
+/// A line of a field that is on no list.
+struct UnknownFieldLine {
+    /// In lower case.
+    let name: [UInt8]
+    let value: [UInt8]
+}
+
 extension RequestKeyMaker {
     /// nil if the request has none: nearly always, and a hit asks for them.
-    /// - Parameter changes: whether a field has another value in each request.
-    func unknownFields(of fields: Fields, changes: ([UInt8]) -> Bool) -> UnknownFields? {
+    /// - Parameter judge: of each line, whether its field has another value in each request.
+    func unknownFields(of fields: Fields, judge: (_ lines: [UnknownFieldLine]) -> [Bool]) -> UnknownFields? {
         guard comparesUnknown, hasUnknown(fields) else { return nil }
-        var lines: [(name: [UInt8], value: ArraySlice<UInt8>)] = []
+        var lines: [UnknownFieldLine] = []
         for entry in fields.entries where isUnknown(entry, in: fields) {
-            lines.append((fields.bytes[entry.nameRange].map(\.asciiLowercased), fields.bytes[entry.valueRange]))
+            let name = fields.bytes[entry.nameRange].map(\.asciiLowercased)
+            lines.append(UnknownFieldLine(name: name, value: Array(fields.bytes[entry.valueRange])))
         }
         // Clients order their fields as they like; lines of one name stay in their order.
         if lines.count > 1 {
@@ -21,13 +29,12 @@ extension RequestKeyMaker {
             lines = sorted.map(\.element)
         }
         var (kept, exact, changing): ([UInt8], [UInt8], [[UInt8]]) = ([], [], [])
-        for (name, value) in lines {
-            CacheKey.appendPart(name, to: &exact)
-            CacheKey.appendPart(Array(value), to: &exact)
-            CacheKey.appendPart(name, to: &kept)
-            let isLeftOut = changes(name)
+        for (line, isLeftOut) in zip(lines, judge(lines)) {
+            CacheKey.appendPart(line.name, to: &exact)
+            CacheKey.appendPart(line.value, to: &exact)
+            CacheKey.appendPart(line.name, to: &kept)
             kept.append(isLeftOut ? 0 : 1)
-            if isLeftOut { changing.append(name) } else { CacheKey.appendPart(Array(value), to: &kept) }
+            if isLeftOut { changing.append(line.name) } else { CacheKey.appendPart(line.value, to: &kept) }
         }
         return UnknownFields(hash: number(of: kept), kept: kept, exact: exact, changing: changing)
     }

@@ -7,8 +7,9 @@ import HTTPCore
 
 extension ResponseCache {
     /// nil if the request has none, and where they do not count.
-    func unknownFields(of head: RequestHead, by client: @autoclosure () -> UInt64) -> UnknownFields? {
-        keyMaker.unknownFields(of: head.fields) { shared.unknownFields.changes($0, for: client()) }
+    /// - Parameter notes: the request is seen for the first time: what it sends counts for which fields change.
+    func unknownFields(of head: RequestHead, by client: @autoclosure () -> UInt64, notes: Bool = false) -> UnknownFields? {
+        keyMaker.unknownFields(of: head.fields) { shared.unknownFields.judge($0, by: client(), notes: notes) }
     }
 
     /// A response for all requests goes out as long as it is fresh. Else the more recent one counts: the upstream may have stopped saying so.
@@ -27,16 +28,16 @@ extension ResponseCache {
 
     // MARK: What is learnt
 
-    /// Notes what a request has sent, once, and what that came to.
+    /// Notes that a request has found no copy, once.
     /// - Returns: what was found for the first time; and the number of a field that kept a copy from being used, 0 if none did.
     public func noteUnknownFields(of finding: Finding, by client: UInt64) -> (findings: [FieldFinding], field: UInt8) {
-        let unknown = finding.keys.unknownFields
-        var findings = unknown.map { shared.unknownFields.note($0, by: client) } ?? []
-        guard finding.result.found == nil, strictness == .rescue else { return (findings, 0) }
-        let missed = shared.unknownFields.noteMissed(
-            unknown, under: finding.keys.forAllFields.own, isBesidePlain: finding.basis.isBesidePlain, by: client)
-        findings += missed.findings
-        return (findings, missed.field)
+        guard strictness == .rescue else { return ([], 0) }
+        var field: UInt8 = 0
+        if finding.result.found == nil {
+            field = shared.unknownFields.noteMissed(
+                finding.keys.unknownFields, under: finding.keys.forAllFields.own, isBesidePlain: finding.basis.isBesidePlain, by: client)
+        }
+        return (shared.unknownFields.takeFindings(), field)
     }
 
     /// Takes out another variant where there would be too many.

@@ -98,10 +98,13 @@ public final class ResponseCache: @unchecked Sendable {
     /// - Parameters:
     ///   - content: what the request's content says, where its response depends on it.
     ///   - client: a number for its client.
+    ///   - isFirst: the request has not been looked up before.
     /// - Throws: what has to be brought in before it can be said.
-    public func find(_ head: RequestHead, content: [UInt8]? = nil, by client: @autoclosure () -> UInt64 = 0) throws(NotAtHand) -> Finding {
+    public func find(
+        _ head: RequestHead, content: [UInt8]? = nil, by client: @autoclosure () -> UInt64 = 0, isFirst: Bool = false
+    ) throws(NotAtHand) -> Finding {
         var basis = FindingBasis()
-        let keys = try keys(for: head, content: content, unknown: unknownFields(of: head, by: client()), &basis)
+        let keys = try keys(for: head, content: content, unknown: unknownFields(of: head, by: client(), notes: isFirst), &basis)
         return try find(head, from: keys, &basis)
     }
 

@@ -39,6 +39,8 @@ public final class UnknownFieldMemory: Sendable {
         var changing = ChangingFields()
         var variants = FieldVariants()
         var reports: [Report] = []
+        /// Found, and not told yet.
+        var findings: [FieldFinding] = []
     }
 
     private let state = Mutex(State())
@@ -61,16 +63,27 @@ public final class UnknownFieldMemory: Sendable {
         return state.withLock { $0.reports.indices.contains(place) ? String(decoding: $0.reports[place].name.bytes, as: UTF8.self) : nil }
     }
 
-    func changes(_ name: [UInt8], for client: UInt64) -> Bool { state.withLock { $0.changing.changes(ByteKey(name), for: client) } }
-
-    /// Notes what a request has sent; called once for each.
-    func note(_ unknown: UnknownFields, by client: UInt64) -> [FieldFinding] {
-        let fields = Self.values(of: unknown.exact)
+    /// Of each line of a request, whether its field has another value in each request.
+    /// - Parameter notes: the request is seen for the first time: what it sends counts.
+    func judge(_ lines: [UnknownFieldLine], by client: UInt64, notes: Bool) -> [Bool] {
+        let names = lines.map { ByteKey($0.name) }
         return state.withLock { state in
-            fields.compactMap { field in
-                guard state.changing.note(field.name, field.value, by: client) else { return nil }
-                return state.report(field.name, .changes, by: client)?.finding
+            if notes {
+                for (name, line) in zip(names, lines).prefix(Self.fieldLimit) {
+                    let value = line.value.withUnsafeBytes(ContentHash.number)
+                    guard state.changing.note(name, value, by: client) else { continue }
+                    state.report(name, .changes, by: client)?.finding.map { state.findings.append($0) }
+                }
             }
+            return names.map { state.changing.changes($0, for: client) }
+        }
+    }
+
+    /// What was found since this was called last.
+    func takeFindings() -> [FieldFinding] {
+        state.withLock { state in
+            defer { state.findings = [] }
+            return state.findings
         }
     }
 
@@ -85,21 +98,19 @@ public final class UnknownFieldMemory: Sendable {
     /// - Parameters:
     ///   - key: its own, without unknown fields.
     ///   - isBesidePlain: there is a copy for requests without any.
-    /// - Returns: what was found for the first time; and the number of a field that kept a copy from being used, 0 if none did.
-    func noteMissed(
-        _ unknown: UnknownFields?, under key: [UInt8], isBesidePlain: Bool, by client: UInt64
-    ) -> (findings: [FieldFinding], field: UInt8) {
+    /// - Returns: the number of a field that kept a copy from being used; 0 if none did.
+    func noteMissed(_ unknown: UnknownFields?, under key: [UInt8], isBesidePlain: Bool, by client: UInt64) -> UInt8 {
         let fields = unknown.map(Self.keptValues) ?? []
         return state.withLock { state in
             var names = isBesidePlain ? fields.map(\.name) : []
             if names.isEmpty { names = state.variants.differences(of: fields, hash: unknown?.hash ?? 0, from: Self.number(of: key)) }
-            var (findings, field): ([FieldFinding], UInt8) = ([], 0)
+            var field: UInt8 = 0
             for name in names {
                 guard let report = state.report(name, .keptCopyBack, by: client) else { continue }
                 if field == 0 { field = UInt8(clamping: report.place + 1) }
-                report.finding.map { findings.append($0) }
+                report.finding.map { state.findings.append($0) }
             }
-            return (findings, field)
+            return field
         }
     }
 

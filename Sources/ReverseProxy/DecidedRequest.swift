@@ -116,8 +116,10 @@ struct Arrival {
     var request: HitMemo.Request?
     /// What its look-up went by.
     var basis: FindingBasis?
-    /// Its unknown fields have been noted, which is done once.
-    var hasNotedFields = false
+    /// It has been looked up, or was to be before something was read from the disk.
+    var isSeen = false
+    /// What its look-up came to has been noted, which is done once.
+    var hasNotedMiss = false
     /// The number of a field that kept a copy from being used; 0 if none did.
     var unknownField: UInt8 = 0
     /// What its token came to; nil where none was looked at.

@@ -111,9 +111,12 @@ extension ProxyShard {
             let facts = facts(lookedUp.facts, lookedUp.directives, head, route: lookedUp.route, on: stream)
             return perform(facts, head, body, arrival, stream)
         }
-        var finding = try cache.find(head, content: arrival.identity, by: stream.client.place.address.map(\.clientNumber) ?? 0)
+        let isFirst = !arrival.isSeen
+        arrival.isSeen = true
+        var finding = try cache.find(
+            head, content: arrival.identity, by: stream.client.place.address.map(\.clientNumber) ?? 0, isFirst: isFirst)
         if case .found(let found) = finding.result, isOfOtherOrigin(found, head) { finding.result = .found(found.ofOtherOrigin) }
-        if !arrival.hasNotedFields, finding.keys.unknownFields != nil || finding.result.found == nil {
+        if !arrival.hasNotedMiss, finding.keys.unknownFields != nil || finding.result.found == nil {
             noteUnknownFields(of: finding, &arrival, stream, cache)
         }
         arrival.basis = finding.basis

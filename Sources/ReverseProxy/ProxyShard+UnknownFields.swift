@@ -2,12 +2,13 @@
 
 import Addresses
 import Downstream
+import Logging
 import ResponseCache
 
 extension ProxyShard {
     @inline(never)
     func noteUnknownFields(of finding: Finding, _ arrival: inout Arrival, _ stream: any ClientStream, _ cache: ResponseCache) {
-        arrival.hasNotedFields = true
+        arrival.hasNotedMiss = true
         let client = stream.client.place.address.map(\.clientNumber) ?? 0
         let (findings, field) = cache.noteUnknownFields(of: finding, by: client)
         arrival.unknownField = field

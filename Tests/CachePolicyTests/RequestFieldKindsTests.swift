@@ -4,7 +4,6 @@
 import CachePolicy
 import HTTPCore
 import Testing
-import WellKnownNames
 
 @Suite("Kinds of request fields")
 struct RequestFieldKindsTests {
@@ -200,7 +199,7 @@ struct RequestFieldKindsTests {
 
     @Test("each name stands once, in lower case, and none is a credential")
     func list() {
-        let names = WellKnownNames.harmlessFields
+        let names = CachePolicySettings().harmlessFields
         #expect(Set(names).count == names.count)
         #expect(names.allSatisfy { $0 == $0.lowercased() })
         let credentials = names.filter { $0 != "cookie" && CredentialNames.wellKnown.contains(Array($0.utf8)) }

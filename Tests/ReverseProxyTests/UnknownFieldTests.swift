@@ -169,8 +169,8 @@ struct UnknownFieldTests {
     func repeated() throws {
         let play = try ProxyPlay(accountOrigin("X-Account"))
         for number in 1...18 { _ = try play.get("/a", [("X-Account", "\(number)")]) }
-        #expect(try play.get("/a", [("X-Account", "3")]).text == "\"3\"")
         play.origin.down()
+        #expect(try play.get("/a", [("X-Account", "3")]).text == "\"3\"")
         for number in 1...20 {
             let response = try play.get("/a", [("X-Account", "\(number)")])
             #expect(response.status >= 502 || response.text == "\"\(number)\"")
@@ -191,7 +191,7 @@ struct UnknownFieldTests {
         let listed = try play.admin("GET", "/-/entries?prefix=/a").text
         #expect(listed.split(separator: "\"target\"").count == 3, "\(listed)")
         #expect(!listed.contains("Stripe"))
-        #expect(try play.admin("POST", "/-/purge", content: "{\"prefix\":\"/a\"}").status == 200)
+        #expect(try play.admin("POST", "/-/purge?prefix=/a").status == 200)
         play.origin.down()
         for account in ["A", "B"] { #expect(try play.get("/a", own + [("Stripe-Account", account)]).status >= 502) }
     }
