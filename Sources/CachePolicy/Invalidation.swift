@@ -32,10 +32,41 @@ public struct UpstreamOrigin: Sendable {
 }
 
 public enum Invalidation {
+    /// What the response to an unsafe request does to stored responses.
+    public enum Effect: Sendable, Equatable {
+        case nothing
+        /// They are older than a change.
+        case takesOut
+        /// They become stale and stay: a login or a captive portal has answered, so nobody knows whether the upstream got the request.
+        case makesStale
+    }
+
+    public static func effect(
+        of response: ResponseHead, to request: RequestHead, origin: UpstreamOrigin, _ settings: CachePolicySettings
+    ) -> Effect {
+        guard isSuccess(response, to: request.method) else { return .nothing }
+        guard settings.strictness == .rescue else { return .takesOut }
+        if response.status.isRedirection {
+            guard let location = response.fields.first(.location),
+                !Redirection.staysWithin(origin, location, from: request, mayBePage: false)
+            else { return .takesOut }
+            return .makesStale
+        }
+        // An API that keeps nothing but JSON responds with no web page, unless the client names one.
+        guard !settings.keepsAny, !response.status.forbidsContent, let type = MediaType(of: response.fields), type.isHTML,
+            !Accepting.names(type, in: request.fields)
+        else { return .takesOut }
+        return .makesStale
+    }
+
+    private static func isSuccess(_ response: ResponseHead, to method: Method) -> Bool {
+        !method.isSafe && (response.status.isSuccessful || response.status.isRedirection)
+    }
+
     /// The targets whose stored responses are to be dropped after this response: the request's own, and those that Location and
     /// Content-Location name on the same origin. Empty where nothing is.
     public static func targets(method: Method, target: ArraySlice<UInt8>, response: ResponseHead, origin: UpstreamOrigin) -> [[UInt8]] {
-        guard !method.isSafe, response.status.isSuccessful || response.status.isRedirection else { return [] }
+        guard isSuccess(response, to: method) else { return [] }
         var targets = [Array(target)]
         for field in [KnownField.location, .contentLocation] {
             if let value = response.fields.first(field), let path = path(of: value, from: target, origin: origin), !targets.contains(path) {

@@ -4,7 +4,7 @@
 import HTTPCore
 
 enum Redirection {
-    /// Whether it leads to another resource of the same upstream that does not look like a login.
+    /// Whether it leads to a resource of the same upstream that does not look like a login.
     /// - Parameters:
     ///   - upstream: nil where nobody knows its name.
     ///   - mayBePage: nor may it look like a page for people.

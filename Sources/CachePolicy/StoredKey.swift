@@ -97,6 +97,15 @@ public struct StoredKey: Sendable {
     /// Where the target begins in the key.
     public var targetOffset: Int { 1 + 4 + authority.count + 4 + partition.count + 4 + extra.count }
 
+    /// What a key, or a mark's key beside it, says of API and path, whatever else is in it; nil where the bytes are no such key.
+    public static func path(of key: [UInt8]) -> (authority: ArraySlice<UInt8>, path: ArraySlice<UInt8>)? {
+        var reader = KeyReader(bytes: key)
+        guard reader.take(UInt8(ascii: "G")), let authority = reader.part(), reader.part() != nil, reader.part() != nil,
+            let path = reader.part()
+        else { return nil }
+        return (authority, path)
+    }
+
     /// The key of the path alone, in the same partition.
     public func pathKey(of key: [UInt8]) -> [UInt8] {
         var reader = KeyReader(bytes: key, position: targetOffset)
@@ -130,7 +139,7 @@ public enum KeyParts {
 }
 
 /// Reads length-prefixed parts; nil where the bytes do not hold what is asked for.
-private struct KeyReader {
+struct KeyReader {
     let bytes: [UInt8]
     var position = 0
 
@@ -142,6 +151,12 @@ private struct KeyReader {
         guard position < bytes.count, bytes[position] == byte else { return false }
         position += 1
         return true
+    }
+
+    mutating func byte() -> UInt8? {
+        guard position < bytes.count else { return nil }
+        position += 1
+        return bytes[position - 1]
     }
 
     mutating func part() -> ArraySlice<UInt8>? {

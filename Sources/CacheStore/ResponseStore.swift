@@ -6,6 +6,7 @@ import CHash
 import Dispatch
 import Glibc
 import Locking
+import TakeOver
 
 import struct Synchronization.Atomic
 
@@ -330,7 +331,11 @@ public final class ResponseStore: @unchecked Sendable {
         let wasPending = state.pending[hash] != nil
         state.pending[hash] = nil
         state.changes.raise(hash)
-        guard state.index.remove(hash) || wasPending else { return false }
+        guard state.index.remove(hash) || wasPending else {
+            // Another process may have stored something here.
+            writer.tell(.removal(low: hash.low, high: hash.high))
+            return false
+        }
         state.statistics.invalidated += 1
         writer.queue(.removal(hash), store: self)
         return true
@@ -395,10 +400,23 @@ public final class ResponseStore: @unchecked Sendable {
     /// Returns when all that was queued before is in a segment file.
     public func flush() { writer.writeWaiting(self) }
 
+    /// Returns when all removals and marks that were queued before are in a segment file. Never waits for contents that are being coded.
+    public func flushMarks() { writer.writeNeededNow(self) }
+
+    /// Whether another process serves from this directory too, or is about to.
+    public var hasPeer: Bool { writer.hasPeer }
+
+    /// Whether a removal or a mark is not in a segment file.
+    public var hasUnwrittenMarks: Bool { writer.hasUnwritten }
+
+    /// Calls `then` once all removals and marks that were queued before are in a segment file, or the disk has refused them: at once, or from the
+    /// writer's queue.
+    public func whenMarksWritten(_ then: @escaping @Sendable (_ isWritten: Bool) -> Void) { writer.whenNeededWritten(then) }
+
     /// Returns when what does not wait for more is in a segment file.
     func waitUntilIdle() { writer.waitUntilIdle() }
 
-    /// Returns when all that was queued before is on the disk.
+    /// Returns when all that was queued before is on the disk, but for contents that are being coded.
     public func synchronize() { writer.synchronize(self) }
 
     /// Writes what waits, then a snapshot of the index that makes the next start quick, and lets go of the directory. Nothing may be put in

@@ -33,8 +33,6 @@ final class StoreWriter: @unchecked Sendable {
     private var buffer: [UInt8] = []
     /// What is in the buffer, in its order, and at which offsets of the segment.
     private var placed: [(work: Work, offset: Int)] = []
-    /// Of its items, as they came.
-    private var placedBytes = 0
     /// What evicting kept, until it is in the next segment: longer where the disk has no room for one now. And tombstones and the
     /// disk did not take, until it takes something again.
     private var unwritten: [Work] = []
@@ -47,6 +45,7 @@ final class StoreWriter: @unchecked Sendable {
     private var trouble: Trouble?
     /// Since the statistics were told.
     private var encoded = EncodedCounts()
+    private let encoder: ItemEncoder
 
     /// What keeps the disk from taking more. Without room for a segment, small records may still go to the end of the last one: that is no
     /// recovery.
@@ -55,8 +54,6 @@ final class StoreWriter: @unchecked Sendable {
     /// Records are gathered up to this size and written with one call.
     private static let batchBytes = 1 << 20
     private static let leastUnwritten = 1_024
-    /// Of what may wait, as long as contents are coded.
-    private static let codedShare = 16
     /// Removals that may wait for a disk that takes nothing; what is beyond it counts until the next start. 3 MiB.
     private static let removalLimit = 1 << 17
     /// How much of an evicted segment is written again for its use, as a share of its size: so that evicting frees the larger part.
@@ -65,6 +62,7 @@ final class StoreWriter: @unchecked Sendable {
     /// - Parameter isHeld: nothing is written before `goOn`.
     init(directory: StoreDirectory, settings: StoreSettings, seed: UInt64, start: Position, isHeld: Bool = false) {
         waiting = Mutex(WriterQueue(isHeld: isHeld))
+        encoder = ItemEncoder(settings)
         self.directory = directory
         self.settings = settings
         self.seed = seed
@@ -87,18 +85,43 @@ final class StoreWriter: @unchecked Sendable {
         }
     }
 
-    /// Writes all that was queued before.
-    func writeWaiting(_ store: ResponseStore) { serial.sync { drain(store) } }
+    /// Writes all that was queued before, with the codings that it is to have.
+    func writeWaiting(_ store: ResponseStore) {
+        serial.sync { drain(store) }
+        waitUntilIdle()
+    }
+
+    /// Writes removals and marks that were queued before. Never waits for contents that are being coded.
+    func writeNeededNow(_ store: ResponseStore) { serial.sync { drain(store) } }
 
     /// Returns when what is to be written at once has been.
-    func waitUntilIdle() { serial.sync {} }
+    func waitUntilIdle() {
+        serial.sync {}
+        encoder.waitUntilIdle()
+        serial.sync {}
+    }
 
+    /// The disk is waited for on the caller's thread: the next write must not wait for it too.
     func synchronize(_ store: ResponseStore) {
-        serial.sync {
+        let (segments, newest) = serial.sync {
             drain(store)
-            for segment in store.state.withLock({ $0.segments }) where segment.number >= firstUnsynchronized { segment.synchronize() }
-            firstUnsynchronized = position.segment
+            return (store.state.withLock { $0.segments }.filter { $0.number >= firstUnsynchronized }, position.segment)
         }
+        for segment in segments { segment.synchronize() }
+        serial.sync { firstUnsynchronized = max(firstUnsynchronized, newest) }
+    }
+
+    // MARK: Removals and marks
+
+    var hasPeer: Bool { waiting.withLock { $0.hasPeer } }
+
+    /// Whether a removal or a mark is not in a file.
+    var hasUnwritten: Bool { waiting.withLock { $0.hasUnwritten } }
+
+    /// Calls `then` once all removals and marks that were queued before are in a file, or the disk has refused them: at once, or from the writer's queue.
+    func whenNeededWritten(_ then: @escaping @Sendable (_ isWritten: Bool) -> Void) {
+        let isWritten = waiting.withLock { waiting in waiting.wait(then) ? nil : waiting.isWritten }
+        if let isWritten { then(isWritten) }
     }
 
     // MARK: Another process
@@ -117,6 +140,7 @@ final class StoreWriter: @unchecked Sendable {
     func pass(_ store: ResponseStore, to successor: @escaping @Sendable (PassedChange) -> Void) -> Position {
         serial.sync {
             drain(store)
+            write(encoder.takeBack().map { (.item($0), nil) }, store)
             waiting.withLock { $0.pass(unwritten, to: successor) }
             return position
         }
@@ -146,7 +170,7 @@ final class StoreWriter: @unchecked Sendable {
 
     private func writeAgain(_ leftOut: LeftOutSegments, _ store: ResponseStore) {
         evicted += leftOut.segments
-        for one in leftOut.kept { write(one, store) }
+        for one in leftOut.kept { write(one, nil, store) }
         writeBuffer(store)
         removeEvicted()
     }
@@ -158,21 +182,50 @@ final class StoreWriter: @unchecked Sendable {
     func tell(_ change: PassedChange) { waiting.withLock { $0.tell(change) } }
 
     private func drain(_ store: ResponseStore) {
-        var work = waiting.withLock { $0.takeAll() }
+        let all = waiting.withLock { $0.takeAll() }
+        write(needed: all.needed, store)
+        var items: [Work] = []
+        var uncoded: [PendingItem] = []
+        for one in all.rest {
+            if case .item(let item) = one, item.isToBeEncoded, encoder.isUsed { uncoded.append(item) } else { items.append(one) }
+        }
+        for part in uncoded.parts(bytes: WriterQueue.gatheredBytes, \.bytes) {
+            encoder.encode(Array(part), of: store, for: serial) { [weak self, weak store] encoded in
+                guard let self, let store else { return }
+                write(encoded.map { (.item($0.item), $0.content) }, store)
+            }
+        }
+        for part in items.parts(bytes: Self.batchBytes, \.bytes) {
+            write(part.map { ($0, nil) }, store)
+            write(needed: waiting.withLock { $0.takeNeeded() }, store)
+        }
+    }
+
+    /// Removals and marks go before all else that waits.
+    private func write(needed: (work: [Work], number: UInt64), _ store: ResponseStore) {
+        let (work, number) = needed
         guard !work.isEmpty else { return }
+        write(work.map { ($0, nil) }, store)
+        let isWritten = directory.isWritable && unwritten.isEmpty
+        for then in waiting.withLock({ $0.settle(number, isWritten: isWritten) }) { then(isWritten) }
+    }
+
+    /// - Parameter all: in their order, with the coded contents of items.
+    private func write(_ all: [(work: Work, encoded: [UInt8]?)], _ store: ResponseStore) {
+        var all = all
         // What the disk did not take goes first, so that no tombstone of it removes what is later.
         if trouble == .failedWrite {
-            work = unwritten + work
+            all = unwritten.map { ($0, nil) } + all
             unwritten = []
         }
         var isFailing = !directory.isWritable
-        for one in work {
+        for (work, encoded) in all {
             guard !isFailing else {
                 store.state.withLock { $0.statistics.writeErrors += 1 }
-                giveUp(one, store)
+                giveUp(work, store)
                 continue
             }
-            write(one, store)
+            write(work, encoded, store)
             // One record tells whether it takes them again.
             if trouble == .failedWrite { isFailing = !writeBuffer(store) }
         }
@@ -210,10 +263,10 @@ final class StoreWriter: @unchecked Sendable {
         unwrittenLimit = max(Self.leastUnwritten, unwritten.count * 2)
     }
 
-    private func write(_ work: Work, _ store: ResponseStore) {
+    private func write(_ work: Work, _ encoded: [UInt8]?, _ store: ResponseStore) {
         // Something newer may have come, or a removal: then it need not be written.
         if case .item(let item) = work, store.state.withLock({ $0.pending[item.hash] !== item }) { return settle(item, store) }
-        append(work, store)
+        append(work, encoded, store)
         if buffer.count >= Self.batchBytes { writeBuffer(store) }
     }
 
@@ -222,8 +275,7 @@ final class StoreWriter: @unchecked Sendable {
     }
 
     /// Puts a record into the buffer, where there is room on the disk.
-    private func append(_ work: Work, _ store: ResponseStore) {
-        let encoded = encoded(work, store)
+    private func append(_ work: Work, _ encoded: [UInt8]?, _ store: ResponseStore) {
         var header = work.header(encoded)
         let size = header.recordBytes
         // Once is enough, but where marks of others that were kept leave no room in the new segment. They are kept once, so this ends.
@@ -249,18 +301,9 @@ final class StoreWriter: @unchecked Sendable {
             header.write(to: record, segment: position.segment, offset: offset, seed: seed)
         }
         placed.append((work, offset))
-        if case .item(let item) = work { placedBytes += item.bytes }
         if encoded != nil {
             self.encoded.add(EncodedCounts(contents: 1, plainBytes: header.plainBytes, codedBytes: header.bodyBytes))
         }
-    }
-
-    /// An item's content with the coding that it is to have. Where much waits it goes without: coding takes longer than the disk, and what does not find
-    /// room would be lost.
-    private func encoded(_ work: Work, _ store: ResponseStore) -> [UInt8]? {
-        guard case .item(let item) = work, item.isToBeEncoded else { return nil }
-        let behind = store.state.withLock { $0.statistics.pendingBytes } - placedBytes - item.bytes
-        return behind <= settings.pendingLimitBytes / Self.codedShare ? item.encoded(by: settings) : nil
     }
 
     private func note(_ trouble: Trouble?) {
@@ -282,7 +325,6 @@ final class StoreWriter: @unchecked Sendable {
         }
         if !isWritten { for one in placed { giveUp(one.work, store) } }
         placed.removeAll(keepingCapacity: true)
-        placedBytes = 0
         buffer.removeAll(keepingCapacity: buffer.count <= Self.batchBytes * 2)
         return isWritten
     }
@@ -347,7 +389,7 @@ final class StoreWriter: @unchecked Sendable {
         store.state.withLock { $0.segments.append(segment) }
         let kept = unwritten
         unwritten = []
-        for one in kept { write(one, store) }
+        for one in kept { write(one, nil, store) }
         writeBuffer(store)
         return true
     }
@@ -434,20 +476,4 @@ final class StoreWriter: @unchecked Sendable {
             state.statistics.pendingBytes += survivor.bytes
         }
     }
-}
-
-extension StoreWriter.Work {
-    /// - Parameter encoded: an item's content with its coding.
-    fileprivate func header(_ encoded: [UInt8]?) -> RecordHeader {
-        switch self {
-        case .item(let item): item.header(encoded)
-        case .removal(let hash): RecordHeader(kind: .removal, hash: hash)
-        case .clearing: RecordHeader(kind: .clearing, hash: KeyHash(low: 0, high: 0))
-        case .staleMark(let hash): RecordHeader(kind: .staleMark, hash: hash)
-        case .staleAll: RecordHeader(kind: .staleAll, hash: KeyHash(low: 0, high: 0))
-        }
-    }
-
-    /// What was stored must not come back: for this a full disk gets room.
-    fileprivate var takesBack: Bool { if case .item(let item) = self { item.retention.isNeeded } else { true } }
 }

@@ -125,6 +125,14 @@ public final class CollapsedRequests: Sendable {
         }
     }
 
+    /// A write of an unknown user has succeeded in another process: it counts as every user's.
+    public func noteWriteElsewhere() {
+        state.withLock { state in
+            state.writes += 1
+            (state.lastWrites, state.lastForgotten) = ([:], state.writes)
+        }
+    }
+
     /// Whether anybody waits for the fetch that is under way.
     public func hasFollowers(_ flight: Flight) -> Bool { state.withLock { $0.flights[flight.number]?.followers.isEmpty == false } }
 

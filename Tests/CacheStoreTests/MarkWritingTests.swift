@@ -1,0 +1,176 @@
+// Removals and marks get into a file at once: before all else that waits, and never behind a content that is being coded. Who waits for them goes on once
+// they are there, or the disk has refused them.
+
+import CSystem
+import Dispatch
+import Glibc
+import Locking
+import TestSupport
+import Testing
+
+@testable import CacheStore
+
+@Suite("Writing marks")
+struct MarkWritingTests {
+    /// A coding that takes as long as a test wants.
+    private final class HeldCoding: Sendable {
+        let begun = DispatchSemaphore(value: 0)
+        let gate = DispatchSemaphore(value: 0)
+
+        func settings(_ directory: Directory) -> StoreSettings {
+            var settings = StoreSettings(directory: directory.path, capacityBytes: 8 << 20, segmentBytes: 1 << 20)
+            settings.encode = { [begun, gate] content, coding in
+                begun.signal()
+                gate.wait()
+                return [coding] + content.prefix(10)
+            }
+            return settings
+        }
+    }
+
+    private func text(_ number: Int, _ count: Int = 20_000) -> NewItem {
+        NewItem(
+            key: key(number), metadata: [1, 2, 3], head: Array("head \(number)".utf8), body: .bytes(body(number, count)), wantedCoding: 7,
+            retention: .mayRescue)
+    }
+
+    /// A copy of the files as a crash would leave them, opened.
+    private func afterCrash(_ directory: Directory, _ look: (ResponseStore) -> Void) throws {
+        let copy = try Directory()
+        for file in directory.files where file != "lock" { copyFile(directory.path + "/" + file, to: copy.path + "/" + file) }
+        look(try copy.open())
+    }
+
+    private func isWritten(_ store: ResponseStore) -> Bool? {
+        let (answer, done) = (Mutex<Bool?>(nil), DispatchSemaphore(value: 0))
+        store.whenMarksWritten { isWritten in
+            answer.withLock { $0 = isWritten }
+            done.signal()
+        }
+        done.wait()
+        return answer.withLock { $0 }
+    }
+
+    @Test("while a long text is coded, a removal, a mark and a purge are in the file")
+    func behindCoding() throws {
+        let directory = try Directory()
+        let coding = HeldCoding()
+        let store = try ResponseStore(coding.settings(directory))
+        for number in 1...3 { store.insert(item(number)) }
+        store.flush()
+        store.insert(text(0))
+        coding.begun.wait()
+        store.remove(key(1).span)
+        store.insert(item(4, retention: .outlives))
+        #expect(store.hasUnwrittenMarks)
+        #expect(isWritten(store) == true && !store.hasUnwrittenMarks)
+        #expect(store.markStale(store.id(of: key(2))))
+        // As a purge ends.
+        store.synchronize()
+        try afterCrash(directory) { store in
+            #expect(stored(store, 1) == nil && stored(store, 4) == body(4) && stored(store, 0) == nil)
+            #expect(store.lookUp(key(2).span)?.isMarkedStale == true && store.lookUp(key(3).span)?.isMarkedStale == false)
+        }
+        #expect(stored(store, 0) == body(0, 20_000))
+        coding.gate.signal()
+        store.flush()
+        #expect(store.lookUp(key(0).span)?.form == ContentForm(coding: 7, plainBytes: 20_000) && store.statistics.pendingBytes == 0)
+    }
+
+    @Test("who waits goes on at once where nothing waits, and where the disk takes nothing")
+    func refused() throws {
+        let directory = try Directory()
+        let isFull = Mutex(false)
+        let store = try directory.open { descriptor, bytes in isFull.withLock { $0 } ? ENOSPC : csystem_allocate(descriptor, bytes) }
+        #expect(isWritten(store) == true && !store.hasUnwrittenMarks)
+        isFull.withLock { $0 = true }
+        store.insert(item(1, retention: .outlives))
+        #expect(isWritten(store) == false && store.hasUnwrittenMarks)
+        // Also who comes later, as long as that is so.
+        #expect(isWritten(store) == false)
+        isFull.withLock { $0 = false }
+        store.insert(item(2, retention: .outlives))
+        #expect(isWritten(store) == true && !store.hasUnwrittenMarks)
+    }
+
+    @Test("what is being coded when the store is handed over is written as it came, and no more afterwards")
+    func handedOver() throws {
+        let directory = try Directory()
+        let coding = HeldCoding()
+        let old = try ResponseStore(coding.settings(directory))
+        old.insert(text(0))
+        coding.begun.wait()
+        let offer = try #require(old.offer())
+        let new = try ResponseStore(coding.settings(directory), handed: offer)
+        let end = old.pass { _ in }
+        old.leave()
+        new.own(upTo: end)
+        coding.gate.signal()
+        old.waitUntilIdle()
+        #expect(stored(new, 0) == body(0, 20_000) && new.statistics.damaged == 0)
+        new.insert(item(1))
+        new.flush()
+        #expect(stored(new, 1) == body(1) && new.statistics.damaged == 0)
+    }
+
+    @Test(
+        "random walk: whatever overtakes whatever, the files hold what the last change of each key says", .slow,
+        arguments: [1, 2, 3, 4] as [UInt64])
+    func walk(seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
+        let directory = try Directory()
+        let coding = HeldCoding()
+        var store = try ResponseStore(coding.settings(directory))
+        /// The number of the body, and whether it is stale.
+        var model: [Int: (body: Int, isStale: Bool)] = [:]
+        func version(_ number: Int, _ version: Int, isCoded: Bool) -> NewItem {
+            NewItem(
+                key: key(number), metadata: [1, 2, 3], head: Array("head \(number)".utf8), body: .bytes(body(version, 3_000)),
+                wantedCoding: isCoded ? 7 : 0, retention: isCoded || version % 7 != 0 ? .mayRescue : .outlives)
+        }
+        func check(_ step: Int) {
+            for number in 0..<12 {
+                let found = store.lookUp(key(number).span)
+                let wanted = model[number]
+                #expect((found != nil) == (wanted != nil), "step \(step), key \(number)")
+                guard let found, let wanted else { continue }
+                let whole = body(wanted.body, 3_000)
+                #expect(found.isMarkedStale == wanted.isStale, "step \(step), key \(number)")
+                #expect(Array(found.body) == (found.form.coding == 0 ? whole : [7] + whole.prefix(10)), "step \(step), key \(number)")
+            }
+        }
+        for step in 1...2_000 {
+            let number = Int.random(in: 0..<12, using: &random)
+            switch Int.random(in: 0..<100, using: &random) {
+            case ..<55:
+                let isCoded = Bool.random(using: &random)
+                #expect(store.insert(version(number, step, isCoded: isCoded)) == .accepted)
+                model[number] = (step, false)
+            case ..<70:
+                store.remove(key(number).span)
+                model[number] = nil
+            case ..<80:
+                #expect(store.markStale(store.id(of: key(number))) == (model[number] != nil))
+                model[number]?.isStale = true
+            case ..<82:
+                store.markAllStale()
+                for number in model.keys { model[number]?.isStale = true }
+            case ..<83:
+                store.removeAll()
+                model = [:]
+            case ..<95: coding.gate.signal()
+            case ..<98: store.flushMarks()
+            default:
+                for _ in 0..<2_000 { coding.gate.signal() }
+                store.close()
+                store = try ResponseStore(coding.settings(directory))
+            }
+            check(step)
+        }
+        for _ in 0..<2_000 { coding.gate.signal() }
+        store.close()
+        store = try ResponseStore(coding.settings(directory))
+        check(0)
+        #expect(store.statistics.damaged == 0)
+    }
+}
