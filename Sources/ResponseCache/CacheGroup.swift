@@ -89,7 +89,7 @@ public struct CacheGroup: Sendable {
             guard let key = StoredKey(bytes), let api = place(of: key) else { return }
             if caches[api].entry(listed, bytes, key) != nil { count += 1 }
         }
-        if isSoft { store.markAllStale() } else { store.removeAll() }
+        if isSoft { store.markAllStale() } else { caches[0].shared.removeAll() }
         return count
     }
 
@@ -145,8 +145,11 @@ public struct CacheGroup: Sendable {
         }
         guard let api = place(of: key), selections[api].mayContain(key) else { return nil }
         if isMarker, selections[api].tag != nil || isSoft { return nil }
-        guard let entry = caches[api].entry(listed, bytes, key) else { return selections[api].contains(key) ? .goes : nil }
-        return selections[api].contains(entry) ? .counts : nil
+        if let entry = caches[api].entry(listed, bytes, key) { return selections[api].contains(entry) ? .counts : nil }
+        if selections[api].contains(key) { return .goes }
+        // Whatever carries the tag goes, also what no look-up finds under the present settings: others may find it again.
+        guard selections[api].tag != nil, let entry = StoredEntry(listed, bytes, key) else { return nil }
+        return selections[api].contains(entry) ? .goes : nil
     }
 
     /// Of an API that may be served again: here later, or by a process that takes over. A prefix and a tag mean the same for all; of targets, only the API

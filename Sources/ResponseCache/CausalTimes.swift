@@ -32,6 +32,14 @@ final class CausalTimes: Sendable {
         }
     }
 
+    /// A request of another process, or of this one before a restart.
+    func note(requestAt time: Timestamp) { state.withLock { $0.request = max($0.request, min(time.milliseconds, .max - 1)) } }
+
+    /// That of the latest request; nil where there was none.
+    var latestRequest: Timestamp? {
+        state.withLock { $0.request == .min ? nil : Timestamp(milliseconds: $0.request) }
+    }
+
     /// A mark that was made by another process, or by this one before a restart.
     func note(markAt time: Timestamp) { state.withLock { $0.mark = max($0.mark, min(time.milliseconds, .max - 1)) } }
 }

@@ -12,6 +12,11 @@ final class RecentMarks: Sendable {
         var old: [Int: Int64] = [:]
         /// The latest of those that had to go: whatever was asked for until then may be overtaken.
         var forgotten = Int64.min
+        /// Marks until then count for what was under way only.
+        var cleared = Int64.min
+
+        /// When this key was last made invalid; nil where that is not remembered.
+        func last(_ hash: Int) -> Int64? { young[hash] ?? old[hash] }
     }
 
     /// Set by the shards that see writes, read by those that store.
@@ -31,13 +36,26 @@ final class RecentMarks: Sendable {
         }
     }
 
+    /// Whether a response that was asked for then, and is not under way, has been made invalid since, as far as that is remembered.
+    func hasOvertaken(_ key: [UInt8], _ requestTime: Timestamp) -> Bool {
+        state.withLock { state in
+            state.last(ByteKey(key).hashValue).map { requestTime.milliseconds <= $0 && $0 > state.cleared } ?? false
+        }
+    }
+
+    /// All that was stored has been removed, with the marks in the store. What was archived may be stored again.
+    func noteRemovalOfAll() {
+        state.withLock { state in
+            state.cleared = [state.young, state.old].reduce(state.cleared) { max($0, $1.values.max() ?? .min) }
+        }
+    }
+
     /// Whether what was asked for then may have been made invalid since.
     func mayHaveOvertaken(_ key: [UInt8], _ requestTime: Timestamp) -> Bool {
         state.withLock { state in
             if requestTime.milliseconds <= state.forgotten { return true }
             guard !state.young.isEmpty || !state.old.isEmpty else { return false }
-            let hash = ByteKey(key).hashValue
-            return requestTime.milliseconds <= max(state.young[hash] ?? .min, state.old[hash] ?? .min)
+            return state.last(ByteKey(key).hashValue).map { requestTime.milliseconds <= $0 } ?? false
         }
     }
 }

@@ -310,58 +310,16 @@ public struct RequestKeyMaker {
     /// Whether a target's key in the partition of those without credentials holds nothing but the target, and the scheme.
     var hasPlainKeys: Bool { !isKeyedByHost && keyNames.isEmpty }
 
-    /// What is in keys of requests that came by https, where that is told apart.
-    var secureExtra: [UInt8] {
-        var part: [UInt8] = []
-        CacheKey.appendPart(Array(ConnectionField.scheme.utf8), to: &part)
-        return part
-    }
-
-    /// What `extra` made, taken apart: the content's part, and what comes after it; nil where it was made under other settings.
-    func split(extra: [UInt8]) -> (content: [UInt8]?, rest: [UInt8])? {
-        if isRest(extra, from: 0) { return (nil, extra) }
-        guard let end = Self.endOfPart(extra, at: 0), isRest(extra, from: end) else { return nil }
-        return (Array(extra[4..<end]), Array(extra[end...]))
-    }
-
-    /// Whether all from there on is the host's part and those of the key fields.
-    private func isRest(_ extra: [UInt8], from start: Int) -> Bool {
-        var place = start
-        if isKeyedByHost {
-            guard let end = Self.endOfPart(extra, at: place) else { return false }
-            place = end
-        }
-        for _ in keyNames {
-            guard place < extra.count else { return false }
-            let count = extra[place]
-            place += 1
-            for _ in 0..<count {
-                guard let end = Self.endOfPart(extra, at: place) else { return false }
-                place = end
-            }
-        }
-        return place == extra.count
-    }
-
-    private static func endOfPart(_ extra: [UInt8], at start: Int) -> Int? {
-        guard extra.count - start >= 4 else { return nil }
-        let count = (0..<4).reduce(0) { $0 | Int(extra[start + $1]) << (8 * $1) }
-        return count <= extra.count - start - 4 ? start + 4 + count : nil
-    }
+    /// What the settings put into keys beside the target.
+    var extraShape: KeyExtra.Shape { KeyExtra.Shape(hasHost: isKeyedByHost, fieldCount: keyNames.count) }
 
     private func extra(of head: RequestHead, _ content: [UInt8]?) -> [UInt8] {
         let isSecure = head.fields.areMarkedSecure
         guard isKeyedByHost || !keyNames.isEmpty || content != nil || isSecure else { return [] }
-        var parts: [UInt8] = []
-        if let content { CacheKey.appendPart(content, to: &parts) }
-        if isKeyedByHost { CacheKey.appendPart(head.host.map(\.asciiLowercased), to: &parts) }
-        for name in keyNames {
-            let values = head.fields.all(named: name.span).map { Array($0) } + head.fields.all(readAs: name.span)
-            parts.append(UInt8(truncatingIfNeeded: values.count))
-            for value in values { CacheKey.appendPart(value, to: &parts) }
+        let fields = keyNames.map { name in
+            head.fields.all(named: name.span).map { Array($0) } + head.fields.all(readAs: name.span).map { Array($0) }
         }
-        // In clear a key is as it was before there was another scheme.
-        if isSecure { parts += secureExtra }
-        return parts
+        let host = isKeyedByHost ? head.host.map(\.asciiLowercased) : nil
+        return KeyExtra(content: content, host: host, fields: fields, isSecure: isSecure).encoded
     }
 }

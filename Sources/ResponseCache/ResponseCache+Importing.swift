@@ -66,7 +66,8 @@ extension ResponseCache {
         let found = isGood ? nil : (try? waiting { () throws(NotAtHand) in try find(head, from: keys) })?.result.found
         let decision = decideStoring(archived.response, for: PlacedRequest(head, keys: keys, found: found), good: good)
         let recency = Recency(
-            order: shared.sent.take(), isImported: true, requestTime: archived.requestTime, responseTime: archived.responseTime)
+            order: shared.sent.take(), isImported: true, requestTime: min(archived.requestTime, time.wall),
+            responseTime: archived.responseTime)
         let whole = WholeResponse(
             archived.response, control, archived.content, isDecoded: archived.isDecoded, ownTag: ownTag, recency,
             isAuthorized: archived.origin.isAuthorized)

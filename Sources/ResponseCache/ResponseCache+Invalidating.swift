@@ -11,12 +11,43 @@ extension ResponseCache {
     ///   - response: to the write.
     ///   - sparingTarget: whether its route says that a write changes too little of what is stored for the target itself.
     ///   - withCollection: whether its route says that a write to a member changes its collection too.
+    /// - Returns: whether it may have changed anything.
+    @discardableResult
     public func invalidate(
         after response: ResponseHead, to head: RequestHead, sparingTarget: Bool = false, withCollection: Bool, at now: Timestamp
-    ) {
-        invalidateAlike(after: response, to: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now)
+    ) -> Bool {
         // By whichever scheme the write came, the other's copies are of the same: also those that nobody finds as long as there is one scheme.
-        invalidateAlike(after: response, to: head.byOtherScheme, sparingTarget: sparingTarget, withCollection: withCollection, at: now)
+        let heads = [head, head.byOtherScheme]
+        switch Invalidation.effect(of: response, to: head, origin: settings.upstream, settings.policy) {
+        case .nothing: return false
+        case .takesOut:
+            for head in heads {
+                invalidateAlike(after: response, to: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now)
+            }
+        case .makesStale:
+            shared.storeMemory.doubts.note(at: shared.times.ofMark(now))
+            for head in heads { makeStale(writtenBy: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now) }
+        }
+        return true
+    }
+
+    /// A login or a captive portal has answered a write. Other nodes know no such marks: they take out what they have.
+    private func makeStale(writtenBy head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp) {
+        let path = head.pathAndQuery
+        var keys: [[UInt8]] = []
+        if !sparingTarget {
+            keys.append(Self.invalidationKey(sharedKey(of: path, for: head)))
+            if let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: path, for: head)) {
+                keys.append(Self.invalidationKey(self.keys(for: head, target: Array(path), variance).shared))
+            }
+        }
+        if withCollection, let collection = Invalidation.collection(of: path) {
+            keys.append(Self.collectionKey(sharedKey(of: collection[...], for: head)))
+        }
+        for key in keys {
+            mark(DoubtfulWrites.markKey(key), at: now)
+            level?.invalidated(key)
+        }
     }
 
     private func invalidateAlike(
@@ -24,7 +55,6 @@ extension ResponseCache {
     ) {
         let path = head.pathAndQuery
         let targets = Invalidation.targets(method: head.method, target: path, response: response, origin: settings.upstream)
-        guard !targets.isEmpty else { return }
         // The target itself comes first.
         for target in targets.dropFirst(sparingTarget ? 1 : 0) { invalidate(target: target, for: head, at: now) }
         invalidate(groups: CacheTags.firstGroups(of: response.fields, named: "cache-group-invalidation"), at: now)
@@ -69,9 +99,12 @@ extension ResponseCache {
         level?.invalidated(key)
     }
 
+    /// In memory in any case, for what is under way. In the store only where something is stored that the mark concerns, or where others than this process
+    /// may have something: they tell of it later, or get to know of it by the mark.
     func mark(_ key: [UInt8], at now: Timestamp) {
         let time = shared.times.ofMark(now)
         shared.marks.note(key, at: time)
+        guard settings.fleet != nil || store.hasPeer || shared.storeMemory.paths.mayHave(key) else { return }
         store.insert(NewItem(key: key, metadata: StoredMetadata.invalidation(at: time), head: [], body: [], retention: .outlives))
     }
 
@@ -91,6 +124,20 @@ extension ResponseCache {
         guard metadata.flags.contains(.hasGroups) else { return false }
         guard let groups = Self.groups(of: head) else { return true }
         for group in groups { if try isMarked(groupKey(group), since: time, &basis) { return true } }
+        return false
+    }
+
+    /// Whether a login or a captive portal has answered a write since a stored response was asked for.
+    /// - Parameters:
+    ///   - sharedKeys: of its target, with and without what else its key says.
+    ///   - collection: as above.
+    func isDoubted(
+        _ metadata: StoredMetadata, sharedKeys: [[UInt8]], collection: [UInt8]?, _ basis: inout FindingBasis
+    ) throws(NotAtHand) -> Bool {
+        let time = metadata.requestTime
+        guard shared.storeMemory.doubts.mayConcern(time) else { return false }
+        let keys = sharedKeys.map(Self.invalidationKey) + (collection.map { [Self.collectionKey($0)] } ?? [])
+        for key in keys { if try isMarked(DoubtfulWrites.markKey(key), since: time, &basis) { return true } }
         return false
     }
 
@@ -126,8 +173,11 @@ extension ResponseCache {
         let time = new.metadata.requestTime
         // What was archived was not under way: only what the store remembers counts. What HEAD has told of keeps an earlier time.
         let sentAt = new.metadata.flags.contains(.imported) ? nil : max(time, new.sentAt)
+        let isDoubted = sentAt.map { shared.storeMemory.doubts.mayConcern($0) } ?? false
         return marks.contains { key in
-            isMarkedNow(key, since: time) || (sentAt.map { shared.marks.mayHaveOvertaken(key, $0) } ?? false)
+            if isMarkedNow(key, since: time) { return true }
+            if isDoubted, let sentAt, shared.marks.mayHaveOvertaken(DoubtfulWrites.markKey(key), sentAt) { return true }
+            return sentAt.map { shared.marks.mayHaveOvertaken(key, $0) } ?? shared.marks.hasOvertaken(key, time)
         }
     }
 
@@ -168,9 +218,12 @@ extension ResponseCache {
     static func collectionKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey.followed(by: UInt8(ascii: "C")) }
 
     /// Of several APIs each has groups of its own.
-    func groupKey(_ group: String) -> [UInt8] {
+    func groupKey(_ group: String) -> [UInt8] { Self.groupKey(group, ofAPI: settings.isOneOfSeveral ? settings.keyName : nil) }
+
+    /// - Parameter name: as in keys; nil where there is one API only.
+    static func groupKey(_ group: String, ofAPI name: [UInt8]?) -> [UInt8] {
         var key = Array("T".utf8)
-        if settings.isOneOfSeveral { CacheKey.appendPart(settings.keyName, to: &key) }
+        if let name { CacheKey.appendPart(name, to: &key) }
         return key + Array(group.utf8)
     }
 

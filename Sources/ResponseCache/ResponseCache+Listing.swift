@@ -48,8 +48,23 @@ extension ResponseCache {
     }
 
     func entry(_ listed: ListedItem, _ bytes: [UInt8], _ key: StoredKey) -> StoredEntry? {
-        guard let entry = StoredEntry(listed, bytes, key), isServed(entry, bytes, listed.item.head) else { return nil }
+        guard var entry = StoredEntry(listed, bytes, key), isServed(entry, bytes, listed.item.head) else { return nil }
+        if isDoubted(entry, bytes) { entry.markStale() }
         return entry
+    }
+
+    /// Whether it counts as stale for a write that a login or a captive portal has answered.
+    private func isDoubted(_ entry: StoredEntry, _ bytes: [UInt8]) -> Bool {
+        let key = entry.key
+        guard shared.storeMemory.doubts.mayConcern(entry.metadata.requestTime), let extra = KeyExtra(key.extra, keyMaker.extraShape),
+            extra.content.map(Preflight.isIdentity) != true
+        else { return false }
+        let sharedKeys = [key.sharedKey(of: bytes), Self.targetKey(key, extra, bytes)]
+        let collection = settings.checksCollections ? Self.pathKey(key, extra) : nil
+        return looking {
+            var basis = FindingBasis()
+            return (try? isDoubted(entry.metadata, sharedKeys: sharedKeys, collection: collection, &basis)) == true
+        }
     }
 
     // MARK: What a look-up would find
@@ -57,17 +72,17 @@ extension ResponseCache {
     /// Whether some request would be served this: what `find` looks at on its way there, the other way round.
     private func isServed(_ entry: StoredEntry, _ bytes: [UInt8], _ head: UnsafeRawBufferPointer) -> Bool {
         let key = entry.key
-        guard key.authority == keyMaker.authority, let extra = keyMaker.split(extra: key.extra), isLed(to: key, bytes),
-            isSaid(extra.content, key, extra.rest, bytes)
+        guard key.authority == keyMaker.authority, let extra = KeyExtra(key.extra, keyMaker.extraShape), isLed(to: key, bytes),
+            isSaid(extra, key, bytes)
         else { return false }
         let isPreflight = extra.content.map(Preflight.isIdentity) ?? false
-        let collection = settings.checksCollections && !isPreflight ? Self.pathKey(key, extra.rest) : nil
+        let collection = settings.checksCollections && !isPreflight ? Self.pathKey(key, extra) : nil
         let sharedKey = key.partition.isEmpty && key.unknownFieldsHash == nil ? nil : key.sharedKey(of: bytes)
         return looking {
             var basis = FindingBasis()
             let isInvalid = try? isInvalid(entry.metadata, head, sharedKey: sharedKey, collection: collection, &basis)
             guard isPreflight, isInvalid == false else { return isInvalid == false }
-            return (try? isPurged(preflight: entry.metadata, sharedKey: Self.targetKey(key, extra.rest, bytes), &basis)) == false
+            return (try? isPurged(preflight: entry.metadata, sharedKey: Self.targetKey(key, extra, bytes), &basis)) == false
         }
     }
 
@@ -80,27 +95,32 @@ extension ResponseCache {
     }
 
     /// Whether the part of a key that stands for a request's content, or for what the upstream said of its arguments, is still made so.
-    private func isSaid(_ content: [UInt8]?, _ key: StoredKey, _ rest: [UInt8], _ bytes: [UInt8]) -> Bool {
-        guard let content, !Preflight.isIdentity(content) else { return true }
+    private func isSaid(_ extra: KeyExtra, _ key: StoredKey, _ bytes: [UInt8]) -> Bool {
+        guard let content = extra.content, !Preflight.isIdentity(content) else { return true }
         guard !RememberedVariance.isEncoded(content) else {
-            let path = Self.pathKey(key, rest)
+            let path = Self.pathKey(key, extra)
             return variances?.remembered(ofPath: path)?.encoded == content
         }
         // It ends with the time at which the target last became invalid.
-        let mark = Self.invalidationKey(Self.targetKey(key, rest, bytes))
+        let mark = Self.invalidationKey(Self.targetKey(key, extra, bytes))
         guard let time = Self.time(of: store.see(mark.span).item) else { return true }
         return content.suffix(8).elementsEqual(Self.invalidationPart(time))
     }
 
     /// The shared key of the target, without what a request's content made of it.
-    private static func targetKey(_ key: StoredKey, _ rest: [UInt8], _ bytes: [UInt8]) -> [UInt8] {
-        CacheKey.prefix(authority: key.authority, extra: rest) + bytes[key.targetOffset..<key.baseCount]
+    private static func targetKey(_ key: StoredKey, _ extra: KeyExtra, _ bytes: [UInt8]) -> [UInt8] {
+        CacheKey.prefix(authority: key.authority, extra: extra.ofTarget) + bytes[key.targetOffset..<key.baseCount]
     }
 
     /// The shared key of the target without arguments.
-    private static func pathKey(_ key: StoredKey, _ rest: [UInt8]) -> [UInt8] {
-        var path = CacheKey.prefix(authority: key.authority, extra: rest)
+    private static func pathKey(_ key: StoredKey, _ extra: KeyExtra) -> [UInt8] {
+        var path = CacheKey.prefix(authority: key.authority, extra: extra.ofTarget)
         CacheKey.appendPart(Array(key.target[...].withoutQuery), to: &path)
         return path
     }
+}
+
+extension KeyExtra {
+    /// Encoded, as in the key of the same target without content.
+    fileprivate var ofTarget: [UInt8] { KeyExtra(host: host, fields: fields, isSecure: isSecure).encoded }
 }

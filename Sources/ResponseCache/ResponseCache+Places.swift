@@ -16,6 +16,8 @@ struct StoringPlace {
     var sharedKeys: [[UInt8]]
     /// The same for its collection; nil where no route's writes make one invalid.
     var collection: [UInt8]?
+    /// The shared key of the target, where its own key may hold the request's content: beside it a write leaves its mark.
+    var target: [UInt8]?
     /// Whether it is in the common partition (`TargetKeys.common`).
     var isCommon = false
     /// The request's unknown fields, where the response is for requests with these only.
@@ -81,6 +83,9 @@ extension ResponseCache {
         let old = isCommon ? fitting.inCommon : fitting
         var place = StoringPlace(key: old.own, sharedKeys: [old.shared], collection: collectionKey(of: head), isCommon: isCommon)
         place.unknownFields = unknown
+        if head.method != .get, head.method != .head, head.method != .options {
+            place.target = sharedKey(of: head.pathAndQuery, for: head)
+        }
         if level != nil, head.method == .get { place.request = head }
         guard head.method == .get, let variances else { return place }
         let variance = SearchVariance(fields)

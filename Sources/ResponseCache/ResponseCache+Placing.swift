@@ -36,15 +36,19 @@ extension ResponseCache {
     /// - Parameter base: what is stored, where the new response is the same brought up to date: it takes the place of that only, or of nothing.
     func put(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse? = nil) -> StoringResult {
         guard !shared.takesNothing else { return .refused }
-        guard let marks = marks(for: new, at: place), !isOvertaken(new, marks, place) else { return .invalidated }
+        guard let marks = marks(for: new, at: place), !isOvertaken(new, marks, at: place) else { return .invalidated }
         guard !isOutdated(new.metadata.recency, at: place.others), !isLesser(new, thanAnyOther: place, base),
             base.map({ !isElsewhere($0, place.others) }) ?? true
         else { return .outdated }
+        let (memory, groups) = (shared.storeMemory, marks.filter { StoredKey.path(of: $0) == nil })
+        memory.times.note(new.metadata.requestTime)
+        let pass = memory.paths.note(place.key, groups: groups)
         let result = new.names.isEmpty ? insertOnly(new, at: place, inPlaceOf: base) : insertVariant(new, at: place, inPlaceOf: base)
         guard result == .stored else { return result }
+        if memory.paths.pass != pass { memory.paths.note(place.key, groups: groups) }
         // A write may have come through another shard since that was looked for: its mark is there before it takes out what is stored, so either
         // it took out what was just put in, or its mark is seen now.
-        guard !isOvertaken(new, marks, place) else {
+        guard !isOvertaken(new, marks, at: place) else {
             store.remove(place.key.span)
             return .invalidated
         }
@@ -75,10 +79,18 @@ extension ResponseCache {
     }
 
     /// Whether an unsafe request or a purge may have overtaken it. An archived response is stored after every purge that has come before.
-    private func isOvertaken(_ new: NewResponse, _ marks: [[UInt8]], _ place: StoringPlace) -> Bool {
+    private func isOvertaken(_ new: NewResponse, _ marks: [[UInt8]], at place: StoringPlace) -> Bool {
         if place.identity?.isUnchanged == false { return true }
+        // A mark in the store is part of its key. A write that left none there has not changed that.
+        if let target = place.target, isWrittenTo(target, since: new.metadata.requestTime) { return true }
         if !new.metadata.flags.contains(.imported), shared.purges.isOvertaken(new.sentAt) { return true }
         return mayBeInvalid(new, marks)
+    }
+
+    private func isWrittenTo(_ target: [UInt8], since time: Timestamp) -> Bool {
+        let mark = Self.invalidationKey(target)
+        if shared.marks.mayHaveOvertaken(mark, time) { return true }
+        return shared.storeMemory.doubts.mayConcern(time) && shared.marks.mayHaveOvertaken(DoubtfulWrites.markKey(mark), time)
     }
 
     private func insertOnly(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse?) -> StoringResult {

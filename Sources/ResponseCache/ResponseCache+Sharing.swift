@@ -229,9 +229,9 @@ extension ResponseCache {
         let target = RequestTarget.escaped(Array(text.utf8)[...], isTyped: true)
         let rules = settings.arguments.specialRules(for: target[...])
         // By either scheme, where that is told apart.
-        return [[], keyMaker.secureExtra].flatMap { extra in
+        return [false, true].flatMap { isSecure in
             var key: [UInt8] = []
-            let prefix = CacheKey.prefix(authority: settings.keyName, partition: [], extra: extra)
+            let prefix = CacheKey.prefix(authority: settings.keyName, extra: KeyExtra(isSecure: isSecure).encoded)
             CacheKey.append(to: &key, prefix: prefix, target: target.span, rules: rules)
             return [Self.invalidationKey(key), Self.preflightsKey(key)]
         }

@@ -219,6 +219,7 @@ public final class ResponseCache: @unchecked Sendable {
         }
         if metadata.flags.contains(.coded), !Self.mayRead(item, head.fields) { return .otherVariant(key) }
         if item.isMarkedStale { metadata.flags.insert(.markedStale) }
+        if try isDoubted(metadata, keys, head, &basis) { metadata.flags.insert(.markedStale) }
         let found = FoundResponse(item: item, metadata: metadata, key: key)
         guard let sight else { return .found(found) }
         basis.confirmed = metadata.responseTime
@@ -235,6 +236,15 @@ public final class ResponseCache: @unchecked Sendable {
         let isElsewhere = keys.isPartitioned || keys.unknownFields != nil
         let (sharedKey, collection) = (isElsewhere ? keys.shared : nil, collectionKey(of: head))
         return try isInvalid(metadata, stored, sharedKey: sharedKey, collection: collection, &basis)
+    }
+
+    private func isDoubted(
+        _ metadata: StoredMetadata, _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
+    ) throws(NotAtHand) -> Bool {
+        guard shared.storeMemory.doubts.mayConcern(metadata.requestTime), head.method != .options else { return false }
+        let target = sharedKey(of: head.pathAndQuery, for: head)
+        let sharedKeys = keys.shared == target ? [target] : [target, keys.shared]
+        return try isDoubted(metadata, sharedKeys: sharedKeys, collection: collectionKey(of: head), &basis)
     }
 
     /// What it counts for as long as nobody knows what others have purged.

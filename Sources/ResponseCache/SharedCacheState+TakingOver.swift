@@ -20,7 +20,12 @@ extension SharedCacheState {
 
     /// It is ours.
     /// - Parameter end: where the other process has left off.
-    public func own(upTo end: HandedPosition) { store.own(upTo: end) }
+    public func own(upTo end: HandedPosition) {
+        store.own(upTo: end)
+        storeMemory.times.readAgain()
+        storeMemory.doubts.readAgain()
+        storeMemory.paths.goThroughStore()
+    }
 
     /// - Parameter peer: hears of what takes something back here; nil: nobody.
     public func tell(_ peer: (@Sendable (PassedChange) -> Void)?) { store.tell(peer) }
@@ -34,16 +39,26 @@ extension SharedCacheState {
             let time = Timestamp(milliseconds: milliseconds)
             times.note(markAt: time)
             purges.purged(at: times.ofMark(time))
-        case .removal, .staleMark, .clearing, .staleAll: store.follow(change)
+        case .clearing: removeAll()
+        case .removal, .staleMark, .staleAll: store.follow(change)
         }
     }
 
     /// A mark that is later than this one stays.
     private func follow(_ item: NewItem) {
-        let time = item.metadata.withUnsafeBytes { ResponseCache.timeOfMark($0) }
-        if let time {
-            times.note(markAt: time)
-            marks.note(item.key, at: time)
+        var item = item
+        var time = item.metadata.withUnsafeBytes { ResponseCache.timeOfMark($0) }
+        if let time, item.key == StoredTimes.key {
+            storeMemory.times.follow(time)
+        } else if let time, item.key == DoubtfulWrites.key {
+            storeMemory.doubts.follow(time)
+        } else if let told = time {
+            times.note(markAt: told)
+            // Requests that were sent here may have later times than the other process knows.
+            let own = times.ofMark(told)
+            item.metadata = StoredMetadata.invalidation(at: own)
+            marks.note(item.key, at: own)
+            time = own
         }
         if item.metadata.withUnsafeBytes(StoredMetadata.kind) == .searchVariance { varianceSign.set(in: store) }
         while true {

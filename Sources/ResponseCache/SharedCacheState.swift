@@ -22,6 +22,7 @@ public final class SharedCacheState: Sendable {
     let purges: PurgeClock
     let marks: RecentMarks
     let times: CausalTimes
+    let storeMemory: StoreMemory
     /// Whether another is in its place: by its rules, which may be others, nothing is stored any more.
     private let isReplaced = Atomic(false)
 
@@ -36,7 +37,7 @@ public final class SharedCacheState: Sendable {
         var place = place
         place.encode = Self.encoding()
         place.whenWritable = { [directory = place.directory] in whenWritable($0, directory) }
-        self.init(store: try ResponseStore(place, handed: handed), sent: sent, settings: settings)
+        self.init(store: try ResponseStore(place, handed: handed), isHanded: handed != nil, sent: sent, settings: settings)
     }
 
     /// For the store's writer.
@@ -45,22 +46,26 @@ public final class SharedCacheState: Sendable {
         return { content, number in ContentCoding(number: number).flatMap { encoder.encode(content, $0) } }
     }
 
-    public convenience init(store: ResponseStore, sent: SentRequests, settings: ResponseCacheSettings) {
-        self.init(store: store, sent: sent, PurgeClock(), RecentMarks(), CausalTimes(), SearchVarianceSign(store: store), settings)
+    public convenience init(store: ResponseStore, isHanded: Bool = false, sent: SentRequests, settings: ResponseCacheSettings) {
+        let times = CausalTimes()
+        self.init(
+            store: store, sent: sent, PurgeClock(), RecentMarks(), times, SearchVarianceSign(store: store),
+            StoreMemory(store: store, times, isHanded: isHanded), settings)
     }
 
     /// That of another API, in the same store.
     /// - Parameter former: of the same API, under other settings.
     public convenience init(beside other: SharedCacheState, settings: ResponseCacheSettings, after former: SharedCacheState? = nil) {
         self.init(
-            store: other.store, sent: other.sent, other.purges, other.marks, other.times, other.varianceSign, settings, after: former)
+            store: other.store, sent: other.sent, other.purges, other.marks, other.times, other.varianceSign, other.storeMemory, settings,
+            after: former)
     }
 
     private init(
         store: ResponseStore, sent: SentRequests, _ purges: PurgeClock, _ marks: RecentMarks, _ times: CausalTimes,
-        _ sign: SearchVarianceSign, _ settings: ResponseCacheSettings, after former: SharedCacheState? = nil
+        _ sign: SearchVarianceSign, _ storeMemory: StoreMemory, _ settings: ResponseCacheSettings, after former: SharedCacheState? = nil
     ) {
-        self.settings = settings
+        (self.settings, self.storeMemory) = (settings, storeMemory)
         unknownFields = former?.unknownFields ?? UnknownFieldMemory()
         (self.store, self.sent, self.purges, self.marks, self.times, varianceSign) = (store, sent, purges, marks, times, sign)
         cookieOrigins =
@@ -90,14 +95,34 @@ public final class SharedCacheState: Sendable {
     /// Stands for a long part of a key, so that nobody can find two contents with one key.
     public func contentDigest(_ content: [UInt8]) -> [UInt8] { store.contentDigest(content) }
 
+    /// Drops everything that is stored, of any API.
+    func removeAll() {
+        marks.noteRemovalOfAll()
+        store.removeAll()
+        storeMemory.times.forget()
+    }
+
     /// Waits until all that was stored can be read from the files.
     public func flush() { store.flush() }
+
+    /// Waits until all removals and marks are in the files.
+    public func flushMarks() { store.flushMarks() }
+
+    /// Whether a removal or a mark is not in the files.
+    public var hasUnwrittenMarks: Bool { store.hasUnwrittenMarks }
+
+    /// Calls `then` once all removals and marks that were made before are in the files, or the disk has refused them: at once, or from the store's own
+    /// queue.
+    public func whenMarksWritten(_ then: @escaping @Sendable (_ isWritten: Bool) -> Void) { store.whenMarksWritten(then) }
 
     /// The same, and until all of it is on the disk.
     public func synchronize() { store.synchronize() }
 
     /// Writes what waits to be written. Nothing is stored afterwards.
-    public func close() { store.close() }
+    public func close() {
+        storeMemory.times.close()
+        store.close()
+    }
 
     // MARK: Content that is sent from the files
 
@@ -106,6 +131,20 @@ public final class SharedCacheState: Sendable {
     /// - Parameter then: called once, on a thread of the store's.
     public func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {
         store.bringIn(bytes, of: owner, then: then)
+    }
+}
+
+/// What is known of all that lies in a store, whichever API's it is.
+final class StoreMemory: Sendable {
+    let times: StoredTimes
+    let doubts: DoubtfulWrites
+    let paths: StoredPaths
+
+    /// - Parameter isHanded: another process still has the store.
+    init(store: ResponseStore, _ times: CausalTimes, isHanded: Bool) {
+        self.times = StoredTimes(store: store, times)
+        doubts = DoubtfulWrites(store: store)
+        paths = StoredPaths(store: store, isHanded: isHanded)
     }
 }
 

@@ -24,7 +24,7 @@ public struct EntryID: Sendable, Comparable, CustomStringConvertible {
 public struct StoredEntry {
     public let id: EntryID
     public let key: StoredKey
-    public let metadata: StoredMetadata
+    public private(set) var metadata: StoredMetadata
     public let head: ResponseHead
     /// The copy's own key, where this says that it is gone.
     let keyBytes: [UInt8]
@@ -42,6 +42,8 @@ public struct StoredEntry {
         self.head = item.note == 0 ? head : StoredHead.parse(item.head) ?? head
     }
 
+    mutating func markStale() { metadata.flags.insert(.markedStale) }
+
     /// Where it stands in the order of all.
     public var place: EntryPlace { EntryPlace(target: key.readableTarget, id: id) }
     public var tags: [String] { CacheTags.tags(of: head.fields) }
@@ -52,7 +54,8 @@ public struct StoredEntry {
     /// Whether a request's content, its unknown fields, the host or fields that the operator named are part of the key.
     public var isKeyedByMore: Bool {
         // What the upstream says of its arguments stands in the response too.
-        key.unknownFieldsHash != nil || !key.extra.isEmpty && !RememberedVariance.isEncoded(Array(key.extra.dropFirst(4)))
+        key.unknownFieldsHash != nil
+            || KeyParts.read(key.extra).map { $0.contains { !KeyExtra.isScheme($0) && !RememberedVariance.isEncoded(Array($0)) } } ?? true
     }
     /// Without that coding; nil where it is damaged, or there is no memory.
     public var content: [UInt8]? {

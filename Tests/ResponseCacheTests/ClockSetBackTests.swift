@@ -62,6 +62,7 @@ struct ClockSetBackTests {
     @Test("nor after a restart, but for the first response")
     func restarted() throws {
         let test = try TestCache()
+        try test.fetch("/a")
         test.now += 7_200_000
         test.write("/a")
         test.now -= 7_200_000
@@ -72,6 +73,27 @@ struct ClockSetBackTests {
         let key = ResponseCache.invalidationKey(cache.keysOfGet(for: TestCache.request("/a")).shared)
         #expect(cache.isMarkedNow(key, since: times[0]))
         #expect(!cache.isMarkedNow(key, since: state.timeOfRequest(at: test.time.wall)))
+    }
+
+    @Test("a write after a restart takes out what is older, in any partition and collection, also where the clock lags", arguments: [false, true])
+    func writtenAfterRestart(isClosed: Bool) throws {
+        let test = try TestCache { $0.checksCollections = true }
+        try test.fetch("/list", Self.user, Self.fresh)
+        test.now += 20_000
+        try test.fetch("/list/1", Self.user, Self.fresh)
+        test.now -= 3_600_000
+        if isClosed { test.cache.shared.storeMemory.times.close() }
+        let state = SharedCacheState(store: test.cache.store, sent: SentRequests(), settings: test.cache.shared.settings)
+        let cache = ResponseCache(state, mayWait: true) { test.time }
+        let write = TestCache.request("/list/1", method: .put)
+        cache.invalidate(after: TestCache.response(200, []), to: write, withCollection: true, at: test.time.wall)
+        for target in ["/list", "/list/1"] {
+            #expect(try cache.find(TestCache.request(target, Self.user)).result.found == nil, "\(target)")
+        }
+        // And storing goes on.
+        let sent = state.timeOfRequest(at: test.time.wall)
+        let key = ResponseCache.invalidationKey(cache.keysOfGet(for: TestCache.request("/list/1")).shared)
+        #expect(!cache.isMarkedNow(key, since: sent))
     }
 
     @Test("what was replaced by a reload stores nothing any more")

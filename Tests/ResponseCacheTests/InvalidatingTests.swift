@@ -30,6 +30,69 @@ struct InvalidatingTests {
         #expect(test.listed == ["/b"])
     }
 
+    private static let html = ("Content-Type", "text/html; charset=utf-8")
+
+    /// Each with what the write's request said, and whether what was stored stays, stale.
+    private static let answers: [(status: Status, lines: TestCache.Lines, request: TestCache.Lines, stays: Bool)] = [
+        (302, [("Location", "/login?next=%2Fa")], [], true),
+        (303, [("Location", "https://portal.test/welcome")], [], true),
+        (307, [("Location", "http://upstream.test/oauth/authorize")], [], true),
+        (200, [html], [], true),
+        (200, [html], [("Accept", "*/*")], true),
+        (201, [html], [("Accept", "text/html, */*;q=0.8")], false),
+        (303, [("Location", "/a/1")], [], false),
+        (302, [("Location", "http://upstream.test/done")], [], false),
+        (301, [], [], false),
+        (204, [], [], false),
+        (200, [], [], false),
+    ]
+
+    @Test(
+        "a login or a captive portal that answers a write makes stale and takes nothing out, also after a restart; to the letter it takes out",
+        arguments: answers.indices, Strictness.allCases)
+    func doubtful(row: Int, strictness: Strictness) throws {
+        let row = Self.answers[row]
+        let test = try TestCache {
+            $0.checksCollections = true
+            $0.policy.strictness = strictness
+        }
+        let (user, https, german) = ([("X-User", "u")], [(ConnectionField.scheme, "https")], [("Accept-Language", "de")])
+        func fill() throws {
+            for lines in [[], user, https] { try test.fetch("/a/1", lines) }
+            try test.fetch("/a/1?v", german, [Self.fresh, ("Vary", "Accept-Language")])
+            try test.fetch("/n?x=1", user, [Self.fresh, ("No-Vary-Search", "params")])
+            try test.fetch("/a", user)
+            try test.fetch("/b")
+        }
+        try fill()
+        test.complete(try test.send("/a/1", method: .query, content: "1"), [Self.fresh])
+        test.now += 1
+        for target in ["/a/1", "/a/1?v", "/n?x=2"] {
+            test.write(target, from: row.request, row.lines, status: row.status, withCollection: true)
+        }
+        let stays = row.stays && strictness == .rescue
+        let restarted = TestCache.other(
+            SharedCacheState(store: test.cache.store, sent: SentRequests(), settings: test.cache.shared.settings))
+        for cache in [test.cache, restarted] {
+            func isStale(_ target: String, _ lines: TestCache.Lines, _ content: [UInt8]? = nil) throws -> Bool? {
+                let head = TestCache.request(target, lines, method: content == nil ? .get : .query)
+                return try cache.find(head, content: content).result.found?.metadata.flags.contains(.markedStale)
+            }
+            for (target, lines) in [("/a/1", []), ("/a/1", user), ("/a/1", https), ("/a/1?v", german), ("/n?x=3", user), ("/a", user)] {
+                #expect(try isStale(target, lines) == (stays ? true : nil), "\(target)")
+            }
+            #expect(try isStale("/a/1", [], Array("1".utf8)) == (stays ? true : nil))
+            #expect(try isStale("/b", []) == false)
+            let listed = cache.list(EntrySelection(), limit: 100).entries
+            #expect(listed.count == (stays ? 8 : 1) && listed.count { $0.metadata.flags.contains(.markedStale) } == (stays ? 7 : 0))
+        }
+        // What is asked for afterwards is fresh.
+        test.now += 1
+        try fill()
+        #expect(try test.found("/a/1", user)?.metadata.flags.contains(.markedStale) == false)
+        #expect(try test.found("/a/1?v", german)?.metadata.flags.contains(.markedStale) == false)
+    }
+
     @Test("so do the targets that Location and Content-Location name; a failed or safe request drops nothing")
     func named() throws {
         let test = try cache()

@@ -12,10 +12,11 @@ private struct ListingWalk {
     private static let targets = ["/a", "/a?x=1", "/a?x=1&y=1", "/a/1", "/a/1?x=2", "/b"]
     private static let languages = ["", "de", "fr"]
     private static let contents: [String?] = [nil, "1", "2"]
+    private static let tags = ["t", "u"]
 
     let test: TestCache
     var random: SeededGenerator
-    private(set) var counts = (listed: 0, hidden: 0)
+    private(set) var counts = (listed: 0, hidden: 0, purged: 0)
 
     init(seed: UInt64, _ configure: @escaping (inout ResponseCacheSettings) -> Void) throws {
         random = SeededGenerator(seed: seed)
@@ -27,8 +28,14 @@ private struct ListingWalk {
 
     private mutating func pick<T>(_ from: [T]) -> T { from[Int.random(in: 0..<from.count, using: &random)] }
 
-    private static func lines(_ user: String, _ language: String) -> TestCache.Lines {
+    private static func lines(_ user: String, _ language: String, isSecure: Bool) -> TestCache.Lines {
         [("Host", "h")] + (user.isEmpty ? [] : [("X-User", user)]) + (language.isEmpty ? [] : [("Accept-Language", language)])
+            + (isSecure ? [(ConnectionField.scheme, "https")] : [])
+    }
+
+    /// Those of any request of this walk.
+    private mutating func lines() -> TestCache.Lines {
+        Self.lines(pick(["", "u"]), pick(Self.languages), isSecure: pick([true, false]))
     }
 
     mutating func step() throws {
@@ -36,11 +43,13 @@ private struct ListingWalk {
         let target = pick(Self.targets)
         switch Int.random(in: 0..<100, using: &random) {
         case ..<80: try fetch(target)
-        case ..<94:
+        case ..<92:
             let groups = [("Cache-Group-Invalidation", "\"\(pick(["g", "h", "none"]))\"")]
-            test.write(target, method: pick([.put, .post]), groups, withCollection: pick([true, false]))
-        case ..<97: _ = test.take(target, Self.lines(pick(["", "u"]), pick(Self.languages)), response(), secondsAgo: pick([0, 2]))
-        default: _ = test.cache.purge(.selection(EntrySelection(prefix: .init(target))), isSoft: pick([true, false]))
+            // By either scheme.
+            let lines = pick([true, false]) ? [("Host", "h"), (ConnectionField.scheme, "https")] : [("Host", "h")]
+            test.write(target, method: pick([.put, .post]), from: lines, groups, withCollection: pick([true, false]))
+        case ..<95: _ = test.take(target, lines(), response(), secondsAgo: pick([0, 2]))
+        default: try purge(target)
         }
     }
 
@@ -49,30 +58,69 @@ private struct ListingWalk {
         if pick([true, false]) { lines.append(("Vary", "Accept-Language")) }
         if pick([true, false, false]) { lines.append(("No-Vary-Search", pick(["params=(\"x\")", "params", "key-order"]))) }
         if pick([true, false]) { lines.append(("Cache-Groups", pick(["\"g\"", "\"g\", \"h\""]))) }
+        if pick([true, false]) { lines.append(("Cache-Tag", pick(Self.tags))) }
         return lines
+    }
+
+    /// What is purged is found no more, or stale; and all else as before.
+    private mutating func purge(_ target: String) throws {
+        let (tag, isSoft) = (pick(Self.tags), pick([true, false]))
+        let isTagged = { (found: FoundResponse) in
+            StoredHead.parse(found.head).map { CacheTags.tags(of: $0.fields).contains(tag) } ?? false
+        }
+        let selections: [(PurgeSelection, (FoundResponse) -> Bool)] = [
+            (.selection(EntrySelection(tag: tag)), isTagged),
+            (
+                .selection(EntrySelection(prefix: .init(target))),
+                { StoredKey($0.key)?.target.starts(with: Array(target.utf8)) ?? false }
+            ),
+            (.all, { _ in true }),
+        ]
+        let (selection, isMeant) = selections[pick([0, 0, 0, 0, 0, 1, 1, 1, 2])]
+        let before = try found()
+        let meant = before.filter { isMeant($0.value) }
+        #expect(test.cache.purge(selection, isSoft: isSoft) == meant.count)
+        counts.purged += meant.count
+        let after = try found()
+        for (id, response) in before where meant[id] == nil || isSoft {
+            let isStale = response.metadata.flags.contains(.markedStale) || meant[id] != nil
+            #expect(after[id]?.metadata.flags.contains(.markedStale) == isStale)
+        }
+        if !isSoft { #expect(after.keys.allSatisfy { meant[$0] == nil }) }
+        // Whatever carries the tag, also what nobody would find.
+        if case .selection(let entries) = selection, entries.tag != nil, !isSoft {
+            test.cache.store.visitAll { listed in
+                guard let key = StoredKey(Array(listed.key)), let entry = StoredEntry(listed, Array(listed.key), key) else { return }
+                #expect(!entry.tags.contains(tag))
+            }
+        }
     }
 
     private mutating func fetch(_ target: String) throws {
         let content = pick(Self.contents)
         let sent = try test.send(
-            target, Self.lines(pick(["", "u"]), pick(Self.languages)), method: content == nil ? .get : .query, content: content)
+            target, lines(), method: content == nil ? .get : .query, content: content)
         test.complete(sent, response())
     }
 
     /// All that the requests of this walk can find, in whichever of their places.
-    private func findable() throws -> Set<StoredItemID> {
-        var ids: Set<StoredItemID> = []
+    private func found() throws -> [StoredItemID: FoundResponse] {
+        var all: [StoredItemID: FoundResponse] = [:]
         for target in Self.targets {
-            for user in ["", "u"] {
+            for (user, isSecure) in [("", false), ("u", false), ("", true), ("u", true)] {
                 for language in Self.languages {
-                    for content in Self.contents { ids.formUnion(try findable(target, Self.lines(user, language), content)) }
+                    for content in Self.contents {
+                        for one in try found(target, Self.lines(user, language, isSecure: isSecure), content) {
+                            all[test.cache.store.id(of: one.key)] = one
+                        }
+                    }
                 }
             }
         }
-        return ids
+        return all
     }
 
-    private func findable(_ target: String, _ lines: TestCache.Lines, _ content: String?) throws -> [StoredItemID] {
+    private func found(_ target: String, _ lines: TestCache.Lines, _ content: String?) throws -> [FoundResponse] {
         let cache = test.cache
         let head = TestCache.request(target, lines, method: content == nil ? .get : .query)
         var keys = [try cache.find(head, content: content.map { Array($0.utf8) }).keys]
@@ -82,7 +130,7 @@ private struct ListingWalk {
                 keys.append(cache.keys(for: head, target: Array(head.pathAndQuery), said, unknown: nil))
             }
         }
-        return try keys.compactMap { try cache.find(head, at: $0).found.map { cache.store.id(of: $0.key) } }
+        return try keys.compactMap { try cache.find(head, at: $0).found }
     }
 
     mutating func compare() throws -> Bool {
@@ -91,20 +139,21 @@ private struct ListingWalk {
         let listed = Set(test.cache.list(EntrySelection(), limit: 1_000).entries.map(\.id.item))
         counts.listed += listed.count
         counts.hidden += all - listed.count
-        return listed == (try findable())
+        return listed == Set(try found().keys)
     }
 }
 
 @Suite("The cache: listing")
 struct ListingTests {
     @Test(
-        "random walk: exactly what a look-up can find is listed", .slow,
+        "random walk: exactly what a look-up can find, by either scheme, is listed, and every kind of purge takes what it names", .slow,
         arguments: [
             { _ in },
             {
                 $0.isKeyedByHost = true
                 $0.policy.keyFields = ["accept-language", "x-other"]
             },
+            { $0.policy.keyFields = [ConnectionField.scheme, "accept-language"] },
         ] as [@Sendable (inout ResponseCacheSettings) -> Void])
     func walk(configure: @escaping @Sendable (inout ResponseCacheSettings) -> Void) throws {
         var walk = try ListingWalk(seed: 7, configure)
@@ -116,7 +165,7 @@ struct ListingTests {
                 return
             }
         }
-        #expect(walk.counts.listed > 1_000 && walk.counts.hidden > 100)
+        #expect(walk.counts.listed > 1_000 && walk.counts.hidden > 100 && walk.counts.purged > 100)
     }
 
     @Test("what was stored for another upstream, or under other key fields, is not listed")

@@ -38,6 +38,56 @@ struct PurgingTests {
         #expect(try left { _ in .selection(EntrySelection(tag: "none")) }.0 == 0)
     }
 
+    @Test(
+        "what came by https, with host and key fields, of one API and of several, also after a write",
+        arguments: [(false, false), (true, false), (false, true), (true, true)], [false, true])
+    func schemes(_ settings: (isKeyedByMore: Bool, isOneOfSeveral: Bool), isSoft: Bool) throws {
+        let test = try TestCache(named: settings.isOneOfSeveral ? "orders" : nil) {
+            guard settings.isKeyedByMore else { return }
+            ($0.isKeyedByHost, $0.policy.keyFields) = (true, ["x-key", ConnectionField.scheme])
+        }
+        let requests: [TestCache.Lines] = [[], [("X-User", "u")]].flatMap { (lines: TestCache.Lines) in
+            [lines, lines + [(ConnectionField.scheme, "https")]].map { [("Host", "h"), ("X-Key", "k")] + $0 }
+        }
+        func fill() throws {
+            for lines in requests {
+                for target in ["/a", "/a/b?x=1"] {
+                    #expect(try test.fetch(target, lines, [Self.fresh, ("Surrogate-Key", "one")]) == .allowed)
+                }
+            }
+        }
+        try fill()
+        test.now += 1
+        test.write("/a", from: [("Host", "h"), ("X-Key", "k")])
+        #expect(test.listed == ["/a/b?x=1", "/a/b?x=1", "/a/b?x=1", "/a/b?x=1"])
+        for select in [
+            { .selection(EntrySelection(tag: "one")) }, { .selection(EntrySelection(prefix: .init("/a"))) }, { .all },
+        ] as [() -> PurgeSelection] {
+            test.now += 1
+            try fill()
+            #expect(test.listed.count == 8 && test.cache.purge(select(), isSoft: isSoft) == 8)
+            for lines in requests {
+                for target in ["/a", "/a/b?x=1"] {
+                    let found = try test.found(target, lines)
+                    #expect(found.map { $0.metadata.flags.contains(.markedStale) } == (isSoft ? true : nil))
+                }
+            }
+        }
+        #expect(test.cache.purge(selection(test, target: "/a"), isSoft: isSoft) == (isSoft ? 4 : 0))
+    }
+
+    @Test("a tag takes whatever carries it, also what is found under other settings only")
+    func unfound() throws {
+        let test = try TestCache()
+        try test.fetch("/a", [], [Self.fresh, ("Cache-Tag", "one")])
+        try test.fetch("/b", [], [Self.fresh, ("Cache-Tag", "two")])
+        var settings = test.cache.shared.settings
+        settings.policy.keyFields = ["x-key"]
+        let other = TestCache.other(SharedCacheState(beside: test.cache.shared, settings: settings))
+        #expect(other.purge(.selection(EntrySelection(tag: "one")), isSoft: false) == 0)
+        #expect(test.listed == ["/b"])
+    }
+
     @Test("one by its id; softly it stays, and counts as stale")
     func one() throws {
         let test = try TestCache()

@@ -32,7 +32,7 @@ private final class WalkedStore {
 
     /// - Parameter keepsIndex: without it the next start reads through all segments.
     func restart(keepsIndex: Bool) throws {
-        cache.store.close()
+        cache.shared.close()
         if !keepsIndex { unlink(temporary.path + "/index") }
         cache = try Self.open(temporary.path)
     }
@@ -88,7 +88,7 @@ private final class WalkedStore {
 
     func purge(isSoft: Bool, at now: Timestamp) {
         cache.beginPurge(at: now)
-        if isSoft { cache.store.markAllStale() } else { cache.store.removeAll() }
+        if isSoft { cache.store.markAllStale() } else { cache.shared.removeAll() }
     }
 }
 

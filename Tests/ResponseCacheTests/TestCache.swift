@@ -72,7 +72,11 @@ final class TestCache {
         let time: Timestamp
     }
 
-    func send(_ target: String, _ lines: Lines = [], method: HTTPCore.Method = .get, content: String? = nil) throws -> Sent {
+    /// - Parameter other: the same cache after a restart.
+    func send(
+        _ target: String, _ lines: Lines = [], method: HTTPCore.Method = .get, content: String? = nil, by other: ResponseCache? = nil
+    ) throws -> Sent {
+        let cache = other ?? cache
         let head = Self.request(target, lines, method: method)
         let finding = try cache.find(head, content: content.map { Array($0.utf8) })
         let request = PlacedRequest(head, RequestCacheControl(head.fields), keys: finding.keys, found: finding.result.found)
@@ -85,7 +89,10 @@ final class TestCache {
 
     /// The response comes, and is stored where it may be.
     @discardableResult
-    func complete(_ sent: Sent, _ lines: Lines, _ content: String = "{}", status: Status = 200, ownTag: String? = nil) -> StorageDecision {
+    func complete(
+        _ sent: Sent, _ lines: Lines, _ content: String = "{}", status: Status = 200, ownTag: String? = nil, by other: ResponseCache? = nil
+    ) -> StorageDecision {
+        let cache = other ?? cache
         let response = Self.response(status, lines)
         let decision = cache.decideStoring(response, for: sent.request)
         guard decision == .allowed else { return decision }
@@ -121,9 +128,12 @@ final class TestCache {
     }
 
     /// A write succeeds.
-    func write(_ target: String, method: HTTPCore.Method = .put, _ lines: Lines = [], withCollection: Bool = false) {
-        let head = Self.request(target, method: method)
-        cache.invalidate(after: Self.response(200, lines), to: head, withCollection: withCollection, at: time.wall)
+    func write(
+        _ target: String, method: HTTPCore.Method = .put, from request: Lines = [], _ lines: Lines = [], status: Status = 200,
+        withCollection: Bool = false
+    ) {
+        let head = Self.request(target, request, method: method)
+        cache.invalidate(after: Self.response(status, lines), to: head, withCollection: withCollection, at: time.wall)
     }
 
     // MARK: What is there

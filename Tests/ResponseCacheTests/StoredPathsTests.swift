@@ -1,0 +1,129 @@
+// A write leaves a mark where something is stored or under way, and nowhere else: whatever a client writes to, it pushes nothing out of the store.
+
+import CachePolicy
+import CacheStore
+import HTTPCore
+import TestSupport
+import Testing
+
+@testable import ResponseCache
+
+@Suite("The cache: writes to what is not stored")
+struct StoredPathsTests {
+    private static let user = [("X-User", "u")]
+    private static let fresh = ("Cache-Control", "max-age=600")
+
+    private func restarted(_ test: TestCache) -> ResponseCache {
+        let state = SharedCacheState(store: test.cache.store, sent: SentRequests(), settings: test.cache.shared.settings)
+        while !state.storeMemory.paths.isComplete {}
+        return ResponseCache(state, mayWait: true) { test.time }
+    }
+
+    private func write(_ target: String, _ cache: ResponseCache, _ test: TestCache, group: String = "none") {
+        let response = TestCache.response(200, [("Cache-Group-Invalidation", "\"\(group)\"")])
+        cache.invalidate(after: response, to: TestCache.request(target, method: .post), withCollection: true, at: test.time.wall)
+    }
+
+    @Test("sixty thousand paths push no copy out, also after a restart", .slow)
+    func crowd() throws {
+        let test = try TestCache { $0.checksCollections = true }
+        let content = "\"" + String(repeating: "x", count: 20_000) + "\""
+        for number in 0..<300 { try test.fetch("/kept/\(number)", Self.user, [Self.fresh], content) }
+        test.cache.store.flush()
+        let before = test.cache.store.statistics
+        #expect(test.listed.count == 300 && before.evicted == 0)
+        for cache in [test.cache, restarted(test)] {
+            for number in 0..<30_000 { write("/none/\(number)?x", cache, test, group: "g\(number)") }
+        }
+        test.cache.store.flush()
+        #expect(test.listed.count == 300 && test.cache.store.statistics.inserted == before.inserted)
+    }
+
+    @Test("what is stored in any partition, host, variant or for any content or arguments, and its groups and collections, is found out", arguments: [false, true])
+    func stored(isRestarted: Bool) throws {
+        let test = try TestCache {
+            ($0.checksCollections, $0.isKeyedByHost, $0.policy.keyFields) = (true, true, [ConnectionField.scheme])
+        }
+        let https = Self.user + [(ConnectionField.scheme, "https")]
+        try test.fetch("/user", https)
+        try test.fetch("/variant", Self.user, [Self.fresh, ("Vary", "Accept-Language")])
+        try test.fetch("/said?x=1", Self.user, [Self.fresh, ("No-Vary-Search", "params")])
+        test.complete(try test.send("/content", Self.user, method: .query, content: "1"), [Self.fresh])
+        try test.fetch("/list?page=2", Self.user)
+        try test.fetch("/member", Self.user, [Self.fresh, ("Cache-Groups", "\"g\"")])
+        let cache = isRestarted ? restarted(test) : test.cache
+        test.now += 1
+        for target in ["/user", "/variant", "/said?x=9", "/content", "/list/7"] { write(target, cache, test, group: "g") }
+        #expect(cache.list(EntrySelection(), limit: 10).entries.isEmpty)
+        #expect(try cache.find(TestCache.request("/user", https)).result.found == nil)
+        let query = TestCache.request("/content", Self.user, method: .query)
+        #expect(try cache.find(query, content: Array("1".utf8)).result.found == nil)
+        #expect(try cache.find(TestCache.request("/list?page=2", Self.user)).result.found == nil)
+    }
+
+    @Test("what is under way is not stored, by content neither, and what was archived before the write is not taken")
+    func underWay() throws {
+        let test = try TestCache { $0.checksCollections = true }
+        let sent = try [
+            test.send("/a", Self.user), test.send("/a", [(ConnectionField.scheme, "https")]), test.send("/a", method: .query, content: "1"),
+        ]
+        let entries = test.cache.store.statistics.entries
+        test.now += 1
+        write("/a", test.cache, test)
+        #expect(test.cache.store.statistics.entries == entries)
+        for one in sent { #expect(test.complete(one, [Self.fresh]) == .forbidden(.storeRefused)) }
+        #expect(test.take("/a", [], [Self.fresh], secondsAgo: 60) == .invalidated)
+        #expect(try test.fetch("/a", Self.user, [Self.fresh]) == .allowed)
+    }
+
+    @Test("what is under way when a login answers a write is not stored either, and nothing is marked")
+    func doubtful() throws {
+        let test = try TestCache()
+        let sent = try test.send("/a", Self.user)
+        let inserted = test.cache.store.statistics.inserted
+        test.now += 1
+        test.write("/a", [("Location", "/login")], status: 302)
+        // The time of the last such write is all.
+        #expect(test.cache.store.statistics.inserted == inserted + 1)
+        #expect(test.complete(sent, [Self.fresh]) == .forbidden(.storeRefused))
+        #expect(try test.fetch("/a", Self.user, [Self.fresh]) == .allowed)
+        #expect(try test.found("/a", Self.user)?.metadata.flags.contains(.markedStale) == false)
+    }
+
+    @Test("random walk: no response is found that was asked for before a write to its target succeeded", .slow, arguments: [1, 2, 3] as [UInt64])
+    func walk(seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
+        let test = try TestCache { $0.checksCollections = true }
+        var cache = test.cache
+        let targets = ["/a", "/a?x=1", "/b", "/b/1"]
+        let requests: [TestCache.Lines] = [[], Self.user, [(ConnectionField.scheme, "https")]]
+        var underWay: [(sent: TestCache.Sent, step: Int)] = []
+        var lastWrites: [String: Int] = [:]
+        for step in 1...3_000 {
+            test.now += Int64([0, 0, 1, 1_000, -500].randomElement(using: &random) ?? 0)
+            let target = targets.randomElement(using: &random) ?? "/a"
+            let lines = requests.randomElement(using: &random) ?? []
+            let isQuery = Int.random(in: 0..<4, using: &random) == 0
+            switch Int.random(in: 0..<100, using: &random) {
+            case ..<40:
+                underWay.append((try test.send(target, lines, method: isQuery ? .query : .get, content: isQuery ? "1" : nil, by: cache), step))
+            case ..<75:
+                guard let place = underWay.indices.randomElement(using: &random) else { break }
+                let (sent, step) = underWay.remove(at: place)
+                let vary = Bool.random(using: &random) ? [("Vary", "Accept-Language")] : []
+                test.complete(sent, [Self.fresh] + vary, "\(step)", by: cache)
+            case ..<90:
+                write(target, cache, test)
+                lastWrites[target] = step
+            case ..<92:
+                // No fetch outlives the process.
+                (cache, underWay) = (restarted(test), [])
+            default:
+                let head = TestCache.request(target, lines, method: isQuery ? .query : .get)
+                guard let found = try cache.find(head, content: isQuery ? Array("1".utf8) : nil).result.found else { break }
+                let asked = try #require(Int(String(decoding: found.content, as: UTF8.self)))
+                #expect(asked > lastWrites[target] ?? 0, "step \(step)")
+            }
+        }
+    }
+}
