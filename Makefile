@@ -44,10 +44,11 @@ bench: build bench-packages
 	strip -o .build/cistern-stripped .build/release/cistern
 	Tests/Benchmarks/bench.py --cistern .build/cistern-stripped $(ARGUMENTS)
 
-# Kills the proxy while it stores and while it purges, and checks every byte that it serves afterwards.
+# Kills the proxy while it stores, while it purges and right after writes, and checks what it serves afterwards.
 kill: build
 	Tests/Durability/kill_rounds.py --cistern .build/release/cistern $(ARGUMENTS)
 	Tests/Durability/purge_rounds.py --cistern .build/release/cistern $(ARGUMENTS)
+	Tests/Durability/write_rounds.py --cistern .build/release/cistern $(ARGUMENTS)
 
 # Plays every way of failing that we know of against the release, with a stored copy and without; results are in Tests/Faults/README.md.
 faults: build fault-packages
@@ -189,7 +190,7 @@ help:
 	@echo "make run                try it with a sample API, without internet"
 	@echo "make test               build and run all tests"
 	@echo "make bench              measure beside nginx, HAProxy and bare loops in C"
-	@echo "make kill               rounds of kill -9 while storing and while purging"
+	@echo "make kill               rounds of kill -9 while storing, while purging and right after writes"
 	@echo "make faults             every way of failing that we know of, as a table"
 	@echo "make fuzz               made-up bytes for everything that reads bytes from outside (TIME=, TARGET=)"
 	@echo "make stress             everything at once, every response checked (TIME=, SEED=, TLS=1)"

@@ -8,6 +8,9 @@ public struct CacheStatus {
     /// The field's name, and that of this deployment.
     private let beginning: [UInt8]
 
+    /// The detail of a response to a write that went out before its marks were in the store's files: a crash may bring back what was stored before.
+    public static let goesBeforeMarks = "marks_not_written"
+
     /// Longer than most lines.
     private static let usualBytes = 128
     /// More than all our words take, with two numbers.

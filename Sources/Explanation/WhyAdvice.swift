@@ -154,7 +154,7 @@ extension ValidationReason {
         case .noFreshness: "the stored response did not say for how long it is fresh"
         case .stale: "the stored response is stale"
         case .noCache: "the stored response said Cache-Control: no-cache"
-        case .markedStale: "the stored response was purged softly"
+        case .markedStale: "the stored response was purged softly, or a login or a captive portal answered a write"
         case .unseen: "what other nodes have purged could not be seen, and the stored response was older than share.blind_limit"
         case .otherOrigin: "the stored response came for another Origin, or for none, so nobody knew whether this script may read it"
         case .ageUnknown: "the clock was set back since the stored response came, so its age is unknown"

@@ -34,12 +34,14 @@ extension Fetch: TransferReceiver {
             upgrade = Array(head.fields.first(.upgrade) ?? [])
         }
         judge(head)
-        invalidate(after: head)
+        let hasUnwrittenMarks = invalidate(after: head)
         noteIdentity(head)
         head.removeHopByHop()
         if let upgrade { head.fields.append(.upgrade, upgrade) }
         status = head.status
-        guard mayBeAwaited, shard.process.peer.isAwaited || shard.level?.isAwaited ?? false else { return use(head, of: transfer) }
+        guard hasUnwrittenMarks || mayBeAwaited && (shard.process.peer.isAwaited || shard.level?.isAwaited ?? false) else {
+            return use(head, of: transfer)
+        }
         response = head
         hold(transfer)
     }

@@ -77,13 +77,16 @@ extension Fetch {
         }
     }
 
-    func invalidate(after head: ResponseHead) {
-        guard !subject.head.method.isSafe, subject.place == nil else { return }
+    /// - Returns: whether the response has to wait until all of that is in the store's files.
+    func invalidate(after head: ResponseHead) -> Bool {
+        guard !subject.head.method.isSafe, subject.place == nil else { return false }
         if head.status.isSuccessful || head.status.isRedirection { shard.noteWrite(subject) }
         let invalidation = shard.routes.invalidation(by: subject.head.pathAndQuery)
-        shard.cache?.invalidate(
+        guard let cache = shard.cache else { return false }
+        let mayHaveChanged = cache.invalidate(
             after: head, to: subject.head, sparingTarget: invalidation.sparesTarget, withCollection: invalidation.hasCollection,
             at: recency.responseTime)
+        return mayHaveChanged && cache.shared.hasUnwrittenMarks
     }
 
     /// Whether the copy of others may stand in, where the request has none of its own.

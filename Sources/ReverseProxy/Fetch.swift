@@ -59,6 +59,8 @@ final class Fetch: @unchecked Sendable {
     var report = Report()
     /// What has come and is not to be seen yet.
     var held: HeldResponse?
+    /// The response to a write goes out although what it has changed is not in the store's files.
+    var goesBeforeMarks = false
     /// Of what comes of it: when the request was sent and its response came, and its place among all that were sent.
     var recency = Recency(
         order: .unknown, isImported: false, requestTime: Timestamp(milliseconds: 0), responseTime: Timestamp(milliseconds: 0))

@@ -123,6 +123,8 @@ extension ProxyShard {
 
     func countStored() { records.metrics.stored += 1 }
 
+    func countUnwrittenMarks() { records.metrics.unwrittenMarks += 1 }
+
     func countExaminedBeside() { records.metrics.examinedBeside += 1 }
 
     /// Only counted: whoever watches us is not in the access log.

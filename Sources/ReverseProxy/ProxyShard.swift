@@ -54,6 +54,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// nil where no route asks for it.
     var refreshAhead: RefreshAhead?
     private(set) lazy var background = BackgroundWork(shard: self)
+    private(set) lazy var markPatience = MarkPatience(loop: loop)
     /// nil where the own pages have addresses of their own.
     public var ownPages: (any OwnPageSource)?
     /// nil where no ACME client puts challenges anywhere.

@@ -216,7 +216,7 @@ extension ProxyServer {
     /// Behind what has been told before.
     func acknowledge(_ followed: UInt64, _ socket: TakeOverSocket, on sending: DispatchQueue) {
         // Whoever waits for it takes it for lasting.
-        if !process.peer.hasAll { anyCache?.flush() }
+        if !process.peer.hasAll { anyCache?.flushMarks() }
         sending.async { _ = socket.send(.acknowledged(followed)) }
     }
 

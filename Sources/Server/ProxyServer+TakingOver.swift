@@ -1,5 +1,6 @@
 // This process goes on in the place of another (`Predecessor`): what that had is taken here, and what changes there until it ends changes here.
 
+import Coordination
 import Dispatch
 import Downstream
 import FaultInjection
@@ -54,7 +55,9 @@ extension ProxyServer {
     /// What was done there is done here.
     func follow(_ message: TakeOverMessage, _ counts: InheritedCounts) {
         switch message {
-        case .change(let change): anyCache?.follow(change)
+        case .change(let change):
+            anyCache?.follow(change)
+            if case .item = change { for api in serving.apis { api.state.collapsed.noteWriteElsewhere() } }
         case .counts(let page): counts.take(page)
         case .modes(let modes):
             guard let api = serving.apis.first(where: { $0.name == modes.api }) else { return }

@@ -58,6 +58,10 @@ public enum MetricsPage {
             "cistern_content_examined_beside", "Content of requests and responses that was too long to be looked at on the loop.",
             shards.examinedBeside)
         writer.counter(
+            "cistern_writes_before_marks",
+            "Responses to writes that went out before their marks were in the files of the store. A crash may bring back older copies.",
+            shards.unwrittenMarks)
+        writer.counter(
             "cistern_client_directives_ignored", "Hits whose clients wanted the upstream to be asked, which the operator has ignored.",
             shards.ignoredDirectives)
         writer.counter(

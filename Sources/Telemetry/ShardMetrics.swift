@@ -52,6 +52,8 @@ public struct ShardMetrics: Sendable {
     public var repeated: UInt64 = 0
     /// Long content that was looked at beside the loop.
     public var examinedBeside: UInt64 = 0
+    /// Responses to writes that went out before their marks were in the store's files.
+    public var unwrittenMarks: UInt64 = 0
     /// Requests that wanted the upstream to be asked, and were not obeyed.
     public var ignoredDirectives: UInt64 = 0
     public var coding = CodingFigures()
@@ -142,6 +144,7 @@ public struct ShardMetrics: Sendable {
         stored += other.stored
         repeated += other.repeated
         examinedBeside += other.examinedBeside
+        unwrittenMarks += other.unwrittenMarks
         ignoredDirectives += other.ignoredDirectives
         carriedGrants += other.carriedGrants
         adminRefused += other.adminRefused

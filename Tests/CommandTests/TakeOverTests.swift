@@ -34,6 +34,15 @@ struct TakeOverTests {
         }
     }
 
+    /// Whether it comes to that within half a minute.
+    private func eventually(_ condition: () throws -> Bool) throws -> Bool {
+        for _ in 0..<3_000 {
+            if try condition() { return true }
+            _ = poll(nil, 0, 10)
+        }
+        return false
+    }
+
     private func count(_ name: String, _ page: TestResponse) -> Double? {
         page.text.split(separator: "\n").first { $0.hasPrefix(name + " ") }.flatMap { Double($0.dropFirst(name.count + 1)) }
     }
@@ -71,7 +80,8 @@ struct TakeOverTests {
         #expect(access(cache + "/admin.sock", F_OK) != 0 && access(cache + "/admin.sock.take-over", F_OK) != 0)
         let anew = try serve(4, to: origin)
         #expect(try anew.get("/5")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
-        #expect(anew.stop().text.contains("6 entries found"))
+        // With the record of the latest request.
+        #expect(anew.stop().text.contains("7 entries found"))
     }
 
     @Test("a write that ends in the old one is known to the new one before its response goes out")
@@ -93,6 +103,42 @@ struct TakeOverTests {
         #expect(writing.readResponse()?.text == "{\"written\":true}")
         #expect(try new.get("/a")["Cache-Status"]?.hasPrefix("cistern; fwd=") == true)
         #expect(try new.get("/b")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
+        #expect(old.wait().status == 0)
+        #expect(new.stop().status == 0)
+    }
+
+    @Test("a write that ends in the old one takes back what only the new one has stored, whoever asks, and whatever is under way there")
+    func writesOfNewCopies() throws {
+        let (came, gate, read, reading) = (Gate(), Gate(), Gate(), Gate())
+        let origin = ScriptedOrigin { request in
+            guard request.method == "GET" else { return [.open(came), .pass(gate), .json("{}")] }
+            let copy = [OriginStep.json("{}", ["Cache-Control: max-age=600"])]
+            return request.target == "/slow" ? [.open(read), .pass(reading)] + copy : copy
+        }
+        let old = try serve(1, to: origin)
+        let writers = try ["/a", "/slow"].map { target in
+            let client = try TestClient(port: old.port)
+            client.send("POST \(target) HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+            return client
+        }
+        came.pass()
+        let new = try serve(2, "--take-over", to: origin)
+        // The old one has never stored these.
+        for _ in 0..<2 { #expect(try new.get("/a").status == 200) }
+        #expect(try new.get("/a")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
+        let slow = try TestClient(port: new.port)
+        slow.send("GET /slow HTTP/1.1\r\nHost: cistern.test\r\n\r\n")
+        read.pass()
+        gate.open()
+        for client in writers { #expect(client.readResponse()?.status == 200) }
+        #expect(try new.get("/a")["Cache-Status"]?.hasPrefix("cistern; fwd=uri-miss") == true)
+        // Who comes now does not wait for a response that was asked for before the write, and does not find it later.
+        let later = try TestClient(port: new.port)
+        later.send("GET /slow HTTP/1.1\r\nHost: cistern.test\r\n\r\n")
+        #expect(try eventually { origin.requests.count { $0.method == "GET" && $0.target == "/slow" } == 2 })
+        reading.open()
+        #expect(slow.readResponse()?["Cache-Status"]?.contains("; stored") == false)
+        #expect(later.readResponse()?["Cache-Status"] == "cistern; fwd=uri-miss; stored")
         #expect(old.wait().status == 0)
         #expect(new.stop().status == 0)
     }

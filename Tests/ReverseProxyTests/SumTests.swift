@@ -74,7 +74,7 @@ struct SumTests {
         counted.countContent(0)
         counted.upstreamFailed(0)
         (counted.requestBytes, counted.stored, counted.repeated, counted.examinedBeside) = (1, 2, 3, 4)
-        (counted.ignoredDirectives, counted.carriedGrants, counted.adminRefused) = (5, 6, 7)
+        (counted.ignoredDirectives, counted.carriedGrants, counted.adminRefused, counted.unwrittenMarks) = (5, 6, 7, 15)
         (counted.coding.whole, counted.coding.passed, counted.coding.refused, counted.coding.passing) = (7, 8, 9, 10)
         (counted.coding.made, counted.coding.remembered, counted.coding.produced, counted.coding.heldBytes) = (11, 12, 13, 14)
         // They are looked at on the shard itself (`addOldestAges`).
