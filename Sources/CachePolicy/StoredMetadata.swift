@@ -31,7 +31,7 @@ public struct StoredFlags: OptionSet, Sendable {
     public static let weakenedETag = StoredFlags(rawValue: 1 << 6)
     /// The ETag was made here, of the content: the upstream does not know it.
     public static let ownTag = StoredFlags(rawValue: 1 << 7)
-    /// Purged softly: stale, whatever the response said. The store knows it; it is never written with the metadata.
+    /// Purged softly, or doubted by a write since: stale, whatever the response said. The store knows it; it is never written with the metadata.
     public static let markedStale = StoredFlags(rawValue: 1 << 8)
     /// It belongs to groups (RFC 9875), which an unsafe request may have changed.
     public static let hasGroups = StoredFlags(rawValue: 1 << 9)

@@ -141,7 +141,7 @@ final class StoreWriter: @unchecked Sendable {
         serial.sync {
             drain(store)
             write(encoder.takeBack().map { (.item($0), nil) }, store)
-            waiting.withLock { $0.pass(unwritten, to: successor) }
+            for then in waiting.withLock({ $0.pass(unwritten, to: successor) }) { then(true) }
             return position
         }
     }

@@ -118,11 +118,16 @@ struct WriterQueue {
     /// The writer gets nothing more. What waits, and all that comes, is passed on; and it is kept, in case that the other process does not begin.
     /// - Parameter unwritten: what the disk did not take. It comes before all else. Of a response the other process learns that there was a newer
     ///   one than its own.
-    mutating func pass(_ unwritten: [StoreWriter.Work], to successor: @escaping @Sendable (PassedChange) -> Void) {
+    /// - Returns: those who wait for needed work: that is the other process's matter now.
+    mutating func pass(
+        _ unwritten: [StoreWriter.Work], to successor: @escaping @Sendable (PassedChange) -> Void
+    ) -> [@Sendable (_ isWritten: Bool) -> Void] {
         for one in unwritten + needed + rest {
             if let change = one.passed ?? one.hash.map({ .staleMark(low: $0.low, high: $0.high) }) { successor(change) }
         }
         (course, peer) = (.held, successor)
+        defer { waiters = [] }
+        return waiters.map(\.then)
     }
 
     /// The other process has it: nothing is kept here any more.

@@ -49,6 +49,32 @@ struct StoredKeyTests {
         #expect(stored.sharedKey(of: whole) == key("/a?b=1", extra: [1, 2, 3]))
     }
 
+    private static let contents: [[UInt8]?] = [
+        nil, RequestContent.said(method: .query, fields: Fields(), content: Array("1".utf8).span, rules: nil), (0..<32).map { $0 * 8 },
+        Array("kE\n17".utf8),
+    ]
+
+    @Test("what else is in a key is read as it was written, whatever the settings put into it", arguments: [false, true], 0..<3)
+    func extra(hasHost: Bool, fieldCount: Int) {
+        let values: [[[UInt8]]] = [[], [Array("v".utf8)], [Array("v".utf8), []], [Array(ConnectionField.scheme.utf8)]]
+        let hosts = hasHost ? ["", "h", "api.test:8080"] : [nil]
+        for content in Self.contents {
+            for host in hosts {
+                for value in values {
+                    for isSecure in [false, true] {
+                        let extra = KeyExtra(
+                            content: content, host: host.map { Array($0.utf8) }, fields: Array(repeating: value, count: fieldCount),
+                            isSecure: isSecure)
+                        #expect(KeyExtra(extra.encoded, KeyExtra.Shape(hasHost: hasHost, fieldCount: fieldCount)) == extra)
+                    }
+                }
+            }
+        }
+        #expect(KeyExtra([1, 2, 3], KeyExtra.Shape(hasHost: hasHost, fieldCount: fieldCount)) == nil)
+        // As before there was another scheme.
+        #expect(KeyExtra(content: [7]).encoded == [1, 0, 0, 0, 7] && KeyExtra().encoded.isEmpty)
+    }
+
     @Test("a variant's key names its generation and its selecting fields")
     func variant() throws {
         var whole = key("/a?b=1")

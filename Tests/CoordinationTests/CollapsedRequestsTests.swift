@@ -89,6 +89,16 @@ struct CollapsedRequestsTests {
         #expect(all[5].join(requests, by: 9_999) == "follower")
     }
 
+    @Test("a write in another process may be anybody's")
+    func writtenElsewhere() {
+        let requests = CollapsedRequests()
+        #expect(Follower().join(requests, by: 1) == "leader")
+        requests.noteWriteElsewhere()
+        #expect(Follower().join(requests, by: 1) == "leader" && Follower().join(requests, by: 2) == "follower")
+        requests.noteWriteElsewhere()
+        #expect(Follower().join(requests, by: 2) == "leader")
+    }
+
     @Test("another key is another fetch")
     func keys() {
         let requests = CollapsedRequests()
