@@ -23,7 +23,7 @@ IMAGE_PACKAGES := buildah python3 binutils
 BINARY ?= .build/release/cistern
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages image-test image-packages manifests takeovers fleet fleet-days fleet-packages
+.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages image-test image-packages manifests takeovers writers fleet fleet-days fleet-packages
 
 run: build
 ifdef UPSTREAM
@@ -102,6 +102,10 @@ sanitize: packages test-packages
 # Processes that take over from each other, and reload, under load.
 takeovers: build bench-packages
 	Tests/Operation/takeovers.py --cistern .build/release/cistern $(ARGUMENTS)
+
+# Writers and readers while processes take over from each other: no read brings what was so before a write.
+writers: build fault-packages
+	Tests/Operation/writers.py --cistern .build/release/cistern $(ARGUMENTS)
 
 # Four nodes that share through a Cluster of six, with bars; and ten thousand random schedules of a modelled fleet against the truth.
 fleet: build bench-packages test-packages
@@ -201,6 +205,7 @@ help:
 	@echo "make soak               the caching rules beside a reference cache, a million steps"
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
 	@echo "make takeovers          processes that take over from each other, and reload, under load"
+	@echo "make writers            writes and reads while processes take over from each other"
 	@echo "make fleet              four nodes that share through a Cluster of six, and a primary that is killed"
 	@echo "make fleet-days         nodes that share, on bad days"
 	@echo "make lint               formatting and the rules of the house"

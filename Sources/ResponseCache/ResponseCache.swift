@@ -16,6 +16,7 @@ public final class ResponseCache: @unchecked Sendable {
     let store: ResponseStore
     let variances: SearchVarianceMemory?
     let gone: GoneMemory?
+    private let doubts: DoubtfulWrites
     private let policies: PathTable<RoutePolicy>
     /// Selecting fields whose values are secrets: those of one user's own cache and of paths that are the same for all, where keys have no
     /// partitions.
@@ -57,6 +58,7 @@ public final class ResponseCache: @unchecked Sendable {
         store = shared.store
         variances = shared.variances
         gone = shared.gone
+        doubts = shared.storeMemory.doubts
         policies = settings.freshness.map { [policy = settings.policy] in RoutePolicy(policy, $0) }
         keyMaker = RequestKeyMaker(shared.settings, hash: { [store] in store.credentialPartition($0) }, time: time)
         var fleetSettings = shared.settings
@@ -241,7 +243,7 @@ public final class ResponseCache: @unchecked Sendable {
     private func isDoubted(
         _ metadata: StoredMetadata, _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
     ) throws(NotAtHand) -> Bool {
-        guard shared.storeMemory.doubts.mayConcern(metadata.requestTime), head.method != .options else { return false }
+        guard doubts.mayConcern(metadata.requestTime), head.method != .options else { return false }
         let target = sharedKey(of: head.pathAndQuery, for: head)
         let sharedKeys = keys.shared == target ? [target] : [target, keys.shared]
         return try isDoubted(metadata, sharedKeys: sharedKeys, collection: collectionKey(of: head), &basis)

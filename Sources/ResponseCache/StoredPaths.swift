@@ -119,7 +119,9 @@ final class StoredPaths: @unchecked Sendable {
     }
 
     private func note(_ listed: ListedItem) {
-        guard StoredMetadata.kind(of: listed.item.metadata) == .response, let metadata = StoredMetadata(listed.item.metadata) else { return }
+        guard StoredMetadata.kind(of: listed.item.metadata) == .response, let metadata = StoredMetadata(listed.item.metadata) else {
+            return
+        }
         let key = Array(listed.key)
         var groups: [[UInt8]] = []
         if metadata.flags.contains(.hasGroups), let stored = StoredKey(key) {

@@ -75,7 +75,9 @@ struct ClockSetBackTests {
         #expect(!cache.isMarkedNow(key, since: state.timeOfRequest(at: test.time.wall)))
     }
 
-    @Test("a write after a restart takes out what is older, in any partition and collection, also where the clock lags", arguments: [false, true])
+    @Test(
+        "a write after a restart takes out what is older, in any partition and collection, also where the clock lags",
+        arguments: [false, true])
     func writtenAfterRestart(isClosed: Bool) throws {
         let test = try TestCache { $0.checksCollections = true }
         try test.fetch("/list", Self.user, Self.fresh)

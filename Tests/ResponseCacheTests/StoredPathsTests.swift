@@ -39,7 +39,9 @@ struct StoredPathsTests {
         #expect(test.listed.count == 300 && test.cache.store.statistics.inserted == before.inserted)
     }
 
-    @Test("what is stored in any partition, host, variant or for any content or arguments, and its groups and collections, is found out", arguments: [false, true])
+    @Test(
+        "what is stored in any partition, host, variant or for any content or arguments, and its groups and collections, is found out",
+        arguments: [false, true])
     func stored(isRestarted: Bool) throws {
         let test = try TestCache {
             ($0.checksCollections, $0.isKeyedByHost, $0.policy.keyFields) = (true, true, [ConnectionField.scheme])
@@ -90,7 +92,9 @@ struct StoredPathsTests {
         #expect(try test.found("/a", Self.user)?.metadata.flags.contains(.markedStale) == false)
     }
 
-    @Test("random walk: no response is found that was asked for before a write to its target succeeded", .slow, arguments: [1, 2, 3] as [UInt64])
+    @Test(
+        "random walk: no response is found that was asked for before a write to its target succeeded", .slow,
+        arguments: [1, 2, 3] as [UInt64])
     func walk(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         let test = try TestCache { $0.checksCollections = true }
@@ -106,7 +110,8 @@ struct StoredPathsTests {
             let isQuery = Int.random(in: 0..<4, using: &random) == 0
             switch Int.random(in: 0..<100, using: &random) {
             case ..<40:
-                underWay.append((try test.send(target, lines, method: isQuery ? .query : .get, content: isQuery ? "1" : nil, by: cache), step))
+                let sent = try test.send(target, lines, method: isQuery ? .query : .get, content: isQuery ? "1" : nil, by: cache)
+                underWay.append((sent, step))
             case ..<75:
                 guard let place = underWay.indices.randomElement(using: &random) else { break }
                 let (sent, step) = underWay.remove(at: place)

@@ -3,6 +3,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
+import Locking
 import Reactor
 import ReverseProxy
 import TestSupport
@@ -22,6 +23,30 @@ struct InvalidationTests {
             route.methods = [.post]
             $0.routes = [route]
         }
+    }
+
+    @Test("a login that answers a write leaves the copy for an outage, a write takes it")
+    func login() throws {
+        let isDown = Mutex(false)
+        let origin = ScriptedOrigin { request in
+            guard request.method == "GET" else {
+                return [request.target == "/a" ? .json("{}", status: "302 Found", ["Location: /login?next=/a"]) : .json("{}")]
+            }
+            return isDown.withLock { $0 }
+                ? [.json("{}", status: "503 Service Unavailable")] : [.json("1", ["Cache-Control: max-age=600"])]
+        }
+        let play = try ProxyPlay(origin)
+        for target in ["/a", "/b"] {
+            #expect(try play.get(target).status == 200)
+            #expect(isHit(try play.get(target)))
+            _ = try play.request("PUT", target, content: "{}")
+        }
+        isDown.withLock { $0 = true }
+        #expect(try play.get("/a")["Cache-Status"]?.hasPrefix("cistern; fwd=stale; fwd-status=503") == true)
+        #expect(try play.get("/b").status == 503)
+        isDown.withLock { $0 = false }
+        #expect(!isHit(try play.get("/a")))
+        #expect(isHit(try play.get("/a")))
     }
 
     @Test("what is stored by a request's content goes too", arguments: [("QUERY", "/a"), ("POST", "/search")])

@@ -72,7 +72,7 @@ struct List: AdminCommand {
 
     private func row(_ entry: JSONValue) -> [String] {
         var ttl = entry["ttl"]?.integer.map(Printable.seconds) ?? "-"
-        if entry["marked_stale"] == true { ttl = "purged" }
+        if entry["marked_stale"] == true { ttl = "stale" }
         let tags = entry["tags"]?.array?.compactMap(\.string).joined(separator: " ") ?? ""
         var target = entry["target"]?.string ?? ""
         for field in entry["vary"]?.array ?? [] { target += "  [\(field["name"]?.string ?? ""): \(field["value"]?.string ?? "-")]" }
