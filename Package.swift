@@ -232,7 +232,7 @@ let package = Package(
                 "CacheStore",
                 "CachePolicy",
                 "ResponseCache", "HTTPCore", "JSON",
-                "ContentCodings", "Upstream", "Telemetry", "Tracing", "Settings", "Locking", "Hashing",
+                "ContentCodings", "Upstream", "Telemetry", "Tracing", "Settings", "Locking", "Hashing", logging,
             ]),
     ],
     swiftLanguageModes: [.v6]

@@ -61,6 +61,14 @@ public struct IPAddress: Hashable, Sendable {
     /// What one client has at its disposal: the address, of IPv6 its /64 network.
     public var client: UInt128 { isIPv6 ? number | UInt128(UInt64.max) : number }
 
+    /// The text of `client`: an address, of IPv6 a /64 network.
+    public static func text(ofClient client: UInt128) -> String {
+        if client == .max { return "unknown addresses" }
+        let isIPv6 = client > UInt128(UInt32.max)
+        let address = isIPv6 ? IPAddress(ipv6: (client >> 64) << 64) : IPAddress(ipv4: UInt32(client))
+        return String(decoding: address.text, as: UTF8.self) + (isIPv6 ? "/64" : "")
+    }
+
     /// The same, shorter: the address, of IPv6 the number of its network.
     public var clientNumber: UInt64 { UInt64(truncatingIfNeeded: isIPv6 ? number >> 64 : number) }
 

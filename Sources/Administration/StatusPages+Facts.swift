@@ -67,6 +67,9 @@ extension StatusView {
         return [
             Fact("Of clients", "\(ShownFigures.count(connections.open)) of \(ShownFigures.count(connections.limit))"),
             Fact("Requests now", ShownFigures.count(connections.requestsInFlight)),
+            Fact(
+                "Closed to make room", ShownFigures.count(connections.closedForRoom),
+                level: connections.closedForRoom == 0 ? nil : .strained),
             Fact("Turned away", ShownFigures.count(connections.turnedAway), level: connections.turnedAway == 0 ? nil : .strained),
             Fact("Upstream requests now", ShownFigures.count(connections.upstreamActive)),
             Fact("Waiting for the upstream", ShownFigures.count(connections.upstreamWaiting)),

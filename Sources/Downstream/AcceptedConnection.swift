@@ -19,12 +19,17 @@ protocol AcceptedConnection: EventHandler {
     func endNow()
     /// Ends at once. Tells nobody.
     func closeNow()
+    /// What it waits for from its client; nil if it works for the client, or is closed.
+    var clientWait: ClientWait? { get }
+    /// Ends at once: others need its room. Only while it waits for its client.
+    func giveUpRoom()
     /// Sends what was gathered (`ClientConnections.pushAtEndOfBatch`).
     func pushNow()
 }
 
 extension AcceptedConnection {
     func endNow() { closeNow() }
+    func giveUpRoom() { closeNow() }
     func pushNow() {}
 }
 

@@ -182,6 +182,7 @@ extension ClientConnection {
         }
         exchange = nil
         pushLater()
+        if state.current?.takesContent == true { updateInterest() }
     }
 
     /// Small pieces of a response that come in one batch of events go out together, at its end: a head, a little content and the end are one call, and
@@ -233,7 +234,10 @@ extension ClientConnection {
     }
 
     private func finishIfSent() {
-        if output.isEmpty { responseSent() } else { exchange = nil }
+        if output.isEmpty { return responseSent() }
+        exchange = nil
+        // What still comes of the request is read from now on.
+        if state.current?.takesContent == true { updateInterest() }
     }
 
     private func send(_ bytes: UnsafeRawBufferPointer) {

@@ -47,8 +47,8 @@ public final class ClientConnection: AcceptedConnection {
     /// All of the last response is the kernel's, which has no room yet for TLS's word that nothing more follows.
     private var isEndUnsaid = false
 
-    /// How long the client may take to read a response that ended the connection.
-    private static let lingerTimeout = Duration.seconds(2)
+    /// The rest of the last request's content is read and discarded.
+    private var discarding: ConnectionBudget.Discarding?
 
     init(_ socket: consuming AcceptedSocket, table: ClientConnections) {
         peer = socket.peer
@@ -102,7 +102,7 @@ public final class ClientConnection: AcceptedConnection {
     }
 
     private func received(_ bytes: UnsafeBufferPointer<UInt8>) {
-        if case .lingering = state.phase { return perform(state.discard(bytes.count)) }
+        if case .lingering = state.phase { return discard(bytes.count) }
         if input.isEmpty {
             if state.isAwaitingRequest { attributed = nil }
             if state.isAwaitingRequest, !endsWithNext, receiver.repeated(UnsafeRawBufferPointer(bytes), on: self) { return }
@@ -176,6 +176,9 @@ public final class ClientConnection: AcceptedConnection {
     private func begin(_ head: RequestHead, _ framing: ContentFraming, _ bytes: UnsafeRawBufferPointer?) {
         attributed = nil
         (readDeadline, contentDeadline) = (0, 0)
+        if listener.isRetired, listener.hasOutdated(security, String(decoding: head.host, as: UTF8.self)) {
+            return perform(.refuse(.rulesChanged))
+        }
         let action = state.begin(
             head, framing, endsConnection: closesAfter(head), contentLimit: table.settings.contentLimitBytes)
         guard action == .nothing else { return perform(action) }
@@ -237,7 +240,7 @@ public final class ClientConnection: AcceptedConnection {
 
     /// Another protocol has time-outs of its own; ours is that of streams.
     private func startContentClock() {
-        guard state.current?.isTunnel == false else { return }
+        guard let progress = state.current, !progress.isTunnel, progress.response != .ended else { return }
         let pauseDeadline = table.deadline(after: table.settings.contentTimeout)
         readDeadline = contentDeadline > 0 ? min(pauseDeadline, contentDeadline) : pauseDeadline
     }
@@ -331,15 +334,29 @@ public final class ClientConnection: AcceptedConnection {
     private func linger() {
         input = []
         isEndUnsaid = !transport.endSending()
-        readDeadline = table.deadline(after: isEndUnsaid ? table.settings.writeTimeout : Self.lingerTimeout)
+        if state.isUploadDiscarded, discarding == nil { beginDiscarding() }
+        let patience = discarding == nil ? DiscardLimits.lingerTimeout : table.settings.discarding.timeout
+        readDeadline = table.deadline(after: isEndUnsaid ? table.settings.writeTimeout : patience)
         updateInterest()
+    }
+
+    private func beginDiscarding() {
+        table.counters.uploadsDiscarded += 1
+        discarding = table.budget.discard(for: client.place)
+        if discarding == nil { table.counters.uploadsCut += 1 }
+    }
+
+    private func discard(_ count: Int) {
+        let action = state.discard(count, limit: discarding == nil ? DiscardLimits.lingerBytes : table.settings.discarding.bytes)
+        if action == .close, discarding != nil { table.counters.uploadsCut += 1 }
+        perform(action)
     }
 
     func closeNow() {
         guard !state.isClosed else { return }
         if state.isResponseCut(hasOutput: !output.isEmpty) { transport.cutAtClose(tells: state.current?.version != .http10) }
         state.close()
-        exchange = nil
+        (exchange, discarding) = (nil, nil)
         input = []
         output = OutputQueue()
         if heldBytes > 0 { _ = isOutputHeld() }
@@ -354,6 +371,18 @@ public final class ClientConnection: AcceptedConnection {
         closeNow()
     }
 
+    var clientWait: ClientWait? {
+        switch state.phase {
+        case .idle: ClientWait(kind: .request, deadline: readDeadline)
+        case .receivingHead, .lingering: ClientWait(kind: .opening, deadline: readDeadline)
+        case .exchanging where writeDeadline > 0: ClientWait(kind: .slow, deadline: writeDeadline)
+        case .exchanging where readDeadline > 0: ClientWait(kind: .slow, deadline: readDeadline)
+        case .exchanging, .closed: nil
+        }
+    }
+
+    func giveUpRoom() { perform(.abandon) }
+
     func drain() {
         if state.drain() { readDeadline = table.drainDeadline }
     }
@@ -364,8 +393,8 @@ public final class ClientConnection: AcceptedConnection {
             return perform(.abandon)
         }
         if state.isAwaitingRequest { transport.rest() }
-        guard readDeadline > 0, now >= readDeadline else { return }
-        table.counters.timedOut += 1
+        guard readDeadline > 0, now >= readDeadline, !state.hasResponded else { return }
+        if discarding == nil { table.counters.timedOut += 1 } else { table.counters.uploadsCut += 1 }
         perform(state.readTimeoutPassed())
     }
 

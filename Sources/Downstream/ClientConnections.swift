@@ -12,6 +12,11 @@ public struct ConnectionCounters: Sendable {
     public var proxyHeadersRefused = 0
     /// How often accepting had to pause: the limit was reached, or no descriptor was left.
     public var acceptPauses = 0
+    /// Connections closed to make room for others at the limit.
+    public var closedForRoom = 0
+    /// Requests whose content was still coming when they had been responded to, and those of them that did not end within the limits.
+    public var uploadsDiscarded = 0
+    public var uploadsCut = 0
     public var http2 = HTTP2Counters()
     /// Requests that exchanges respond to now.
     public var requestsInFlight = 0
@@ -68,6 +73,8 @@ public final class ClientConnections {
     private(set) var isDraining = false
     private var byDescriptor: [(any AcceptedConnection)?] = []
     private var whenEmpty: (() -> Void)?
+    /// Listeners that accept nothing until there is room.
+    private var paused: [Listener] = []
     /// Their output goes out when the batch of events has been handled.
     private var pushing: [any AcceptedConnection] = []
     /// Those of the batch that is over.
@@ -120,6 +127,7 @@ public final class ClientConnections {
     /// every use of the table slower.
     public func start() {
         coarseNow = loop.time.monotonicMilliseconds
+        budget.enter(self)
         loop.schedule(after: Self.sweepInterval) { self.sweep() }
     }
 
@@ -213,6 +221,7 @@ public final class ClientConnections {
     /// The same, without an end to it yet.
     public func beginToDrain() {
         loop.assertOnLoop()
+        budget.leave(self)
         isDraining = true
         for connection in byDescriptor { connection?.drain() }
     }
@@ -257,6 +266,32 @@ public final class ClientConnections {
 
     var all: [any AcceptedConnection] { byDescriptor.compactMap(\.self) }
 
+    func connection(_ descriptor: Int32) -> (any AcceptedConnection)? {
+        byDescriptor.indices.contains(Int(descriptor)) ? byDescriptor[Int(descriptor)] : nil
+    }
+
+    /// - Parameters:
+    ///   - first: the first descriptor to look at.
+    ///   - count: descriptors to look at.
+    /// - Returns: `next` is nil if there are no more.
+    func connections(from first: Int, count: Int) -> (connections: [any AcceptedConnection], next: Int?) {
+        let end = min(byDescriptor.count, first + count)
+        let some = first < end ? byDescriptor[first..<end].compactMap(\.self) : []
+        return (some, end < byDescriptor.count ? end : nil)
+    }
+
+    /// A listener accepts again when others have made room.
+    func awaitRoom(_ listener: Listener, _ cause: RoomReport.Cause) {
+        if !paused.contains(where: { $0 === listener }) { paused.append(listener) }
+        budget.makeRoom(cause)
+    }
+
+    func resumeAccepting() {
+        let listeners = paused
+        paused = []
+        for listener in listeners { listener.resume() }
+    }
+
     /// - Parameter first: where the sweep goes on; others' events have been handled since.
     private func sweep(from first: Int = 0) {
         coarseNow = loop.time.monotonicMilliseconds
@@ -274,6 +309,7 @@ public final class ClientConnections {
 extension ClientConnections {
     /// Ends every connection at once.
     public func closeAll() {
+        budget.leave(self)
         for connection in all { connection.closeNow() }
     }
 }

@@ -5,6 +5,7 @@
 import Addresses
 import CSystem
 import Locking
+import Reactor
 
 public final class ConnectionBudget: Sendable {
     /// Taken by each shard's listener, given back by its connections.
@@ -16,27 +17,34 @@ public final class ConnectionBudget: Sendable {
         /// The most of both since memory was last returned.
         var mostOpen = 0
         var mostUnsentBytes = 0
-        /// Only kept where there is a limit.
+        /// Open connections of each address that has some.
         var byAddress: [UInt128: Int] = [:]
         var turnedAway = 0
         var unsentBytes = 0
         var cut = 0
+        /// Requests of each address whose content is being discarded.
+        var discarding: [UInt128: Int] = [:]
+        /// The tables whose connections count here.
+        var tables: [ConnectionTable] = []
+        var isMakingRoom = false
 
-        func counted(_ peer: PeerAddress) -> UInt128? {
-            limits.connectionsPerAddress > 0 ? peer.place.counted(besides: limits.trustedProxies) : nil
-        }
+        func counted(_ peer: PeerAddress) -> UInt128? { peer.place.counted(besides: limits.trustedProxies) }
     }
 
-    public init(_ settings: DownstreamSettings) { state = Mutex(State(limits: settings)) }
+    /// Called from any shard's loop, once for each round in which room was made or none was found.
+    public let onFull: @Sendable (RoomReport) -> Void
+
+    public init(_ settings: DownstreamSettings, onFull: @escaping @Sendable (RoomReport) -> Void = { _ in }) {
+        state = Mutex(State(limits: settings))
+        self.onFull = onFull
+    }
 
     /// From now on these are the limits. What is open stays open. Where others count together than before, addresses are counted from now on.
     public func use(_ settings: DownstreamSettings) {
         state.withLock { state in
             let former = state.limits
             state.limits = settings
-            let wasCounted = former.connectionsPerAddress > 0
-            let isCounted = settings.connectionsPerAddress > 0
-            if wasCounted != isCounted || former.trustedProxies != settings.trustedProxies { state.byAddress = [:] }
+            if former.trustedProxies != settings.trustedProxies { state.byAddress = [:] }
         }
     }
 
@@ -86,11 +94,12 @@ public final class ConnectionBudget: Sendable {
     func admit(_ peer: PeerAddress) -> Bool {
         state.withLock { state in
             guard let client = state.counted(peer) else { return true }
-            guard state.byAddress[client, default: 0] < state.limits.connectionsPerAddress else {
+            let (count, limit) = (state.byAddress[client, default: 0], state.limits.connectionsPerAddress)
+            guard limit == 0 || count < limit else {
                 state.turnedAway += 1
                 return false
             }
-            state.byAddress[client, default: 0] += 1
+            state.byAddress[client] = count + 1
             return true
         }
     }
@@ -126,4 +135,82 @@ public final class ConnectionBudget: Sendable {
             state.byAddress[client] = count > 1 ? count - 1 : nil
         }
     }
+    // MARK: Discarded content
+
+    /// One request whose content is read and discarded, for as long as somebody holds it.
+    final class Discarding: Sendable {
+        private let budget: ConnectionBudget
+        private let client: UInt128?
+
+        fileprivate init(_ budget: ConnectionBudget, _ client: UInt128?) { (self.budget, self.client) = (budget, client) }
+
+        deinit {
+            guard let client else { return }
+            budget.state.withLock { state in
+                guard let count = state.discarding[client] else { return }
+                state.discarding[client] = count > 1 ? count - 1 : nil
+            }
+        }
+    }
+
+    /// nil where the address has as many under way as it may have.
+    func discard(for client: ClientAddress) -> Discarding? {
+        state.withLock { state in
+            guard let client = client.counted(besides: state.limits.trustedProxies) else { return Discarding(self, nil) }
+            let count = state.discarding[client, default: 0]
+            guard count < state.limits.discarding.perAddress else { return nil }
+            state.discarding[client] = count + 1
+            return Discarding(self, client)
+        }
+    }
+
+    // MARK: Room
+
+    /// A table's connections can be closed to make room, as long as its loop runs.
+    func enter(_ table: ClientConnections) { state.withLock { $0.tables.append(ConnectionTable(table)) } }
+
+    func leave(_ table: ClientConnections) { state.withLock { $0.tables.removeAll { $0.table === table } } }
+
+    /// One round closes this part of the limit at most, and so many connections.
+    private static let roundPart = 64
+    private static let roundLimit = 256
+
+    /// Closes connections that wait for their client, where there are any. One round at a time: whoever asks meanwhile shares it.
+    func makeRoom(_ cause: RoomReport.Cause) {
+        let begun = state.withLock { state -> (round: RoomRound, tables: [ConnectionTable])? in
+            guard !state.isMakingRoom, !state.tables.isEmpty else { return nil }
+            state.isMakingRoom = true
+            let (byAddress, tables, open) = (state.byAddress, state.tables, state.open)
+            let wanted = max(1, min(Self.roundLimit, state.limits.maximumConnections / Self.roundPart))
+            let round = RoomRound(byAddress: byAddress, state.limits, wanted: wanted, tables: tables.count) { [self] chosen in
+                let most = byAddress.max { $0.value < $1.value }
+                let address = most.map { IPAddress.text(ofClient: $0.key) }
+                onFull(RoomReport(cause: cause, open: open, most: most?.value ?? 0, address: address, closed: chosen.count))
+                end(chosen, tables)
+            }
+            return (round, tables)
+        }
+        guard let begun else { return }
+        for one in begun.tables {
+            let share = RoomRound.Share(begun.round)
+            one.table.loop.execute { one.table.nameCandidates(for: begun.round, share) }
+        }
+    }
+
+    private func end(_ chosen: [RoomRound.Candidate], _ tables: [ConnectionTable]) {
+        state.withLock { $0.isMakingRoom = false }
+        guard !chosen.isEmpty else { return }
+        for one in tables {
+            let own = ObjectIdentifier(one.table)
+            let candidates = chosen.filter { $0.table == own }
+            one.table.loop.execute { one.table.close(candidates[...]) }
+        }
+    }
+}
+
+/// `@unchecked Sendable` because other loops do no more than queue work on the table's own.
+private struct ConnectionTable: @unchecked Sendable {
+    let table: ClientConnections
+
+    init(_ table: ClientConnections) { self.table = table }
 }

@@ -32,9 +32,21 @@ public final class ConnectionSecurity: Sendable {
     /// - Parameter authority: the host, perhaps with a port.
     public func mayServe(_ authority: @autoclosure () -> String) -> Bool {
         guard certificates.entries.count > 1 else { return true }
-        var host = authority()[...]
+        return certificates.askTheSame(Self.place(of: authority(), in: certificates), place, on: verification)
+    }
+
+    /// Whether a client that asks for a host is asked for the certificate that this connection's client was asked for.
+    /// - Parameters:
+    ///   - current: certificates that are in use now.
+    ///   - verification: the listener's own setting.
+    func hasPresented(_ authority: String, what current: ServerCertificates, asks verification: ClientVerification?) -> Bool {
+        current.rule(Self.place(of: authority, in: current), on: verification) == certificates.rule(place, on: self.verification)
+    }
+
+    private static func place(of authority: String, in certificates: ServerCertificates) -> Int {
+        var host = authority[...]
         if !host.hasSuffix("]"), let colon = host.lastIndex(of: ":") { host = host[..<colon] }
-        return certificates.askTheSame(certificates.names.place(of: String(host)) ?? 0, place, on: verification)
+        return certificates.names.place(of: String(host)) ?? 0
     }
 }
 

@@ -10,8 +10,9 @@ struct ConnectionState {
         /// Some of a request's head has come.
         case receivingHead
         case exchanging(RequestProgress)
-        /// The last response has gone out: what the client still sends is read and thrown away, so that it gets to read that response.
-        case lingering(discardedBytes: Int)
+        /// The last response has gone out: what the client still sends is read and discarded, so that it gets to read that response.
+        /// - Parameter isUploading: some of the request's content was still to come.
+        case lingering(discardedBytes: Int, isUploading: Bool)
         case closed
     }
 
@@ -53,9 +54,6 @@ struct ConnectionState {
     /// So many requests have begun.
     private(set) var requests = 0
 
-    /// Read and thrown away after a response that ended the connection.
-    static let lingerLimitBytes = 1 << 20
-
     // MARK: Questions
 
     var isClosed: Bool { if case .closed = phase { true } else { false } }
@@ -73,6 +71,9 @@ struct ConnectionState {
 
     /// Whether the response has ended, though not all of it need have gone out.
     var hasResponded: Bool { current?.response == .ended }
+
+    /// Whether the client has been responded to before all of its content had come.
+    var isUploadDiscarded: Bool { if case .lingering(_, isUploading: true) = phase { true } else { false } }
 
     /// Whether closing now would end a response in the middle: in order, that could be taken for the end of its content.
     /// - Parameter hasOutput: some of it waits to be sent.
@@ -130,6 +131,7 @@ struct ConnectionState {
     mutating func refuse() {
         update(elseBegin: RequestProgress()) {
             $0.content = .whole
+            $0.isRefused = true
             $0.endsConnection = true
         }
     }
@@ -205,7 +207,7 @@ struct ConnectionState {
     mutating func respondWhole() -> RequestProgress? {
         update {
             $0.begin()
-            $0.response = .ended
+            $0.end()
         }
         return current
     }
@@ -259,7 +261,7 @@ struct ConnectionState {
     /// - Returns: whether a response was under way, and how its content went out.
     mutating func endResponse() -> (isUnderWay: Bool, isChunked: Bool) {
         guard case .begun(let isChunked, _) = current?.response else { return (false, false) }
-        update { $0.response = .ended }
+        update { $0.end() }
         return (true, isChunked)
     }
 
@@ -278,7 +280,7 @@ struct ConnectionState {
     mutating func responseSent(hasInput: Bool) -> Action {
         guard let progress = current, progress.response == .ended else { return .nothing }
         if progress.endsConnection || hasInputEnded && !hasInput {
-            phase = .lingering(discardedBytes: 0)
+            phase = .lingering(discardedBytes: 0, isUploading: progress.isRefused || !progress.content.isWhole)
             return hasInputEnded ? .close : .linger
         }
         phase = .idle
@@ -325,11 +327,12 @@ struct ConnectionState {
         return false
     }
 
-    /// So much came that is of no more use.
-    mutating func discard(_ count: Int) -> Action {
-        guard case .lingering(let discarded) = phase else { return .nothing }
-        phase = .lingering(discardedBytes: discarded + count)
-        return discarded + count > Self.lingerLimitBytes ? .close : .nothing
+    /// So many bytes came that are of no more use.
+    /// - Parameter limit: bytes to discard at most.
+    mutating func discard(_ count: Int, limit: Int) -> Action {
+        guard case .lingering(let discarded, let isUploading) = phase else { return .nothing }
+        phase = .lingering(discardedBytes: discarded + count, isUploading: isUploading)
+        return discarded + count > limit ? .close : .nothing
     }
 
     mutating func close() { phase = .closed }
@@ -379,6 +382,8 @@ struct RequestProgress {
     var content: Content
     /// Nothing of the content is taken for a while.
     var isContentPaused = false
+    /// The request was not handed on; some of it may still come.
+    var isRefused = false
     /// The client waits to be told to send its content (RFC 9110 §10.1.1).
     var isContinueAwaited = false
     var response = Response.awaited
@@ -415,8 +420,17 @@ struct RequestProgress {
         // What is not read of the request would be read as another.
         if !content.isWhole { endsConnection = true }
     }
+
+    /// What still comes of the request's content is read and discarded.
+    fileprivate mutating func end() {
+        response = .ended
+        isContentPaused = false
+    }
 }
 
 extension RequestRejection {
+    /// RFC 9110 §15.5.20: the client may repeat the request on another connection.
+    static let rulesChanged = RequestRejection(
+        .rulesChanged, 421, "What clients have to present here has changed since this connection began. Connect anew.")
     static let contentTooLarge = RequestRejection(.contentTooLarge, 413, "The request's content is too large.")
 }

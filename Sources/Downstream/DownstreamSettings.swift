@@ -24,7 +24,7 @@ public struct DownstreamSettings: Sendable {
     public var writeTimeout = Duration.seconds(60)
     /// Requests on one connection before it is closed; 0: no limit.
     public var requestsPerConnection = 0
-    /// Open connections in all. Beyond it new ones wait in the kernel's queue.
+    /// Maximum number of open connections. At the limit idle ones are closed (`RoomRound`); without any, new ones wait in the kernel's queue.
     public var maximumConnections = 10_000
     /// Open connections of one client address (of IPv6: one /64 network); more are closed at once. 0: no limit.
     public var connectionsPerAddress = 0
@@ -36,12 +36,31 @@ public struct DownstreamSettings: Sendable {
     /// 0: no limit.
     public var unsentLimitBytes = 512 << 20
     public var http2 = HTTP2Limits()
+    public var discarding = DiscardLimits()
     /// Connections waiting to be accepted, in the kernel.
     public var backlog: Int32 = 4096
 
     public init() {}
 
     public var hasTrustedProxies: Bool { !trustedProxies.isEmpty }
+}
+
+/// How much of a request's content is read and discarded after its response has gone out. Most clients read no response before they have sent all
+/// that they have, and lose it where the connection or stream ends before.
+public struct DiscardLimits: Sendable {
+    /// Content of one request.
+    public var bytes = 32 << 20
+    /// From the end of the response on.
+    public var timeout = Duration.seconds(10)
+    /// Requests of one client address at once; others end at once.
+    public var perAddress = 8
+
+    public init() {}
+
+    /// HTTP/1.1: what is read after a response that ended the connection, and for how long, where no content was still to come, or there is no room
+    /// to discard more.
+    static let lingerBytes = 1 << 20
+    static let lingerTimeout = Duration.seconds(2)
 }
 
 /// What one HTTP/2 connection may ask for.

@@ -51,6 +51,8 @@ extension HTTP2Connection: HTTP2SessionDelegate {
         if !isByPeer { streams[number]?.isReset = true }
         // What broke on our side, or was answered before it had all come, is no fault of the client.
         if !isByPeer, code == .noError || code == .internalError { return }
+        // Nor is it one if the client sends no more content once it has its response.
+        if isByPeer, streams[number]?.discarding != nil { return }
         guard resets.take(now: table.now) else { return flooded() }
     }
 
@@ -73,9 +75,15 @@ extension HTTP2Connection: HTTP2SessionDelegate {
         table.loop.atEndOfBatch { stream.close() }
     }
 
-    func consume(_ count: Int, on number: Int32) {
+    func consumeConnection(_ count: Int) {
         guard count > 0, !isClosed else { return }
-        session.consume(count, on: number)
+        session.consumeConnection(count)
+        pushLater()
+    }
+
+    func consumeStream(_ count: Int, on number: Int32) {
+        guard count > 0, !isClosed else { return }
+        session.consumeStream(count, on: number)
         pushLater()
     }
 

@@ -272,6 +272,21 @@ final class HTTP2Connection: AcceptedConnection {
         updateInterest()
     }
 
+    var clientWait: ClientWait? {
+        switch phase {
+        case .closed: return nil
+        case .lingering(_, let until): return ClientWait(kind: .opening, deadline: until)
+        case .open, .announcing, .finishing: break
+        }
+        if walk.isInSection { return ClientWait(kind: .opening, deadline: sectionDeadline) }
+        if streams.isEmpty { return ClientWait(kind: .request, deadline: idleDeadline) }
+        let deadlines = streams.values.map(\.clientDeadline)
+        guard !deadlines.contains(0) else { return nil }
+        return deadlines.min().map { ClientWait(kind: .slow, deadline: $0) }
+    }
+
+    func giveUpRoom() { endNow() }
+
     func checkDeadline(_ now: Int64) {
         switch phase {
         case .lingering(_, let until): return now >= until ? closeNow() : ()

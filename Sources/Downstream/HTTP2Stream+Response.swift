@@ -104,6 +104,7 @@ extension HTTP2Stream {
     /// The response is whole; it goes out by itself from here.
     private func responded() {
         exchange = nil
+        if !hasInputEnded { forgetContent() }
         noteMemory()
         pushLater()
     }
@@ -165,8 +166,7 @@ extension HTTP2Stream {
     func sentEnd() {
         writeDeadline = 0
         _ = state.responseSent(hasInput: true)
-        // RFC 9113 §8.1: what is still to come of the request is of no use.
-        if !hasInputEnded { connection.reset(self, .noError) }
+        if !hasInputEnded { beginDiscarding() }
     }
 }
 

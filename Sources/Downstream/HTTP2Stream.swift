@@ -15,6 +15,9 @@ final class HTTP2Stream {
     /// Content that came while the flow takes none, and what of all content has not been given back to the client's window.
     private var held: [UInt8] = []
     private var unconsumedBytes = 0
+    /// The response has gone out: what still comes of the request's content is discarded.
+    private(set) var discarding: ConnectionBudget.Discarding?
+    private var discardedBytes = 0
     private var isTelling = false
     private(set) var client: RequestClient
     /// The client has sent all that it will.
@@ -60,7 +63,7 @@ final class HTTP2Stream {
         hasInputEnded = endsStream
         let isWhole = endsStream && !section.isTooLarge
         let bytes = UnsafeRawBufferPointer(section.bytes)
-        if isWhole, connection.receiver.repeated(bytes, on: self) { return }
+        if isWhole, !listener.isRetired, connection.receiver.repeated(bytes, on: self) { return }
         switch HTTP2RequestHead.read(section, endsStream: endsStream, limits: table.settings.requestLimits) {
         case .malformed: connection.reset(self, .protocolError)
         case .refused(let rejection): perform(.refuse(rejection))
@@ -71,6 +74,9 @@ final class HTTP2Stream {
 
     /// - Parameter bytes: all that the request consists of; nil where more is to come.
     private func begin(_ head: RequestHead, _ framing: ContentFraming, _ bytes: UnsafeRawBufferPointer?) {
+        if listener.isRetired, listener.hasOutdated(security, String(decoding: head.host, as: UTF8.self)) {
+            return perform(.refuse(.rulesChanged))
+        }
         let action = state.begin(head, framing, endsConnection: false, contentLimit: table.settings.contentLimitBytes)
         guard action == .nothing else { return perform(action) }
         let exchange = connection.receiver.received(ReceivedRequest(head: head, framing: framing, bytes: bytes), on: self)
@@ -81,7 +87,10 @@ final class HTTP2Stream {
     }
 
     func receivedContent(_ bytes: UnsafeRawBufferPointer) {
+        // One stream whose content waits holds back no other.
+        connection.consumeConnection(bytes.count)
         unconsumedBytes += bytes.count
+        if discarding != nil { return discard(bytes.count) }
         guard let progress = state.current, !progress.content.isWhole else { return giveBack() }
         guard held.isEmpty, progress.takesContent, !isTelling else {
             held += bytes
@@ -125,11 +134,38 @@ final class HTTP2Stream {
 
     /// The client may send as much again.
     private func giveBack() {
-        connection.consume(unconsumedBytes, on: number)
+        connection.consumeStream(unconsumedBytes, on: number)
         unconsumedBytes = 0
     }
 
+    /// Nobody waits for the content any more.
+    func forgetContent() {
+        held = []
+        if !isTelling { giveBack() }
+    }
+
+    /// All of the response has gone out, and not all of the content has come.
+    func beginDiscarding() {
+        table.counters.uploadsDiscarded += 1
+        discarding = table.budget.discard(for: client.place)
+        guard discarding != nil else { return cutContent() }
+        forgetContent()
+        readDeadline = table.deadline(after: table.settings.discarding.timeout)
+    }
+
+    private func discard(_ count: Int) {
+        discardedBytes += count
+        if discardedBytes > table.settings.discarding.bytes { cutContent() } else { giveBack() }
+    }
+
+    /// RFC 9113 §8.1.
+    private func cutContent() {
+        if !isReset { table.counters.uploadsCut += 1 }
+        connection.reset(self, .noError)
+    }
+
     private func startContentClock() {
+        if state.hasResponded { return }
         let pauseDeadline = table.deadline(after: table.settings.contentTimeout)
         readDeadline = contentDeadline > 0 ? min(pauseDeadline, contentDeadline) : pauseDeadline
     }
@@ -180,11 +216,15 @@ final class HTTP2Stream {
             table.counters.timedOut += 1
             return connection.reset(self, .cancel)
         }
-        guard readDeadline > 0, now >= readDeadline else { return }
+        guard readDeadline > 0, now >= readDeadline, !state.hasResponded else { return }
         readDeadline = 0
+        if discarding != nil { return cutContent() }
         table.counters.timedOut += 1
         perform(state.readTimeoutPassed())
     }
+
+    /// When it times out, since its client sends or takes nothing; 0 while it does not wait for its client.
+    var clientDeadline: Int64 { writeDeadline > 0 ? writeDeadline : readDeadline }
 
     /// The stream is gone.
     func close() {
@@ -192,7 +232,7 @@ final class HTTP2Stream {
         giveBack()
         state.close()
         let exchange = self.exchange
-        self.exchange = nil
+        (self.exchange, discarding) = (nil, nil)
         // Of most nothing is left.
         if !output.isEmpty { output = OutputQueue() }
         if !held.isEmpty { held = [] }

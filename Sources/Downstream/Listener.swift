@@ -150,6 +150,8 @@ public final class Listener: EventHandler {
     private var isAccepting = false
     /// Whether requests are the last on their connections.
     private(set) var isRetired = false
+    /// By which rules connections come in here now, where another listener has the socket.
+    private var successor: ListenerSettings?
     private var pausing: LoopTimer?
 
     /// Accepted in one go, so that a flood of new clients does not starve those that are being served.
@@ -214,8 +216,22 @@ public final class Listener: EventHandler {
     }
 
     /// No more connections come in here. Those that stand are told to end.
-    /// - Parameter isKept: somebody else listens on the socket from now on: what waits there is for them.
-    public func retire(isKept: Bool) { retire(isKept: isKept, tries: Self.roomTries) }
+    /// - Parameters:
+    ///   - isKept: somebody else listens on the socket from now on: what waits there is for them.
+    ///   - successor: what is spoken there from now on, where that somebody is another listener of this process.
+    public func retire(isKept: Bool, successor: ListenerSettings?) {
+        self.successor = successor
+        retire(isKept: isKept, tries: Self.roomTries)
+    }
+
+    /// Whether a connection that stands could not come in anew as it is, since a reload has changed who may: its requests get 421.
+    /// - Parameter authority: the host that a request asks for, perhaps with a port.
+    func hasOutdated(_ security: ConnectionSecurity?, _ authority: @autoclosure () -> String) -> Bool {
+        guard let successor else { return false }
+        if successor.admitsOthers(than: settings) { return true }
+        guard let security, let tls = connections.tls else { return false }
+        return !security.hasPresented(authority(), what: tls.certificates, asks: successor.verification)
+    }
 
     private func retire(isKept: Bool, tries: Int) {
         loop.assertOnLoop()
@@ -226,8 +242,9 @@ public final class Listener: EventHandler {
         }
         connections.drain(self)
         // Who waits and finds no room is waited for, while others end.
-        if tries > 0, acceptBatch() == .noRoom {
+        if tries > 0, case .noRoom(let cause) = acceptBatch() {
             stop()
+            connections.budget.makeRoom(cause)
             loop.schedule(after: Self.retryDelay) { self.retire(isKept: false, tries: tries - 1) }
             return
         }
@@ -235,15 +252,18 @@ public final class Listener: EventHandler {
     }
 
     public func ready(_ events: ReadyEvents) {
-        if acceptBatch() == .noRoom { pause() }
+        if case .noRoom(let cause) = acceptBatch() { pause(cause) }
     }
 
-    private enum Accepted { case all, mayBeMore, noRoom }
+    private enum Accepted: Equatable {
+        case all, mayBeMore
+        case noRoom(RoomReport.Cause)
+    }
 
     private func acceptBatch() -> Accepted {
         guard let socket else { return .all }
         for _ in 0..<Self.acceptBatchLimit {
-            guard connections.budget.take(isReserved: isReserved) else { return .noRoom }
+            guard connections.budget.take(isReserved: isReserved) else { return isAwaited(socket) ? .noRoom(.connections) : .all }
             var storage = sockaddr_storage()
             var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
             let client = Descriptor(
@@ -253,7 +273,7 @@ public final class Listener: EventHandler {
             guard client.isOpen else {
                 let code = errno
                 connections.budget.giveBack()
-                return [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(code) ? .noRoom : .all
+                return [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(code) ? .noRoom(.descriptors) : .all
             }
             if storage.ss_family != sa_family_t(AF_UNIX) {
                 var one: Int32 = 1
@@ -269,11 +289,25 @@ public final class Listener: EventHandler {
         return .mayBeMore
     }
 
+    /// Whether a connection waits to be accepted.
+    private func isAwaited(_ socket: BoundSocket) -> Bool {
+        var waiting = pollfd(fd: socket.descriptor, events: Int16(POLLIN), revents: 0)
+        return poll(&waiting, 1, 0) > 0
+    }
+
     /// No room, or no descriptors left: the kernel keeps new connections meanwhile.
-    private func pause() {
+    private func pause(_ cause: RoomReport.Cause) {
         guard isAccepting else { return }
         connections.counters.acceptPauses += 1
         stop()
         pausing = loop.schedule(after: Self.retryDelay) { [weak self] in self?.start() }
+        connections.awaitRoom(self, cause)
+    }
+
+    /// There may be room again.
+    func resume() {
+        guard let timer = pausing, timer.isPending else { return }
+        timer.cancel()
+        start()
     }
 }

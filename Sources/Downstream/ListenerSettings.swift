@@ -18,6 +18,11 @@ public struct ListenerSettings: Sendable, Equatable {
 
     public init(_ address: ListenAddress) { self.address = address }
 
+    /// Whether connections come in by other rules than there, certificates apart.
+    func admitsOthers(than other: ListenerSettings) -> Bool {
+        access != other.access || isTLS != other.isTLS || takesProxyHeader != other.takesProxyHeader
+    }
+
     /// Where it listens indeed, as a client has to say it.
     public func name(at address: ListenAddress) -> String { (isTLS ? "https://" : "") + address.description }
 

@@ -66,6 +66,10 @@ final class ProtocolChoice: AcceptedConnection {
         closeNow()
     }
 
+    var clientWait: ClientWait? {
+        socket == nil ? nil : ClientWait(kind: socket!.received.isEmpty ? .request : .opening, deadline: deadline)
+    }
+
     func drain() { deadline = min(deadline, table.drainDeadline) }
 
     func closeNow() {

@@ -77,6 +77,8 @@ final class ProxyHeaderPhase: AcceptedConnection {
         closeNow()
     }
 
+    var clientWait: ClientWait? { socket == nil ? nil : ClientWait(kind: .opening, deadline: deadline) }
+
     func drain() { deadline = min(deadline, table.drainDeadline) }
 
     func closeNow() {

@@ -48,6 +48,14 @@ public struct ServerCertificates: Sendable {
         }
     }
 
+    /// What clients that get one of them are asked for, whatever its names are.
+    func rule(_ place: Int, on verification: ClientVerification?) -> ClientRules {
+        let asked = verification ?? entries[place].settings.verification
+        guard asked != .off else { return ClientRules(names: [], verification: .off, authorities: [], identification: .subject) }
+        return ClientRules(
+            names: [], verification: asked, authorities: entries[place].authorities, identification: settings.identification)
+    }
+
     public struct ClientRules: Equatable, Sendable {
         let names: [String]
         let verification: ClientVerification

@@ -77,6 +77,10 @@ final class TLSHandshake: AcceptedConnection {
         }
     }
 
+    var clientWait: ClientWait? { socket == nil ? nil : ClientWait(kind: .opening, deadline: deadline) }
+
+    func giveUpRoom() { fail(.crowded) }
+
     func checkDeadline(_ now: Int64) {
         guard isUnderWay, now >= deadline else { return }
         table.counters.timedOut += 1

@@ -24,6 +24,7 @@ public struct RequestRejection: Error, Sendable, Equatable {
         case contentTooLarge = "content_too_large"
         case codingNotImplemented = "coding_not_implemented"
         case expectationFailed = "expectation_failed"
+        case rulesChanged = "client_rules_changed"
         case timeout
     }
 

@@ -51,7 +51,8 @@ public final class ProcessState: Sendable {
         self.recorder = recorder
         self.logger = logger
         self.accessLog = accessLog
-        connections = ConnectionBudget(settings.downstream)
+        let room = RoomLog(logger, time)
+        connections = ConnectionBudget(settings.downstream) { room.note($0) }
         addresses = AddressCounts()
         requestsPerAddress = AddressBudget(settings, addresses)
         content = ContentBudget(settings.downstream)

@@ -84,6 +84,9 @@ public final class Shard: @unchecked Sendable {
         figures.timedOut += counters.timedOut
         figures.proxyHeadersRefused += counters.proxyHeadersRefused
         figures.acceptPauses += counters.acceptPauses
+        figures.closedForRoom += counters.closedForRoom
+        figures.uploadsDiscarded += counters.uploadsDiscarded
+        figures.uploadsCut += counters.uploadsCut
         figures.http2Connections += counters.http2.connections
         figures.http2Streams += counters.http2.streams
         figures.http2Resets += counters.http2.resets

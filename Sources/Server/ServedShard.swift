@@ -88,7 +88,8 @@ final class ServedShard: @unchecked Sendable {
         for (served, listener) in former where !serving.listeners.contains(where: { $0 === served }) {
             // What still comes by it is for those who serve now.
             listener.receiver = served.isAdmin ? listener.receiver : clients
-            listener.retire(isKept: served.isHanded || serving.listeners.contains { $0.shares(served) })
+            let next = serving.listeners.first { $0.shares(served) }
+            listener.retire(isKept: served.isHanded || next != nil, successor: next?.settings)
         }
         if isRunning { for (_, listener) in listeners { listener.start() } }
     }

@@ -347,7 +347,7 @@ public enum SettingsTable {
             help: "Memory that such content may take, of all requests together; what finds no room streams."),
         Setting(
             path: "limits.connections", binding: .count(\.limits.connections, 1...1_000_000),
-            help: "Open client connections in all; more wait in the kernel."),
+            help: "Maximum number of open client connections. At the limit the longest idle one is closed, of the address that has most."),
         Setting(
             path: "limits.connections_per_address", binding: .count(\.limits.connectionsPerAddress, 0...1_000_000),
             help: "Open connections of one client address; more are closed at once. 0 for no limit."),

@@ -223,11 +223,20 @@ public enum MetricsPage {
             "cistern_connections_turned_away", "Client connections closed at once, since their address had too many.",
             UInt64(connections.turnedAway))
         writer.counter(
+            "cistern_connections_closed_for_room", "Client connections that waited for their client, closed to make room for others.",
+            UInt64(connections.closedForRoom))
+        writer.counter(
             "cistern_connections_cut", "Client connections ended because too much waited to be sent in all.", UInt64(connections.cut))
         writer.gauge("cistern_unsent_bytes", "Memory of responses that clients have not taken yet.", Double(connections.unsentBytes))
         writer.gauge(
             "cistern_request_content_held_bytes", "Memory that requests' content takes which is taken whole.",
             Double(connections.heldContentBytes))
+        writer.counter(
+            "cistern_uploads_discarded", "Requests whose content was still coming when their response had gone out.",
+            UInt64(connections.uploadsDiscarded))
+        writer.counter(
+            "cistern_uploads_cut", "Those of them that were cut, since their content exceeded what is read and discarded.",
+            UInt64(connections.uploadsCut))
         writer.counter(
             "cistern_proxy_headers_refused",
             "Connections that did not begin with the PROXY protocol where they must, or not from a trusted proxy.",

@@ -9,6 +9,9 @@ public struct MetricsSnapshot: Sendable {
         public var timedOut = 0
         public var proxyHeadersRefused = 0
         public var acceptPauses = 0
+        public var closedForRoom = 0
+        public var uploadsDiscarded = 0
+        public var uploadsCut = 0
         public var http2Connections = 0
         public var http2Streams = 0
         public var http2Resets = 0

@@ -52,7 +52,7 @@ enum ConnectionEvent: Sendable, CustomTestStringConvertible {
         case .peerEnded: word(state.peerEnded())
         case .timedOut: word(state.readTimeoutPassed())
         case .drain: state.drain() ? "wait" : "nothing"
-        case .discard(let count): word(state.discard(count))
+        case .discard(let count): word(state.discard(count, limit: 1 << 20))
         }
     }
 

@@ -1,8 +1,12 @@
 // Client certificates: who must show one, whom it makes a user of their own, and what of it the upstream gets to know.
 
+import Addresses
+import Administration
 import CachePolicy
 import Downstream
+import Forwarding
 import ReverseProxy
+import Server
 import TestSupport
 import Testing
 
@@ -157,5 +161,43 @@ struct ClientCertificateTests {
             #expect(client.get("/a", [("Host", "outer.test")])?.status == 200)
             #expect(client.get("/a", [("Host", "cistern.test")])?.status == 421)
         }
+    }
+
+    /// What a reload changes, and whether a connection that stands could not come in anew.
+    enum Change: CaseIterable {
+        case required, otherAuthority, listenerRequires, nothing, addressDenied, otherName
+
+        var ends: Bool { self != .nothing && self != .otherName }
+    }
+
+    @Test("after a reload that changes who may come in, connections that stand are not served once more", arguments: Change.allCases)
+    func reload(_ change: Change) throws {
+        let others = try TestCertificates()
+        let play = try play(.optional)
+        let (ann, other) = (try client(play, pair("ann")), try HTTP2TestClient(port: play.port, isSecured: true))
+        let upload = try client(play, pair("ann"))
+        for _ in 0..<2 { #expect(ann.get("/a")?.status == 200 && other.get("/a")?.status == 200 && upload.get("/a")?.status == 200) }
+        let extra = try certificates.make("extra", hosts: "DNS:extra.test")
+        let denied = try AddressRules(allow: [], deny: [IPNetwork("192.0.2.0/24")])
+        let outcome = play.reload {
+            switch change {
+            case .required: $0.settings.listening.tls.certificates[0].verification = .required
+            case .otherAuthority: $0.settings.listening.tls.certificates[0].clientAuthorities = others.authority
+            case .listenerRequires: $0.settings.listening.listeners[0].verification = .required
+            case .addressDenied: $0.settings.listening.listeners[0].access = denied
+            case .otherName:
+                $0.settings.listening.tls.certificates.append(ServerTLSSettings.Certificate(file: extra.certificate, keyFile: extra.key))
+            case .nothing: $0.settings.forwarding.name = "other"
+            }
+        }
+        guard outcome?.label == "applied" else {
+            Issue.record("the reload was refused")
+            return
+        }
+        let response = ann.get("/a")
+        #expect(response?.status == (change.ends ? 421 : 200))
+        #expect(response?["Connection"] == (change == .nothing ? nil : "close"))
+        #expect(other.get("/a")?.status == (change.ends ? 421 : 200))
+        #expect(upload.request("POST", "/a", content: "1")?.status == (change.ends ? 421 : 200))
     }
 }

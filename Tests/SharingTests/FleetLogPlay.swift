@@ -133,29 +133,3 @@ extension RedisProcess {
 
     var logLength: Int { Int(direct.ask("XLEN cistern:play:{log}").drop { $0 == ":" }.prefix { $0.isNumber }) ?? -1 }
 }
-
-/// What a node has said in its log, shared by its threads and the play.
-final class SaidLines: Sendable {
-    private let lines = Mutex<[String]>([])
-
-    func add(_ line: String) { lines.withLock { $0.append(line) } }
-
-    var all: [String] { lines.withLock { $0 } }
-
-    func count(of text: String) -> Int { all.count { $0.contains(text) } }
-}
-
-private struct LineHandler: LogHandler {
-    let said: SaidLines
-    var metadata: Logger.Metadata = [:]
-    var logLevel = Logger.Level.trace
-
-    init(said: SaidLines) { self.said = said }
-
-    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
-        get { metadata[key] }
-        set { metadata[key] = newValue }
-    }
-
-    func log(event: LogEvent) { said.add("\(event.message)") }
-}

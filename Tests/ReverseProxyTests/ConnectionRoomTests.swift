@@ -1,0 +1,182 @@
+// One address that holds all connections that there may be keeps nobody else out.
+
+import Addresses
+import HTTP2
+import Logging
+import TestSupport
+import Testing
+
+@testable import Downstream
+@testable import ReverseProxy
+
+@Suite("The limit on client connections", .play)
+struct ConnectionRoomTests {
+    /// What a connection does that holds its place.
+    enum Holding: CaseIterable {
+        case nothing, response, halfHead, upload, http2, http2Request, http2Upload, handshake, tls
+    }
+
+    private static let limit = 12
+    private static let hog = "127.0.0.66"
+    private static let evicted = "cistern_connections_closed_for_room_total"
+
+    private func play(
+        _ door: ProxyPlay.Door, shards: Int = 1, limit: Int = Self.limit, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
+    ) throws -> ProxyPlay {
+        try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=600"])] }, door: door) {
+            $0.shards = shards
+            $0.downstream.maximumConnections = limit
+            $0.listening.listeners[0].takesClearHTTP2 = !door.isSecured
+            configure(&$0)
+        }
+    }
+
+    private func hold(_ play: ProxyPlay, _ holding: Holding, from source: String = Self.hog, isSecured: Bool) throws -> TestClient {
+        let client = try TestClient(port: play.port, patience: 5, from: source)
+        if holding == .handshake { return client }
+        if isSecured {
+            var offer = TLSOffer()
+            if [.http2, .http2Request, .http2Upload].contains(holding) { offer.protocols = ["h2"] }
+            try client.secure(offer)
+        }
+        let preface = RawHTTP2.preface + RawHTTP2.frame(.settings)
+        switch holding {
+        case .nothing, .handshake, .tls: break
+        case .response: #expect(client.get("/a")?.status == 200)
+        case .halfHead: client.send("GET /a HTTP/1.1\r\nHo")
+        case .upload: client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nx")
+        case .http2: client.send(preface)
+        case .http2Request, .http2Upload:
+            var lines = RawHTTP2.usual
+            if holding == .http2Upload { lines[0].1 = "POST" }
+            if isSecured { lines[1].1 = "https" }
+            client.send(preface + RawHTTP2.request(1, lines, ends: holding == .http2Request))
+        }
+        return client
+    }
+
+    @Test(
+        "connections that wait for their client make room, those of the address that has most first",
+        arguments: [ProxyPlay.Door.clear, .tls], Holding.allCases)
+    func everybodyElse(_ door: ProxyPlay.Door, _ holding: Holding) throws {
+        if door == .clear, holding == .tls || holding == .handshake { return }
+        let play = try play(door)
+        let kept = try play.client()
+        #expect(kept.get("/a")?.status == 200)
+        #expect(try play.metric("cistern_connections") == 2)
+        var held: [TestClient] = []
+        for _ in 0..<(Self.limit - 2) { held.append(try hold(play, holding, isSecured: door.isSecured)) }
+        #expect(try play.waitFor("cistern_connections", Double(Self.limit)))
+        #expect(try play.metric(Self.evicted) == 0)
+        for number in 1...4 {
+            let client = try play.client()
+            #expect(client.get("/a")?.status == 200)
+            #expect(try play.metric(Self.evicted) == Double(number))
+            held.append(client)
+        }
+        #expect(kept.get("/a")?.status == 200, "the address that has most made room")
+    }
+
+    @Test("over several shards too", arguments: [2, 3])
+    func severalShards(_ shards: Int) throws {
+        let play = try play(.clear, shards: shards)
+        let kept = try (0..<3).map { _ in try play.client() }
+        for client in kept { #expect(client.get("/a")?.status == 200) }
+        var held: [TestClient] = []
+        for _ in 0..<(Self.limit - 4) { held.append(try hold(play, .response, isSecured: false)) }
+        _ = try play.metric("cistern_connections")
+        // The address of these has as many as the other in the end, and is never the one that has most.
+        let new = try (0..<3).map { _ in try play.client() }
+        for client in new { #expect(client.get("/a")?.status == 200) }
+        for client in kept { #expect(client.get("/a")?.status == 200) }
+        #expect(try play.metric(Self.evicted) ?? 0 >= 2)
+    }
+
+    @Test("connections at work stay, and new ones wait until one of them is idle")
+    func working() throws {
+        let gate = Gate()
+        let origin = ScriptedOrigin { $0.target == "/slow" ? [.pass(gate), .json("1")] : [.json("2")] }
+        let play = try ProxyPlay(origin) { $0.downstream.maximumConnections = 3 }
+        #expect(try play.metric("cistern_connections") == 1)
+        let working = try (0..<2).map { number in
+            let client = try play.client()
+            client.send("POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n\(number)")
+            return client
+        }
+        #expect(try play.waitFor("cistern_upstream_active_requests", 2))
+        // The play's own connection is idle.
+        #expect(try play.client().get("/b")?.text == "2")
+        gate.open()
+        for client in working { #expect(client.readResponse()?.text == "1") }
+        #expect(try play.client().get("/b")?.text == "2")
+    }
+
+    @Test("random schedules: whoever asks gets a response, and keeps the connection while another address has more")
+    func schedules() throws {
+        for seed in 0..<UInt64(TestRun.isFast ? 4 : 24) {
+            var generator = SeededGenerator(seed: Soak.seed &+ seed)
+            let play = try play(.clear, shards: Int.random(in: 1...3, using: &generator))
+            var held: [TestClient] = []
+            var healthy: [String: TestClient] = [:]
+            for _ in 0..<60 {
+                switch Int.random(in: 0..<4, using: &generator) {
+                case 0, 1:
+                    let holdings = Holding.allCases.filter { $0 != .tls && $0 != .handshake && $0 != .response }
+                    held.append(try hold(play, holdings.randomElement(using: &generator) ?? .nothing, isSecured: false))
+                case 2: if !held.isEmpty { held.remove(at: Int.random(in: held.indices, using: &generator)) }
+                default:
+                    let address = "127.0.0.\(Int.random(in: 2...4, using: &generator))"
+                    let client = try healthy[address] ?? TestClient(port: play.port, from: address)
+                    healthy[address] = client
+                    let response = client.get("/a")
+                    #expect(response?.status == 200, "schedule \(seed)")
+                    if response == nil { healthy[address] = nil }
+                }
+            }
+        }
+    }
+
+    @Test("an administrator's connections have their reserve")
+    func reserve() throws {
+        let play = try play(.clear) { $0.listening.adminListeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))] }
+        var held: [TestClient] = []
+        for _ in 0..<(2 * Self.limit) { held.append(try hold(play, .nothing, isSecured: false)) }
+        #expect(try TestClient(port: #require(play.adminPorts.first)).get("/metrics")?.status == 200)
+    }
+}
+
+@Suite("What the log says of the limit on client connections")
+struct RoomLogTests {
+    @Test("one line in a minute, with what has happened since")
+    func lines() {
+        let (said, time) = (SaidLines(), ManualTime())
+        let log = RoomLog(Logger(label: "room") { _ in LineHandler(said: said) }, time)
+        let report = RoomReport(cause: .connections, open: 10, most: 8, address: "192.0.2.1", closed: 3)
+        for _ in 0..<3 { log.note(report) }
+        time.advance(by: .seconds(60))
+        log.note(report)
+        let end = "that waited for their client were closed, those of the address that has most first"
+        let begin = "client connections have reached their limit: 10 are open (limits.connections), 8 of them from 192.0.2.1; "
+        #expect(said.all == [begin + "3 " + end, begin + "9 " + end])
+    }
+
+    @Test("and that nothing could be closed, or that descriptors are at their end")
+    func others() {
+        let none = RoomReport(cause: .connections, open: 10, most: 0, address: nil, closed: 0)
+        #expect(
+            none.sentence(closed: 0)
+                == "client connections have reached their limit: 10 are open (limits.connections); all of them are in use, so new connections wait"
+        )
+        let descriptors = RoomReport(cause: .descriptors, open: 10, most: 2, address: "2001:db8::/64", closed: 1)
+        #expect(
+            descriptors.sentence(closed: 1).hasPrefix(
+                "no file descriptor is left for client connections: 10 are open, 2 of them from 2001:db8::/64;"))
+    }
+
+    @Test(
+        "an address is named as it counts",
+        arguments: [("192.0.2.1", "192.0.2.1"), ("2001:db8::5", "2001:db8::/64"), ("::1", "::/64"), ("255.255.255.255", "255.255.255.255")])
+    func names(_ address: String, _ name: String) throws {
+        #expect(IPAddress.text(ofClient: try #require(IPAddress(address)).client) == name)
+    }
+}

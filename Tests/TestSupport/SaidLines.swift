@@ -1,0 +1,32 @@
+// The lines of a log that a test reads.
+
+import Locking
+import Logging
+
+/// Written by any thread.
+package final class SaidLines: Sendable {
+    private let lines = Mutex<[String]>([])
+
+    package init() {}
+
+    package func add(_ line: String) { lines.withLock { $0.append(line) } }
+
+    package var all: [String] { lines.withLock { $0 } }
+
+    package func count(of text: String) -> Int { all.count { $0.contains(text) } }
+}
+
+package struct LineHandler: LogHandler {
+    let said: SaidLines
+    package var metadata: Logger.Metadata = [:]
+    package var logLevel = Logger.Level.trace
+
+    package init(said: SaidLines) { self.said = said }
+
+    package subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    package func log(event: LogEvent) { said.add("\(event.message)") }
+}
