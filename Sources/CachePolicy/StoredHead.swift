@@ -30,14 +30,16 @@ public struct ReceivedResponse {
 }
 
 public enum StoredHead {
-    /// Not kept: Age and Content-Length are made anew at each use, Proxy-Status speaks of one exchange.
-    private static let dropped: KnownFieldSet = [.age, .contentLength, .proxyStatus]
+    /// Not kept: Age and Content-Length are made anew at each use, Proxy-Status speaks of one exchange, and clients get none of the upstream's other
+    /// addresses.
+    private static let dropped: KnownFieldSet = [.age, .altSvc, .alternateProtocol, .contentLength, .proxyStatus]
 
     public static func make(_ received: ReceivedResponse, settings: CachePolicySettings) -> (bytes: [UInt8], metadata: StoredMetadata) {
         let read = received.control.asRead(by: settings)
         let control = settings.freshness.applied(to: read)
         var fields = received.head.fields
         for name in control.unkept { fields.remove(named: name.span) }
+        if settings.strictness == .rescue { MomentaryFields.remove(from: &fields, received.head.status) }
         let isWeakened = received.isDecoded && removeCoding(from: &fields)
         // It says nothing, and would stand beside the coding with which the content goes out.
         if ContentCoding(fields) == .identity { fields.remove(.contentEncoding) }
@@ -158,6 +160,23 @@ public enum StoredHead {
         for name in names { head.fields.remove(named: name.span) }
         var out: [UInt8] = []
         ResponseSerializer.append(head, to: &out)
+        return out
+    }
+
+    /// The head of another node's record without what is not stored here; nil where it has nothing of that.
+    /// - Parameter metadata: what belongs to the head.
+    public static func withoutUnkept(
+        _ stored: ResponseHead, _ metadata: inout StoredMetadata, settings: CachePolicySettings
+    ) -> [UInt8]? {
+        var fields = stored.fields
+        fields.remove(allOf: [.altSvc, .alternateProtocol])
+        if settings.strictness == .rescue { MomentaryFields.remove(from: &fields, stored.status) }
+        guard fields.count < stored.fields.count else { return nil }
+        var out: [UInt8] = []
+        ResponseSerializer.appendStatusLine(stored.status, reason: stored.reason, to: &out)
+        (metadata.etag, metadata.lastModified) = (0..<0, 0..<0)
+        noteValidators(of: fields, without: [], from: out.count, &metadata)
+        FieldSerializer.append(fields, without: [], to: &out)
         return out
     }
 

@@ -4,9 +4,10 @@
 import HTTPCore
 
 public enum StreamedResponse {
-    /// Server-sent events, and JSON in lines or sequences (RFC 7464).
+    /// Server-sent events, JSON in lines or sequences (RFC 7464), and JSON in frames of Connect and gRPC.
     private static let types: [StaticString] = [
-        "text/event-stream", "application/x-ndjson", "application/jsonl", "application/json-seq",
+        "text/event-stream", "application/x-ndjson", "application/jsonl", "application/json-seq", "application/stream+json",
+        "application/connect+json", "application/grpc-web+json", "application/grpc+json",
     ]
 
     /// The shortest of them.
@@ -17,7 +18,11 @@ public enum StreamedResponse {
     public static func isStream(_ response: ResponseHead, to method: Method, onStreamRoute: Bool) -> Bool {
         guard method != .head, response.status.isSuccessful, !response.status.forbidsContent else { return false }
         return onStreamRoute || response.fields.first(.contentType).map(isStreamed) ?? false
+            || isUnbuffered(response.fields) && !response.fields.contains(.contentLength)
     }
+
+    /// Whether the upstream asks nginx to hold nothing back. Frameworks say so of all that they send; so it tells a stream only where no length is known.
+    public static func isUnbuffered(_ fields: Fields) -> Bool { fields.first(.xAccelBuffering)?.equalsIgnoringCase("no") ?? false }
 
     /// Whether a request wants a stream and nothing else, as browsers' event sources do. Nobody waits for the head of another's then.
     public static func isWanted(by request: Fields) -> Bool {
@@ -38,6 +43,12 @@ public enum StreamedResponse {
         for streamed in types where type.count >= streamed.utf8CodeUnitCount {
             if type.prefix(streamed.utf8CodeUnitCount).equalsIgnoringCase(streamed) { return MediaType(type)?.isEssence(streamed) ?? false }
         }
-        return false
+        return hasStreamParameter(type)
+    }
+
+    /// `application/json; stream=watch`.
+    private static func hasStreamParameter(_ type: ArraySlice<UInt8>) -> Bool {
+        guard type.contains(UInt8(ascii: ";")), MediaType(type)?.isJSON == true else { return false }
+        return FieldLists.members(of: type, separator: UInt8(ascii: ";")).dropFirst().contains { $0.prefix(7).equalsIgnoringCase("stream=") }
     }
 }

@@ -43,22 +43,21 @@ public final class ClientResponseHead {
 
     private func write(_ response: ResponseHead, _ date: [UInt8], _ room: Int, _ space: consuming [UInt8]) -> [UInt8] {
         var bytes = space
-        let location = location.relative(in: response.fields)
+        let fields = location.kept(response.fields) ?? response.fields
         let viaLine = viaLine(response.version)
-        let fieldBytes = FieldSerializer.room(for: response.fields)
-        let own = ResponseSerializer.statusLineRoom(response.reason) + viaLine.count + (location?.count ?? 0) + date.count + Self.ownBytes
+        let fieldBytes = FieldSerializer.room(for: fields)
+        let own = ResponseSerializer.statusLineRoom(response.reason) + viaLine.count + date.count + Self.ownBytes
         bytes.append(atMost: fieldBytes + own + room) { head in
             ResponseSerializer.writeStatusLine(response.status, reason: response.reason, to: &head)
-            FieldSerializer.write(response.fields, without: location == nil ? Self.omitted : Self.omittedWithLocation, to: &head)
-            if let location { FieldSerializer.write(.location, location, to: &head) }
+            FieldSerializer.write(fields, without: Self.omitted, to: &head)
             if !response.fields.contains(.date) { FieldSerializer.write(.date, date, to: &head) }
             head.put(viaLine)
         }
         return bytes
     }
 
-    private static let omitted: KnownFieldSet = [.contentLength]
-    private static let omittedWithLocation: KnownFieldSet = [.contentLength, .location]
-    /// More than the names of Location and Date take.
+    /// An alternative service (RFC 7838) is the upstream's address, and would lead clients around this proxy.
+    private static let omitted: KnownFieldSet = [.contentLength, .altSvc, .alternateProtocol]
+    /// More than the name of Date takes.
     private static let ownBytes = 64
 }

@@ -1,4 +1,5 @@
-// A redirect to the upstream's own origin is made relative, so that the client stays on this proxy (RFC 9110 §10.2.2).
+// References to the upstream's own origin are made relative, so that the client stays on this proxy: redirects (RFC 9110 §10.2.2), Content-Location and
+// links (RFC 8288).
 
 import HTTPCore
 
@@ -18,10 +19,55 @@ public struct LocationRewriting: Sendable {
         (self.isOn, self.origin, self.basePath, self.strippedPath, self.others) = (isOn, origin, basePath, strippedPath, others)
     }
 
-    /// Where a redirect within the upstream leads, made relative; nil where the field stays as it is.
-    public func relative(in fields: Fields) -> [UInt8]? {
-        guard isOn, let location = fields.first(.location) else { return nil }
-        return (atAnyAddress(location) ?? within(location)).map { strippedPath + $0 }
+    private static let references: KnownFieldSet = [.location, .contentLocation, .link]
+
+    /// The fields with references within the upstream made relative; nil where they stay as they are.
+    public func kept(_ fields: Fields) -> Fields? {
+        guard isOn, fields.containsAny(of: Self.references) else { return nil }
+        var kept: Fields?
+        for field in [KnownField.location, .contentLocation] {
+            guard let value = fields.first(field), let path = relative(value) else { continue }
+            var changed = kept ?? fields
+            changed.set(field, path)
+            kept = changed
+        }
+        let links = fields.all(.link)
+        let relative = links.map { relativeLinks($0) }
+        guard relative.contains(where: { $0 != nil }) else { return kept }
+        var changed = kept ?? fields
+        changed.set(.link, Array(zip(links, relative).map { $1 ?? Array($0) }.joined(separator: Array(", ".utf8))))
+        return changed
+    }
+
+    private func relative(_ reference: ArraySlice<UInt8>) -> [UInt8]? {
+        (atAnyAddress(reference) ?? within(reference)).map { strippedPath + $0 }
+    }
+
+    /// The targets of links (RFC 8288 §3) made relative; nil where none is within the upstream.
+    private func relativeLinks(_ line: ArraySlice<UInt8>) -> [UInt8]? {
+        var out: [UInt8] = []
+        var (isChanged, isQuoted) = (false, false)
+        var position = line.startIndex
+        while position < line.endIndex {
+            let byte = line[position]
+            if byte == UInt8(ascii: "<"), !isQuoted, let end = line[position...].firstIndex(of: UInt8(ascii: ">")) {
+                let target = line[(position + 1)..<end]
+                let path = relative(target)
+                if path != nil { isChanged = true }
+                out += [byte] + (path ?? Array(target)) + [UInt8(ascii: ">")]
+                position = end + 1
+                continue
+            }
+            if byte == UInt8(ascii: "\\"), isQuoted, position + 1 < line.endIndex {
+                out.append(byte)
+                position += 1
+            } else if byte == UInt8(ascii: "\"") {
+                isQuoted.toggle()
+            }
+            out.append(line[position])
+            position += 1
+        }
+        return isChanged ? out : nil
     }
 
     private func atAnyAddress(_ location: ArraySlice<UInt8>) -> [UInt8]? {

@@ -32,13 +32,21 @@ public enum ContentCoding: Sendable, Equatable, CaseIterable {
         }
         let codings = FieldLists.members(of: .contentEncoding, in: fields, limit: FieldListLimit.members + 1)
         guard codings.count <= FieldListLimit.members else { return nil }
-        let telling = codings.filter { !$0.equalsIgnoringCase("identity") }
+        let telling = codings.filter { !$0.equalsIgnoringCase("identity") && !Self.isNone($0, fields) }
         guard let first = telling.first else {
             self = .identity
             return
         }
         guard telling.count == 1, let coding = ContentCoding(named: first) else { return nil }
         self = coding
+    }
+
+    /// What some servers take for a coding of JSON, and is none: its content is looked at as it is.
+    private static let noCodings: [StaticString] = ["utf-8", "utf8", "none", "binary"]
+
+    private static func isNone(_ name: ArraySlice<UInt8>, _ fields: Fields) -> Bool {
+        guard noCodings.contains(where: { name.equalsIgnoringCase($0) }), let type = MediaType(of: fields) else { return false }
+        return type.subtype.equalsIgnoringCase("json") || type.suffix.equalsIgnoringCase("json")
     }
 
     /// Whether the client of a request may have content in the codings that these fields of a response name (RFC 9110 §12.5.3): without

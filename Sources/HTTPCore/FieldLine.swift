@@ -31,6 +31,24 @@ struct FieldLine {
         (nameEnd, valueStart, valueEnd, self.end, self.known) = (colon, first, last, end, known)
     }
 
+    /// One with white space between its name and its colon, which a proxy takes away from a response (RFC 9112 §5.1).
+    @inline(never)
+    init?(spacedIn bytes: UnsafeBufferPointer<UInt8>, from start: Int, before limit: Int) {
+        let colon = bytes.place(of: 0x3a, from: start, before: limit)
+        guard colon < limit else { return nil }
+        var nameEnd = colon
+        while nameEnd > start, bytes[nameEnd - 1].isOptionalWhitespace { nameEnd -= 1 }
+        guard nameEnd > start, nameEnd < colon else { return nil }
+        for index in start..<nameEnd where !isTokenByte(bytes[index]) { return nil }
+        var first = colon + 1
+        while first < limit, bytes[first].isOptionalWhitespace { first += 1 }
+        let end = bytes.endOfFieldValue(from: first, before: limit)
+        var last = end
+        while last > first, bytes[last - 1].isOptionalWhitespace { last -= 1 }
+        let known = KnownField(Span(_unsafeElements: UnsafeBufferPointer(rebasing: bytes[start..<nameEnd])))
+        (self.nameEnd, valueStart, valueEnd, self.end, self.known) = (nameEnd, first, last, end, known)
+    }
+
     /// - Parameter offset: from these bytes to those that the entry will point into.
     @inline(__always)
     func entry(from start: Int, movedBy offset: Int = 0) -> Fields.Entry {

@@ -228,7 +228,7 @@ public struct Fields: Sendable {
     }
 
     /// Removes every line of these.
-    mutating func remove(allOf fields: KnownFieldSet) {
+    public mutating func remove(allOf fields: KnownFieldSet) {
         entries.removeAll { fields.holds($0) }
         present.subtract(fields)
     }

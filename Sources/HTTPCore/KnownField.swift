@@ -3,16 +3,17 @@
 
 /// A field name this proxy acts upon (RFC 9110 §5.1). Names are case-insensitive; `name` is the spelling we write.
 public enum KnownField: UInt8, CaseIterable, Sendable {
-    case accept, acceptCharset, acceptEncoding, acceptLanguage, accessControlAllowOrigin, age, allow, authorization, b3, baggage
-    case cacheControl, cacheStatus, cdnLoop, cisternKey, cisternMode, cisternWhy, connection, contentEncoding, contentLength,
+    case accept, acceptCharset, acceptEncoding, acceptLanguage, accessControlAllowOrigin, age, allow, alternateProtocol, altSvc, authorization
+    case b3, baggage
+    case cacheControl, cacheStatus, cdnLoop, cisternKey, cisternMode, cisternWhy, clearSiteData, connection, contentEncoding, contentLength,
         contentLocation,
         contentRange, contentType, cookie
     case date, etag, expect, expires, forwarded, frontEndHTTPS, host, http2Settings
-    case ifMatch, ifModifiedSince, ifNoneMatch, ifRange, ifUnmodifiedSince, keepAlive, lastModified, location, maxForwards
+    case ifMatch, ifModifiedSince, ifNoneMatch, ifRange, ifUnmodifiedSince, keepAlive, lastModified, link, location, maxForwards
     case origin, pragma, proxyAuthenticate, proxyAuthenticationInfo, proxyAuthorization, proxyConnection, proxyStatus
-    case range, referer, refresh, retryAfter, server, setCookie, setCookie2, te, traceparent, tracestate, trailer, transferEncoding
+    case range, referer, refresh, retryAfter, server, serverTiming, setCookie, setCookie2, te, traceparent, tracestate, trailer, transferEncoding
     case trueClientIP, upgrade, userAgent
-    case vary, via, warning, wwwAuthenticate, xAPIKey, xAmznTraceID, xB3ParentSpanID, xB3Sampled, xB3SpanID, xB3TraceID, xCorrelationID
+    case vary, via, warning, wwwAuthenticate, xAccelBuffering, xAPIKey, xAmznTraceID, xB3ParentSpanID, xB3Sampled, xB3SpanID, xB3TraceID, xCorrelationID
     case xForwardedFor, xForwardedHost, xForwardedPort, xForwardedPrefix, xForwardedProto
     case xForwardedScheme, xForwardedServer, xHost, xHTTPMethod, xHTTPMethodOverride, xMethodOverride, xOriginalURL, xRealIP, xRequestID
     case xRewriteURL, xWAPProfile
@@ -27,6 +28,8 @@ public enum KnownField: UInt8, CaseIterable, Sendable {
         case .accessControlAllowOrigin: "Access-Control-Allow-Origin"
         case .age: "Age"
         case .allow: "Allow"
+        case .alternateProtocol: "Alternate-Protocol"
+        case .altSvc: "Alt-Svc"
         case .authorization: "Authorization"
         case .b3: "b3"
         case .baggage: "baggage"
@@ -36,6 +39,7 @@ public enum KnownField: UInt8, CaseIterable, Sendable {
         case .cisternKey: "Cistern-Key"
         case .cisternMode: "Cistern-Mode"
         case .cisternWhy: "Cistern-Why"
+        case .clearSiteData: "Clear-Site-Data"
         case .connection: "Connection"
         case .contentEncoding: "Content-Encoding"
         case .contentLength: "Content-Length"
@@ -58,6 +62,7 @@ public enum KnownField: UInt8, CaseIterable, Sendable {
         case .ifUnmodifiedSince: "If-Unmodified-Since"
         case .keepAlive: "Keep-Alive"
         case .lastModified: "Last-Modified"
+        case .link: "Link"
         case .location: "Location"
         case .maxForwards: "Max-Forwards"
         case .origin: "Origin"
@@ -72,6 +77,7 @@ public enum KnownField: UInt8, CaseIterable, Sendable {
         case .refresh: "Refresh"
         case .retryAfter: "Retry-After"
         case .server: "Server"
+        case .serverTiming: "Server-Timing"
         case .setCookie: "Set-Cookie"
         case .setCookie2: "Set-Cookie2"
         case .te: "TE"
@@ -86,6 +92,7 @@ public enum KnownField: UInt8, CaseIterable, Sendable {
         case .via: "Via"
         case .warning: "Warning"
         case .wwwAuthenticate: "WWW-Authenticate"
+        case .xAccelBuffering: "X-Accel-Buffering"
         case .xAPIKey: "X-API-Key"
         case .xAmznTraceID: "X-Amzn-Trace-Id"
         case .xB3ParentSpanID: "X-B3-ParentSpanId"

@@ -98,7 +98,7 @@ extension ResponseCache {
     private func freshened(
         _ found: FoundResponse, by response: ResponseHead, _ recency: Recency, for head: RequestHead
     ) -> FreshHead? {
-        var response = response
+        var response = keepingReferences(response)
         // Its own Via takes the stored one's place, and our entry belongs into it.
         if response.fields.contains(.via), let via = via(of: response) { response.fields.append(.via, via) }
         return Validation.freshened(

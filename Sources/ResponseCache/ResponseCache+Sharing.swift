@@ -166,8 +166,9 @@ extension ResponseCache {
         metadata.flags.insert(.imported)
         metadata.flags.subtract(.countsAsStale)
         metadata.order = shared.sent.take()
+        let head = StoredHead.withoutUnkept(response, &metadata, settings: settings.policy) ?? record.head
         let new = NewResponse(
-            head: record.head, metadata: metadata, body: record.body,
+            head: head, metadata: metadata, body: record.body,
             names: place.names.withUnsafeBytes(SelectingFields.decode).map { Array($0) },
             request: lookUp.head.fields, sentAt: metadata.requestTime)
         let local = StoringPlace(

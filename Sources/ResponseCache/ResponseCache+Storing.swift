@@ -150,7 +150,7 @@ extension ResponseCache {
             recency.requestTime = shared.timeOfRequest(at: Timestamp(milliseconds: recency.responseTime.milliseconds + 1))
         }
         var received = ReceivedResponse(
-            keepingRedirect(response.head), control: response.control, contentBytes: response.content.count,
+            keepingReferences(response.head), control: response.control, contentBytes: response.content.count,
             requestTime: recency.requestTime, responseTime: recency.responseTime)
         (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
         received.via = addedVia(response.head, isImported: recency.isImported)
@@ -232,15 +232,15 @@ extension ResponseCache {
             isPreflight: true)
     }
 
-    /// A redirect within the upstream, made relative so that the client stays here.
-    private func keepingRedirect(_ response: ResponseHead) -> ResponseHead {
+    /// References within the upstream made relative, so that the client stays here.
+    func keepingReferences(_ response: ResponseHead) -> ResponseHead {
         let upstream = settings.upstream
         let location = LocationRewriting(
             isOn: settings.rewritesLocation, origin: upstream.bytes, basePath: upstream.basePath, strippedPath: upstream.strippedPath,
             others: upstream.others.map { ($0.bytes, $0.basePath) })
-        guard let relative = location.relative(in: response.fields) else { return response }
+        guard let fields = location.kept(response.fields) else { return response }
         var response = response
-        response.fields.set(.location, relative)
+        response.fields = fields
         return response
     }
 

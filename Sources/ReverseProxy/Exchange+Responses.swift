@@ -53,8 +53,11 @@ extension Exchange {
             shard.messages.cacheStatus.forwarded(forwarding(status: status, detail: detail), to: &lines)
         } else {
             // Without a response there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
-            let ttl = min(rescue.ttl ?? -rescue.age, 0)
-            shard.messages.cacheStatus.hit(ttl: ttl, key: shownKey, detail: detail, isFaulted: isFaulted, to: &lines)
+            let ttl = rescue.ttl ?? -rescue.age
+            // What a write or a purge has made stale is so, whatever lifetime is left.
+            let isMarked = !rescue.response.metadata.flags.isDisjoint(with: .countsAsStale)
+            shard.messages.cacheStatus.hit(
+                ttl: isMarked ? min(ttl, 0) : ttl, key: shownKey, detail: detail, isFaulted: isFaulted, to: &lines)
         }
         let found = rescue.response
         send(found, head: found.head, found.metadata, age: rescue.age, lines)
@@ -90,6 +93,7 @@ extension Exchange {
     // MARK: What the fetch has brought
 
     func send(_ fetched: FetchedResponse) {
+        noteKept(fetched.head.status, isKept: fetched.storage == .allowed)
         var response = fetched
         var lines: [UInt8] = []
         var detail: String?
@@ -121,10 +125,16 @@ extension Exchange {
 
     /// The client's own conditions were not sent on, so they are evaluated here; nil where they do not hold.
     private func notModified(_ response: FetchedResponse) -> [UInt8]? {
-        guard request.found != nil || response.ownTag != nil, head.method.isSafe, let metadata = response.metadata else { return nil }
+        guard head.method.isSafe, let metadata = response.metadata else { return nil }
         return response.storedHead.withUnsafeBytes { stored in
             Preconditions.isNotModified(head.fields, stored: metadata, head: stored) ? Preconditions.notModifiedHead(stored) : nil
         }
+    }
+
+    /// Where the response is not stored, the next request for it has its client's conditions.
+    private func noteKept(_ status: Status, isKept: Bool) {
+        guard let place = request.place, request.found == nil, status.isSuccessful || status == 304, head.asksForChange else { return }
+        shard.unkept.note(place.keys, isKept: isKept)
     }
 
     func send(_ confirmation: Confirmation) {
@@ -139,6 +149,7 @@ extension Exchange {
 
     /// It is passed on as it comes.
     func begin(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason) {
+        noteKept(response.status, isKept: false)
         if request.place != nil { record.notStored = MetricNames.place(of: notStored) }
         trace.reasons.notStored = notStored
         record.status = response.status.rawValue

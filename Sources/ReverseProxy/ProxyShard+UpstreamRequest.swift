@@ -2,6 +2,7 @@
 // and a coding that can be taken off again.
 
 import CachePolicy
+import Decisions
 import Downstream
 import Forwarding
 import HTTPCore
@@ -13,7 +14,7 @@ extension ProxyShard {
         let head = request.head
         var fields = messages.requestFields.make(from: head, client: client)
         if let name = sentName(of: head) { fields.set(.xRequestID, name) }
-        if request.place != nil { Self.prepareForStore(&fields, request.found, head.method) }
+        if let place = request.place { prepareForStore(&fields, request.found, head, place) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
         if body.framing == .tunnel, let offered = routes.upgrade(head) {
             fields.append(.connection, "Upgrade")
@@ -32,7 +33,8 @@ extension ProxyShard {
         return rest.first == UInt8(ascii: "/") ? rest : [UInt8(ascii: "/")] + rest
     }
 
-    private static func prepareForStore(_ fields: inout Fields, _ found: FoundResponse?, _ method: HTTPCore.Method) {
+    private func prepareForStore(_ fields: inout Fields, _ found: FoundResponse?, _ head: RequestHead, _ place: RequestPlace) {
+        let method = head.method
         // A 304 need not tell a script whether it may read what it confirms.
         if let found, found.metadata.flags.contains(.ofOtherOrigin) {
             Validation.removeConditions(from: &fields)
@@ -41,10 +43,18 @@ extension ProxyShard {
         } else if found != nil {
             // The response to a POST whose condition does not hold is 412 (RFC 9110 §13.1.2).
             Validation.removeConditions(from: &fields)
+        } else if head.asksForChange, !unkept.contains(place.keys) {
+            // A 304 fills no store: the client's conditions are answered here (RFC 9111 §4.3.2).
+            Validation.removeConditions(from: &fields)
         }
         guard fields.contains(.acceptEncoding) else { return }
         fields.set(.acceptEncoding, AcceptedCoding.passedOn(fields))
     }
+}
+
+extension RequestHead {
+    /// Whether its client has a response already, and wants another only if that has changed.
+    var asksForChange: Bool { method == .get && (contains(.ifNoneMatch) || contains(.ifModifiedSince)) }
 }
 
 extension UpstreamRequestFields.Client {

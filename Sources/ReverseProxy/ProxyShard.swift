@@ -42,6 +42,8 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let level: FleetLevel?
     let keys: ShardKeys
     let messages: ShardMessages
+    /// Of targets whose responses were not stored.
+    let unkept = UnkeptTargets()
     let records: ShardRecords
     /// A copy of the shared ones.
     public var modes: ModeTable { didSet { followModes() } }

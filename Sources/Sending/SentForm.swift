@@ -49,12 +49,17 @@ public struct SentFormFacts: Sendable {
         guard compression.covers(contentBytes, from: compressFromBytes), ContentCoding(response.fields) == .identity,
             !response.status.forbidsContent,
             !response.fields.contains(.contentRange), MediaType(of: response.fields)?.isText == true,
-            !ResponseCacheControl.forbidsTransforming(response.fields)
+            !ResponseCacheControl.forbidsTransforming(response.fields), !isForAtOnce(response.fields)
         else { return nil }
         return SentFormFacts(
             coding: .identity, contentBytes: contentBytes, flags: isOpen() ? .isOpen : [], compression: compression,
             compressFromBytes: compressFromBytes, isText: true, accepted: AcceptedCodings(request.fields),
             asksForPlain: request.contains(.cacheControl) && RequestCacheControl(request.fields).noTransform)
+    }
+
+    /// Some clients decode events only when all of them are there, and whoever switches nginx's buffering off wants each piece at once.
+    private static func isForAtOnce(_ fields: Fields) -> Bool {
+        MediaType(of: fields)?.isEssence("text/event-stream") == true || StreamedResponse.isUnbuffered(fields)
     }
 
     public var form: SentForm {

@@ -166,15 +166,11 @@ public final class ProxyServer: @unchecked Sendable {
         let gathering = Gathering(count: shards.count, labels: MetricNames.labels)
         let last: Mutex<MetricsSnapshot?> = Mutex(nil)
         let group = DispatchGroup()
-        for served in shards {
-            let loop = served.shard.loop
-            group.enter()
-            loop.execute {
-                served.finish(deadline: deadline) {
-                    if let sum = gathering.add(served) { last.withLock { $0 = sum } }
-                    loop.stop { group.leave() }
-                }
-            }
+        for _ in shards { group.enter() }
+        onceDrained(deadline) { served in
+            served.close()
+            if let sum = gathering.add(served) { last.withLock { $0 = sum } }
+            served.shard.loop.stop { group.leave() }
         }
         group.wait()
         if let log = process.fleet?.log {
@@ -188,6 +184,23 @@ public final class ProxyServer: @unchecked Sendable {
         process.spans?.finish()
         if others != nil, let sum = last.withLock({ $0 }) { tellLast(countsPage(complete(sum))) }
         logger.info("stopped")
+    }
+
+    /// Does `work` on each shard's loop once no shard has a client any more: until then a request of one may wait for another's fetch.
+    private func onceDrained(_ deadline: Duration, _ work: @escaping @Sendable (ServedShard) -> Void) {
+        let left = Mutex(shards.count)
+        for served in shards {
+            served.shard.loop.execute { [shards] in
+                served.finish(deadline: deadline) {
+                    let isLast = left.withLock { left in
+                        left -= 1
+                        return left == 0
+                    }
+                    guard isLast else { return }
+                    for one in shards { one.shard.loop.execute { work(one) } }
+                }
+            }
+        }
     }
 
     /// Waits until what was handed to the store is readable from its files.

@@ -132,15 +132,15 @@ final class ServedShard: @unchecked Sendable {
         shard.connections.beginToDrain()
     }
 
-    /// On its loop: stops accepting, and lets what runs finish.
+    /// On its loop: stops accepting, and lets what runs finish. Its fetches go on: requests on other shards may wait for them.
     func finish(deadline: Duration, then: @escaping () -> Void) {
-        finish(listeners[...]) { [self] in
-            shard.connections.drain(deadline: deadline) { [self] in
-                for api in apis + retired { api.close() }
-                shard.level?.close()
-                then()
-            }
-        }
+        finish(listeners[...]) { [self] in shard.connections.drain(deadline: deadline, then: then) }
+    }
+
+    /// On its loop, once no shard has a client any more.
+    func close() {
+        for api in apis + retired { api.close() }
+        shard.level?.close()
     }
 
     /// One after the other.

@@ -416,7 +416,7 @@ public enum SettingsTable {
             help: "Send the client's Host to the upstream; the host is part of the key then."),
         Setting(
             path: "forwarding.rewrite_location", binding: .flag(\.forwarding.rewriteLocation),
-            help: "Make redirects within the upstream relative, so that clients stay here."),
+            help: "Make references within the upstream (Location, Content-Location, Link) relative, so that clients stay here."),
         Setting(
             path: "forwarding.drop_overrides", binding: .flag(\.forwarding.dropOverrides),
             help: "Drop the client's fields that re-route or override: those of forwarding.override_fields."),

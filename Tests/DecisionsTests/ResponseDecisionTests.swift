@@ -122,11 +122,14 @@ struct ResponseDecisionTests {
             return StreamedResponse.isStream(response, to: method, onStreamRoute: route)
         }
         let types = ["text/event-stream", "Text/Event-Stream; charset=utf-8", "application/x-ndjson", "application/jsonl"]
-        for type in types + ["application/json-seq"] {
+        for type in types + ["application/json-seq", "application/stream+json", "application/json; stream=1", "application/connect+json"] {
             #expect(isStream(type) && isStream(type, to: .post))
             #expect(!isStream(type, to: .head) && !isStream(type, 204) && !isStream(type, 500))
         }
-        for type in ["application/json", "text/plain", "application/json-seq-x", ""] {
+        for type in [
+            "application/json", "text/plain", "application/json-seq-x", "application/json; charset=utf-8", "application/json;streams=1",
+            "text/plain;stream=1", "application/stream+jsonx", "",
+        ] {
             #expect(!isStream(type) && isStream(type, route: true) && !isStream(type, 404, route: true))
         }
         func isWanted(_ accept: String...) -> Bool { StreamedResponse.isWanted(by: fields(accept.map { "Accept: \($0)" })) }

@@ -119,6 +119,38 @@ struct ResponseHeadParserTests {
         }
     }
 
+    @Test(
+        "white space between a name and its colon is taken away (RFC 9112 §5.1)",
+        arguments: ["Content-Length : 2", "Content-Length\t: 2", "Content-Length \t : 2"])
+    func spacedColons(_ line: String) {
+        var head = ResponseHeadParser()
+        let bytes = Array("HTTP/1.1 200 OK\r\n\(line)\r\nX-A : b\r\nX-C: d\r\n\r\n".utf8)
+        for end in 0..<bytes.count {
+            var cut = ResponseHeadParser()
+            let (_, count) = cut.take(bytes.span.extracting(..<end), limits: Self.limits)
+            guard case .final(_, .length(2)) = cut.take(bytes.span.extracting(count...), limits: Self.limits).event else {
+                Issue.record("refused where it is cut at \(end)")
+                return
+            }
+        }
+        guard case .final(let response, .length(2)) = head.take(bytes.span, limits: Self.limits).event else {
+            Issue.record("refused")
+            return
+        }
+        #expect(response.fields.all(named: Array("x-a".utf8).span).first?.elementsEqual("b".utf8) == true)
+        #expect(response.fields.count == 3)
+    }
+
+    @Test("what else stands before a colon is refused", arguments: ["X A: b", " X: b", ": b", "X\0: b", " : b"])
+    func oddNames(_ line: String) {
+        var head = ResponseHeadParser()
+        let event = head.take(Array("HTTP/1.1 200 OK\r\nY: z\r\n\(line)\r\n\r\n".utf8).span, limits: Self.limits).event
+        guard case .refused = event else {
+            Issue.record("\(event)")
+            return
+        }
+    }
+
     @Test("values are without the white space around them")
     func fields() {
         var head = ResponseHeadParser()

@@ -38,6 +38,21 @@ struct ImportTests {
 
     private func offlinePlay() throws -> ProxyPlay { try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.mode = .offline } }
 
+    @Test("fields of one moment, the upstream's other addresses and references to it are not imported as they are")
+    func momentaryFields() throws {
+        let play = try offlinePlay()
+        let fields =
+            [("Content-Type", "application/json"), ("X-Kept", "1")]
+            + (StoredFieldsTests.momentary + StoredFieldsTests.neverShown).compactMap { line -> (String, String)? in
+                guard let colon = line.firstIndex(of: ":") else { return nil }
+                return (String(line[..<colon]), String(line[line.index(colon, offsetBy: 2)...]))
+            }
+        #expect(try bring(Self.entry("/a", [], fields), into: play) == nil)
+        let hit = try play.get("/a")
+        #expect(hit.status == 200 && hit["X-Kept"] == "1")
+        for (name, _) in fields.dropFirst(2) { #expect(hit[name] == nil, "\(name)") }
+    }
+
     @Test("what is imported is served, with its age, its variant and its partition")
     func imported() throws {
         let play = try offlinePlay()
