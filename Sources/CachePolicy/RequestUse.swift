@@ -9,6 +9,8 @@ public enum BypassReason: String, Sendable, CaseIterable {
     case stream
     /// It changes to another protocol.
     case upgrade
+    /// The upstream knows a user by the connection (NTLM, Negotiate, Kerberos).
+    case connectionUser = "connection_user"
     /// Responses to it are kept by its content: that is longer than its route keeps any by.
     case longContent = "long_content"
     /// The same: that changes something, or may for all that can be told.
@@ -20,7 +22,7 @@ public enum BypassReason: String, Sendable, CaseIterable {
     public var forwardToken: StaticString {
         switch self {
         case .method, .changingContent: "method"
-        case .content, .range, .precondition, .stream, .upgrade, .longContent, .unreadContent: "bypass"
+        case .content, .range, .precondition, .stream, .upgrade, .connectionUser, .longContent, .unreadContent: "bypass"
         }
     }
 
@@ -32,6 +34,7 @@ public enum BypassReason: String, Sendable, CaseIterable {
         case .range: .rangeRequest
         case .precondition: .preconditions
         case .stream, .upgrade: .stream
+        case .connectionUser: .connectionUser
         case .longContent: .longContent
         case .changingContent: .changingContent
         case .unreadContent: .unreadContent

@@ -10,6 +10,8 @@ public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case longContent = "long_content"
     case changingContent = "changing_content"
     case unreadContent = "unread_content"
+    /// The upstream knows a user by the connection, or wants to (NTLM, Negotiate, Kerberos).
+    case connectionUser = "connection_user"
     case rangeRequest = "range"
     case preconditions = "precondition"
     case status = "status"

@@ -35,6 +35,9 @@ public final class ClientConnection: AcceptedConnection {
     /// Of the request's content as a whole; 0: none.
     private var contentDeadline: Int64 = 0
 
+    public var companion: (any ConnectionCompanion)?
+    public var isMultiplexed: Bool { false }
+
     // The writing side's.
     var output = OutputQueue()
     /// What the budget knows of it.
@@ -105,7 +108,9 @@ public final class ClientConnection: AcceptedConnection {
         if case .lingering = state.phase { return discard(bytes.count) }
         if input.isEmpty {
             if state.isAwaitingRequest { attributed = nil }
-            if state.isAwaitingRequest, !endsWithNext, receiver.repeated(UnsafeRawBufferPointer(bytes), on: self) { return }
+            if state.isAwaitingRequest, !endsWithNext, companion == nil, receiver.repeated(UnsafeRawBufferPointer(bytes), on: self) {
+                return
+            }
             let consumed = handle(bytes)
             if consumed < bytes.count, !state.isClosed { input.append(contentsOf: bytes[consumed...]) }
         } else {
@@ -362,6 +367,7 @@ public final class ClientConnection: AcceptedConnection {
         if heldBytes > 0 { _ = isOutputHeld() }
         table.remove(descriptor)
         transport.close()
+        companion.take()?.clientConnectionEnded()
     }
 
     /// Its exchange may still respond, at once; whatever it does, this is the end.

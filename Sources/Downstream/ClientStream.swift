@@ -6,6 +6,10 @@ import HTTPCore
 /// Heads are given as HTTP/1.1 writes them, since that is how they are stored: status line, field lines, no empty line. Framing and connection
 /// fields are the stream's own matter.
 public protocol ClientStream: AnyObject {
+    /// What the flow keeps with the client's connection. Nothing can be kept where a connection carries several requests at once (HTTP/2).
+    var companion: (any ConnectionCompanion)? { get set }
+    /// Whether the connection carries several requests at once.
+    var isMultiplexed: Bool { get }
     /// Where the connection came in.
     var listener: Listener { get }
     /// Where the connection comes from.
@@ -72,6 +76,11 @@ public protocol ClientStream: AnyObject {
     func takeBackResponse() -> Bool
     /// Ends a broken response in such a way that nobody takes it for whole.
     func abortResponse()
+}
+
+/// State of the flow that lasts as long as one client's connection.
+public protocol ConnectionCompanion: AnyObject {
+    func clientConnectionEnded()
 }
 
 extension ClientStream {

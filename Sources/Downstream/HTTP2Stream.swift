@@ -244,6 +244,11 @@ final class HTTP2Stream {
 
 extension HTTP2Stream: ClientStream {
     var peer: PeerAddress { connection.peer }
+    var companion: (any ConnectionCompanion)? {
+        get { nil }
+        set {}
+    }
+    var isMultiplexed: Bool { true }
     var listener: Listener { connection.listener }
     var security: ConnectionSecurity? { connection.security }
 

@@ -14,6 +14,10 @@ extension AccessRefusal {
         case .otherCertificate: "its host's clients are asked for another certificate than its connection's were"
         case .noCertificate: "its route wants a client certificate, and its connection has presented none that is good"
         case .requestsPerAddress: "too many requests of its client's address were under way, and nothing fresh was stored"
+        case .userOverHTTP2: "its credentials authenticate a connection (NTLM, Negotiate or Kerberos), and its client spoke HTTP/2"
+        case .userAtHTTP2Upstream:
+            "its credentials authenticate a connection (NTLM, Negotiate or Kerberos), and the upstream is asked in HTTP/2 only"
+        case .userConnections: "its client, or all clients, had as many upstream connections with a user as they may"
         }
     }
 
@@ -41,6 +45,10 @@ extension AccessRefusal {
             WhyAdvice("tls.client_verify", "has clients asked for a certificate; client_certificate of a route, that there must be one")
         case .requestsPerAddress:
             WhyAdvice("limits.requests_per_address", "is how many requests of one address may need the upstream at once")
+        case .userOverHTTP2: WhyAdvice("listen.http2", "false: clients that reach that listener over TLS speak HTTP/1.1")
+        case .userAtHTTP2Upstream: WhyAdvice("upstream.http2", "auto or off: such requests go over connections of HTTP/1.1")
+        case .userConnections:
+            WhyAdvice("upstream.connections", "an eighth of them may have a user, four of them the same client's; idle ones end after 60 s")
         }
     }
 }

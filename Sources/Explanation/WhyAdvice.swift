@@ -32,6 +32,7 @@ extension NotStoredReason {
         case .longContent: "the request's content is longer than what responses are kept by on its route"
         case .changingContent: "the request's content changes something, or nobody can tell that it only reads"
         case .unreadContent: "the content of other requests took so much memory or work that this one's was not looked through"
+        case .connectionUser: "the upstream authenticates connections (NTLM, Negotiate or Kerberos), so the response is this client's alone"
         case .rangeRequest: "only a part was asked for"
         case .preconditions: "the request had preconditions that only the upstream can judge"
         case .status: "responses with this status are not kept"
@@ -94,7 +95,8 @@ extension NotStoredReason {
         case .oneTimeCredentials:
             WhyAdvice(
                 "credentials.partition", "ignore: on a route whose responses are the same for all, they are kept, whoever asks")
-        case .requestContent, .changingContent, .unreadContent, .rangeRequest, .preconditions, .noContent, .partial, .requestNoStore,
+        case .requestContent, .changingContent, .unreadContent, .connectionUser, .rangeRequest, .preconditions, .noContent, .partial,
+            .requestNoStore,
             .noStore, .varyStar, .contentCoding, .invalidJSON, .empty, .unprovenEnd, .undecodable, .tooDeep, .outdated, .stream,
             .notAllowed:
             nil
@@ -128,6 +130,8 @@ extension BypassReason {
         case .range: "Only a part was asked for, and no fresh whole is stored."
         case .precondition: "The request had preconditions that only the upstream can judge."
         case .stream: "Responses of this route are streams (routes.stream), which never come from the store."
+        case .connectionUser:
+            "The client's connection is authenticated at the upstream (NTLM, Negotiate or Kerberos): its requests go over a connection of its own."
         case .upgrade: "The client wanted to change to another protocol (routes.upgrade): what is said in that is passed on as it comes."
         }
     }

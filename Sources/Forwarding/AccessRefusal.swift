@@ -2,7 +2,7 @@
 
 import HTTPCore
 
-public enum AccessRefusal: String, Sendable, CaseIterable {
+public enum AccessRefusal: String, Error, CaseIterable {
     /// By an `allow` or `deny` list.
     case address = "client_address"
     /// `forwarding.names` does not have the host, or a whole URI names another place than this.
@@ -21,6 +21,12 @@ public enum AccessRefusal: String, Sendable, CaseIterable {
     case noCertificate = "no_client_certificate"
     /// `limits.requests_per_address`.
     case requestsPerAddress = "requests_per_address"
+    /// The request would sign in an upstream connection (NTLM, Negotiate, Kerberos), and its client speaks HTTP/2.
+    case userOverHTTP2 = "connection_user_http2"
+    /// The same, and the upstream is asked in HTTP/2 only.
+    case userAtHTTP2Upstream = "connection_user_http2_upstream"
+    /// The same, and the client, or all clients together, have as many such connections as they may.
+    case userConnections = "connection_users"
 
     public var status: Status {
         switch self {
@@ -29,6 +35,8 @@ public enum AccessRefusal: String, Sendable, CaseIterable {
         case .misdirected, .otherScheme, .otherCertificate: 421
         case .noAPI: 404
         case .requestsPerAddress: 429
+        case .userOverHTTP2, .userAtHTTP2Upstream: 502
+        case .userConnections: 503
         }
     }
 
@@ -46,13 +54,31 @@ public enum AccessRefusal: String, Sendable, CaseIterable {
         case .otherCertificate: "This host needs a connection of its own, since its clients show another certificate."
         case .noCertificate: "This needs a connection with a client certificate."
         case .requestsPerAddress: "Too many requests of this address are under way."
+        case .userOverHTTP2:
+            "NTLM, Negotiate and Kerberos authenticate a connection, and HTTP/2 carries several requests on each: use HTTP/1.1."
+        case .userAtHTTP2Upstream:
+            "NTLM, Negotiate and Kerberos authenticate a connection, and the upstream is asked over shared HTTP/2 connections only."
+        case .userConnections:
+            "Too many upstream connections are authenticated by NTLM, Negotiate or Kerberos for this client, or for all clients together."
+        }
+    }
+
+    /// Seconds.
+    private var retryAfter: Int? {
+        switch self {
+        case .requestsPerAddress: 1
+        // An idle one ends after a minute.
+        case .userConnections: 60
+        case .address, .misdirected, .noAPI, .notProxied, .otherScheme, .otherCertificate, .noCertificate, .userOverHTTP2,
+            .userAtHTTP2Upstream:
+            nil
         }
     }
 
     func response(accept: [UInt8]?) -> OwnResponse {
         var response = OwnResponse(status: status, sentence: sentence, accept: accept)
         // What is under way ends soon.
-        if self == .requestsPerAddress { response.fieldLines = Array("Retry-After: 1\r\n".utf8) }
+        if let retryAfter { response.fieldLines = Array("Retry-After: \(retryAfter)\r\n".utf8) }
         return response
     }
 }

@@ -3,7 +3,8 @@
 
 /// A field name this proxy acts upon (RFC 9110 §5.1). Names are case-insensitive; `name` is the spelling we write.
 public enum KnownField: UInt8, CaseIterable, Sendable {
-    case accept, acceptCharset, acceptEncoding, acceptLanguage, accessControlAllowOrigin, age, allow, alternateProtocol, altSvc, authorization
+    case accept, acceptCharset, acceptEncoding, acceptLanguage, accessControlAllowOrigin, age, allow, alternateProtocol, altSvc
+    case authenticationInfo, authorization
     case b3, baggage
     case cacheControl, cacheStatus, cdnLoop, cisternKey, cisternMode, cisternWhy, clearSiteData, connection, contentEncoding, contentLength,
         contentLocation,
@@ -30,6 +31,7 @@ public enum KnownField: UInt8, CaseIterable, Sendable {
         case .allow: "Allow"
         case .alternateProtocol: "Alternate-Protocol"
         case .altSvc: "Alt-Svc"
+        case .authenticationInfo: "Authentication-Info"
         case .authorization: "Authorization"
         case .b3: "b3"
         case .baggage: "baggage"

@@ -80,6 +80,7 @@ final class BackgroundRecord: FetchReceiver {
     }
 
     func fetchInformed(_ head: ResponseHead) {}
+    func fetchChallenged(_ transfer: Transfer) {}
     func streamBrought(_ bytes: Span<UInt8>) {}
     func streamEnded() {}
     func streamBroke(_ error: UpstreamError) {}

@@ -37,6 +37,8 @@ final class DecidedRequest: @unchecked Sendable {
     let basis: FindingBasis?
     /// When it began to wait for what other nodes have, milliseconds of the loop's clock; nil where it did not.
     let waitedSince: Int64?
+    /// The upstream connection that it has to go over. nil: any of the pool.
+    let owned: OwnedConnection?
     /// What is known for explanations by now.
     let trace: ExchangeTrace
 
@@ -59,6 +61,7 @@ final class DecidedRequest: @unchecked Sendable {
         self.client = client.address.map(\.clientNumber) ?? 0
         basis = arrival.basis
         waitedSince = arrival.sharedSince
+        owned = arrival.owned
         let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
         scopes = shard.scopes(of: head, route: route, target, client: client)
         trace.identity = arrival.identityOutcome
@@ -82,6 +85,7 @@ final class DecidedRequest: @unchecked Sendable {
         scopes = RequestScopes(other.scopes)
         client = 0
         (basis, trace, waitedSince, lookedUpAt) = (other.basis, other.trace, nil, other.lookedUpAt)
+        owned = nil
     }
 
     var isRefused: Bool { refusal != nil }
@@ -138,6 +142,8 @@ struct Arrival {
     var sharedWait: Int64?
     /// Why that is not looked for, should it come to that.
     var obstacle: SharedObstacle?
+    /// The upstream connection that it has to go over.
+    var owned: OwnedConnection?
     /// No API is for it.
     var isForNobody = false
     /// The client wanted the upstream to be asked, and the operator has that ignored.

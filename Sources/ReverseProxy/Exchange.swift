@@ -324,6 +324,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         perform(machine.handle(.responseCame)) { self.send(response) }
     }
 
+    func fetchChallenged(_ transfer: Transfer) { shard.setAside(transfer, on: stream) }
+
     func fetchConfirmed(_ confirmation: Confirmation) {
         noteUpstream()
         perform(machine.handle(.responseCame)) { self.send(confirmation) }

@@ -33,6 +33,10 @@ extension Fetch: TransferReceiver {
             }
             upgrade = Array(head.fields.first(.upgrade) ?? [])
         }
+        if ConnectionAuthentication.challenge(in: head.fields) != nil {
+            isOfConnectionUser = true
+            receiver?.fetchChallenged(transfer)
+        }
         judge(head)
         let hasUnwrittenMarks = invalidate(after: head)
         noteIdentity(head)
@@ -49,8 +53,10 @@ extension Fetch: TransferReceiver {
     /// What has come is seen from now on.
     func use(_ response: consuming ResponseHead, of transfer: Transfer) {
         let length = response.contentLength
-        let decision = decide(response, to: transfer.request, length: length)
-        if decision.isUse { shard.noteGrant(response, to: subject.head) }
+        var decision = decide(response, to: transfer.request, length: length)
+        // It would change what is stored for others.
+        if isOfConnectionUser, decision == .confirm { decision = .fail(.unexpectedStatus) }
+        if decision.isUse, !isOfConnectionUser { shard.noteGrant(response, to: subject.head) }
         let action = machine.handle(.decided(admit(decision)))
         updateStored(by: response)
         if case .stream(let reason) = action { return stream(response, length: length, reason) }
@@ -137,6 +143,7 @@ extension Fetch: TransferReceiver {
     }
 
     private func storageDecision(_ response: ResponseHead) -> StorageDecision {
+        guard !isOfConnectionUser else { return .forbidden(.connectionUser) }
         if subject.head.method == .post, !hasPlace { takeKeyOfGet(response) }
         guard let isPartitioned = subject.place?.isPartitioned ?? keysOfGet?.isPartitioned, let cache = shard.cache else {
             return .forbidden(subject.notStored)

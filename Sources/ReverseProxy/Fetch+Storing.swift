@@ -71,7 +71,7 @@ extension Fetch {
 
     /// Whatever is done with it: a 200 to HEAD tells of what is stored for GET (RFC 9111 §4.3.5).
     func updateStored(by response: ResponseHead) {
-        guard subject.head.method == .head, response.status == 200 else { return }
+        guard subject.head.method == .head, response.status == 200, !isOfConnectionUser else { return }
         whenAtHand(storing: response, isUpdate: true) { [self] in
             placedRequest.map { shard.cache?.update(by: response, for: $0, recency, now: shard.now) }
         }
@@ -106,7 +106,7 @@ extension Fetch {
     /// - Parameter decision: where it is stored as any other response, that is what counts.
     func judgeGone(_ response: ResponseHead, _ decision: StorageDecision) -> GoneJudgement {
         // Said of what was found, and not asked where nothing was.
-        guard subject.found != nil, let placedRequest, let cache = shard.cache else { return .nothing }
+        guard subject.found != nil, !isOfConnectionUser, let placedRequest, let cache = shard.cache else { return .nothing }
         return cache.judgeGone(response, decision, for: placedRequest, by: subject.scopes.user, at: shard.cacheTime)
     }
 

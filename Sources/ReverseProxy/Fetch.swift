@@ -49,6 +49,8 @@ final class Fetch: @unchecked Sendable {
     var status: Status?
     /// What that says of caching, once it was asked.
     var control: ResponseCacheControl?
+    /// The upstream knows a user by the connection, or wants to: the response is its client's alone.
+    var isOfConnectionUser: Bool
     var collected = CollectedContent()
     /// Which of the upstream's addresses has responded, by its place.
     var address = 0
@@ -75,6 +77,7 @@ final class Fetch: @unchecked Sendable {
         self.subject = copy subject
         self.body = body
         self.receiver = copy receiver
+        isOfConnectionUser = subject.owned != nil
     }
 
     /// Sends the request, which the transfer has from then on; the receiver is told at once where it cannot even be tried.

@@ -31,6 +31,8 @@ struct FetchedResponse {
 /// `streamBroke` nothing more comes.
 protocol FetchReceiver: AnyObject {
     func fetchInformed(_ head: ResponseHead)
+    /// The upstream wants to authenticate the connection.
+    func fetchChallenged(_ transfer: Transfer)
     func fetchBrought(_ response: FetchedResponse)
     /// The upstream confirmed the stored response by a 304.
     func fetchConfirmed(_ confirmation: Confirmation)

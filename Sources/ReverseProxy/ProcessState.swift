@@ -12,6 +12,7 @@ import ResponseCache
 import Sharing
 import Telemetry
 import Tracing
+import Upstream
 
 /// From one reload of the settings to the next. What lasts longer is handed on.
 public final class ProcessState: Sendable {
@@ -29,6 +30,9 @@ public final class ProcessState: Sendable {
     /// nil where one address may have any number.
     let requestsPerAddress: AddressBudget?
     private let addresses: AddressCounts
+    /// Upstream connections that belong to clients' connections, by client.
+    let ownedConnections: AddressBudget
+    private let ownedCounts: AddressCounts
     public let content: ContentBudget
     let sentRequests: SentRequests
     /// What Via and Forwarded tell this process by.
@@ -53,8 +57,9 @@ public final class ProcessState: Sendable {
         self.accessLog = accessLog
         let room = RoomLog(logger, time)
         connections = ConnectionBudget(settings.downstream) { room.note($0) }
-        addresses = AddressCounts()
+        (addresses, ownedCounts) = (AddressCounts(), AddressCounts())
         requestsPerAddress = AddressBudget(settings, addresses)
+        ownedConnections = AddressBudget(ownedIn: settings, ownedCounts)
         content = ContentBudget(settings.downstream)
         sentRequests = SentRequests()
         (places, sharedFaults, peer, identityTables) = (APIPlaces(), SharedFaults(), PeerProcess(), IdentityTables())
@@ -71,8 +76,9 @@ public final class ProcessState: Sendable {
         (self.settings, self.accessLog) = (settings, accessLog)
         (recorder, logger) = (former.recorder, former.logger)
         (connections, content) = (former.connections, former.content)
-        addresses = former.addresses
+        (addresses, ownedCounts) = (former.addresses, former.ownedCounts)
         requestsPerAddress = AddressBudget(settings, addresses)
+        ownedConnections = AddressBudget(ownedIn: settings, ownedCounts)
         sentRequests = former.sentRequests
         (instance, places, sharedFaults) = (former.instance, former.places, former.sharedFaults)
         (peer, fleet, identityTables) = (former.peer, former.fleet, former.identityTables)
@@ -154,6 +160,11 @@ extension AddressBudget {
     /// nil where there is no limit.
     fileprivate convenience init?(_ settings: ProxySettings, _ counts: AddressCounts) {
         self.init(limit: settings.access.requestsPerAddress, trustedProxies: settings.downstream.trustedProxies, counts)
+    }
+
+    /// Of upstream connections that belong to clients' connections.
+    fileprivate convenience init(ownedIn settings: ProxySettings, _ counts: AddressCounts) {
+        self.init(of: OwnedConnection.limitPerClient, trustedProxies: settings.downstream.trustedProxies, counts)
     }
 }
 

@@ -50,6 +50,7 @@ extension ProxyShard {
     func receivedWhole(
         _ head: RequestHead, _ body: RequestBody, identity: [UInt8]?, on stream: any ClientStream
     ) -> (any ClientExchange)? {
+        guard !isOfConnectionUser(head, on: stream) else { return pass(head, body, on: stream) }
         guard let identity else {
             let isLong = body.bytes.count > routes.all[routes.place(of: head.pathAndQuery)].contentLimitBytes
             return pass(head, body, isLong ? .longContent : .changingContent, on: stream)

@@ -187,6 +187,7 @@ extension MetricsSnapshot {
         connections.streams += counters.streams
         connections.streamsBegun += counters.streamsBegun
         connections.streamsTurnedAway += counters.streamsTurnedAway
+        connections.upstreamOwned += counters.owned
     }
 }
 

@@ -19,7 +19,7 @@ extension ProxyShard {
     func consider(
         _ head: RequestHead, _ body: RequestBody, _ arrival: inout Arrival, on stream: any ClientStream
     ) -> (any ClientExchange)? {
-        guard cache != nil else { return pass(head, body, on: stream) }
+        guard cache != nil, !isOfConnectionUser(head, on: stream) else { return pass(head, body, on: stream) }
         if head.method == .options, let preflight = preflight(head, body) {
             arrival.identity = preflight.identity
         } else if bypass(head, body) != nil {
@@ -50,13 +50,17 @@ extension ProxyShard {
     func pass(
         _ head: RequestHead, _ body: RequestBody, _ reason: BypassReason? = nil, on stream: any ClientStream
     ) -> (any ClientExchange)? {
-        guard cache != nil, let reason = reason ?? bypass(head, body) else {
-            return perform(facts(head, on: stream), head, body, arrival(body), stream)
-        }
         var facts = facts(head, on: stream)
-        facts.storeUse = .bypassed(reason)
-        facts.directives = directives(of: head)
-        return perform(facts, head, body, arrival(body), stream)
+        var arrival = arrival(body)
+        let isOfConnectionUser = isOfConnectionUser(head, on: stream)
+        if isOfConnectionUser, facts.refusal == nil, facts.mode != .offline {
+            do throws(AccessRefusal) { arrival.owned = try claimConnection(on: stream) } catch { facts.refusal = .access(error) }
+        }
+        if cache != nil, let reason = isOfConnectionUser ? .connectionUser : reason ?? bypass(head, body) {
+            facts.storeUse = .bypassed(reason)
+            facts.directives = directives(of: head)
+        }
+        return perform(facts, head, body, arrival, stream)
     }
 
     func facts(_ head: RequestHead, on stream: any ClientStream) -> RequestFacts<FoundResponse> {

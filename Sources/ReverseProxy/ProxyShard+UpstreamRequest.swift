@@ -20,9 +20,11 @@ extension ProxyShard {
             fields.append(.connection, "Upgrade")
             fields.append(.upgrade, offered)
         }
-        return UpstreamRequest(
+        var sent = UpstreamRequest(
             method: head.method, target: upstreamTarget(head.pathAndQuery), fields: fields, content: body.framing,
             isRepeatable: request.place != nil)
+        sent.owned = request.owned
+        return sent
     }
 
     /// As the upstream knows it.

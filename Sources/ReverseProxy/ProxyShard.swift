@@ -235,6 +235,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
             stream = CrossOriginStream(stream, rules, head)
         }
         if request.framing == .none, routes.upgrade(head) != nil { return pass(head, .streamed(.tunnel), on: stream) }
+        if request.framing == .none, isOfConnectionUser(head, on: stream) { return pass(head, .none, on: stream) }
         switch request.framing {
         case .none where !isKeptByContent(head): return considerPlain(request, on: stream)
         case .length(0) where !isKeptByContent(head): return receivedWhole(head, .whole(.empty), on: stream)

@@ -23,6 +23,7 @@ public final class SharedFlowState: Sendable {
     public let health: UpstreamHealth
     /// Of this API under these settings: under others the same request may mean another's data.
     public let collapsed = CollapsedRequests()
+    let connectionUsers: ConnectionUserLog
     let cacheSettings: ResponseCacheSettings
     let tokenKeys: TokenKeys
     let grants: OriginGrants
@@ -47,6 +48,7 @@ public final class SharedFlowState: Sendable {
         modeTable = Mutex(ModeTable(all: settings.mode, routes: routes.modes))
         let isKeyedByHost = settings.forwarding.sendsClientHost
         grants = former.map(\.grants).flatMap { $0.isKeyedByHost == isKeyedByHost ? $0 : nil } ?? OriginGrants(isKeyedByHost: isKeyedByHost)
+        connectionUsers = former?.connectionUsers ?? ConnectionUserLog()
         let routeNames = routes.all.map(\.name)
         // What fails there says nothing of another upstream, nor by other rules.
         health =

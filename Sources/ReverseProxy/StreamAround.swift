@@ -10,6 +10,11 @@ protocol StreamAround: ClientStream {
 extension StreamAround {
     var listener: Listener { stream.listener }
     var peer: PeerAddress { stream.peer }
+    var companion: (any ConnectionCompanion)? {
+        get { stream.companion }
+        set { stream.companion = newValue }
+    }
+    var isMultiplexed: Bool { stream.isMultiplexed }
     var client: RequestClient { stream.client }
     func attribute(to client: RequestClient) { stream.attribute(to: client) }
     var security: ConnectionSecurity? { stream.security }

@@ -108,6 +108,10 @@ public enum MetricsPage {
         writer.counter(
             "cistern_upstream_connections_ended", "Connections to the upstream that ended, by cause.",
             snapshot.connections.upstreamEnded.sorted { $0.key < $1.key }.map { ("cause=\"\($0.key)\"", Double($0.value)) })
+        writer.gauge(
+            "cistern_upstream_owned_connections",
+            "Connections to the upstream that belong to one client's connection (NTLM, Negotiate, Kerberos), now.",
+            Double(snapshot.connections.upstreamOwned))
         writer.counter(
             "cistern_upstream_tls_handshakes", "TLS agreed with the upstream: in full, or by resuming a session.",
             [

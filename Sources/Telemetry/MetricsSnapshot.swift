@@ -40,6 +40,8 @@ public struct MetricsSnapshot: Sendable {
         public var streams = 0
         public var streamsBegun = 0
         public var streamsTurnedAway = 0
+        /// Connections that belong to one client's connection, now.
+        public var upstreamOwned = 0
         public var handshakesFull = 0
         public var handshakesResumed = 0
         /// Connections to the upstream that ended, by cause.

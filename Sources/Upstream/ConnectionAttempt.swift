@@ -17,7 +17,7 @@ final class ConnectionAttempt: EventHandler {
 
     /// The requests that it is for, as long as there are any: several where it is expected to speak HTTP/2.
     private(set) var transfers: [Transfer]
-    /// HTTP/2 is not offered: for another protocol, which begins with HTTP/1.1, or for what may have broken HTTP/2.
+    /// HTTP/2 is not offered: for another protocol, which begins with HTTP/1.1, for a connection with a user, or for what may have broken HTTP/2.
     let isForHTTP1: Bool
     private let connections: OriginConnections
     private var phase = Phase.beginning
@@ -38,7 +38,7 @@ final class ConnectionAttempt: EventHandler {
     init(_ connections: OriginConnections, for transfer: Transfer?) {
         self.connections = connections
         transfers = transfer.map { [$0] } ?? []
-        isForHTTP1 = transfer.map { $0.request.content == .tunnel || $0.needsHTTP1 } ?? false
+        isForHTTP1 = transfer.map { $0.request.content == .tunnel || $0.needsHTTP1 || $0.needsOwnConnection } ?? false
         beganAt = connections.loop.time.monotonicMilliseconds
         timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
         transfer?.noteConnecting()

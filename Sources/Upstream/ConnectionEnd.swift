@@ -15,6 +15,8 @@ public enum ConnectionEnd: String, Sendable, CaseIterable {
     case unused
     /// The upstream's name leads there no more.
     case addressGone = "address_gone"
+    /// It had a user, and its client's connection has ended, or was idle for too long.
+    case ownerGone = "owner_gone"
     /// In HTTP/2: it said nothing to a PING for as long as connecting may take.
     case unresponsive
     /// In HTTP/2: frames that bring nothing, more of them than are taken.

@@ -17,6 +17,10 @@ final class OriginConnection: EventHandler {
     var idleSince: Int64 = 0
     /// Where it leads, where that may change.
     var peer: NamedAddress?
+    /// The client's connection that it belongs to. nil: it is everybody's.
+    var owner: OwnedConnection?
+    /// The upstream may know a user by it: it never carries a request of anybody else.
+    private var isSignedIn = false
     /// How often it was used since it had a rest.
     var usesInARow = 0
 
@@ -55,6 +59,8 @@ final class OriginConnection: EventHandler {
 
     /// What the upstream said of how long it keeps the connection, in milliseconds; nil where it said nothing.
     var keepAlive: Int64? { reader.keepAlive }
+
+    var home: OriginConnections { connections }
 
     private var isOpen: Bool { if case .closed = state { false } else { true } }
 
@@ -100,6 +106,11 @@ final class OriginConnection: EventHandler {
         state = .busy(transfer)
         transfer.carrier = .connection(self)
         transfer.spoken = .http1
+        if transfer.signsIn { isSignedIn = true }
+        if let owned = transfer.request.owned {
+            owner = owned
+            owned.use(self)
+        }
         reader = ResponseReader(
             to: transfer.request.method, mayUpgrade: transfer.request.content == .tunnel, limits: connections.limits.head)
         var begun = TransferTimes()
@@ -138,6 +149,8 @@ final class OriginConnection: EventHandler {
         if isWatched { connections.loop.remove(stream.descriptor) }
         stream.close()
         connections.remove(self, cause)
+        owner?.lost(self)
+        owner = nil
     }
 
     func ready(_ events: ReadyEvents) {
@@ -262,7 +275,9 @@ final class OriginConnection: EventHandler {
             case .needsMore: return
             case .headLines: transfer.noteHeadLines()
             case .informational(let head): transfer.take(informational: head)
-            case .final(let head): transfer.take(final: head)
+            case .final(let head):
+                if ConnectionAuthentication.challenge(in: head.fields) == .underWay { isSignedIn = true }
+                transfer.take(final: head)
             case .content(let range): transfer.take(content: bytes.extracting(range))
             case .end(let hasSurplus): return complete(transfer, isDelimited: true, hasSurplus: hasSurplus)
             case .refused(.surplus): return fail(.surplus, .protocolError)
@@ -308,11 +323,25 @@ final class OriginConnection: EventHandler {
             close(.surplus)
         } else if reader.isPersistent, output.isAllSent {
             wasUsed = true
-            connections.keep(self)
+            keep()
         } else {
             close(reader.isPersistent ? .error : .closedByPeer)
         }
         transfer.end(.whole(isDelimited: isDelimited))
+    }
+
+    private func keep() {
+        if let owner { owner.keep(self) } else { returnToPool() }
+    }
+
+    /// It belongs to nobody any more. While it carries a request, that goes on.
+    func leaveOwner() {
+        owner = nil
+        if case .idle = state { returnToPool() }
+    }
+
+    private func returnToPool() {
+        if isSignedIn { close(.ownerGone) } else { connections.keep(self) }
     }
 
     private func fail(_ cause: ConnectionEnd, _ error: UpstreamError) {

@@ -72,7 +72,7 @@ final class OriginConnections {
     /// - Returns: false where the request would have to wait, and too many wait already.
     func start(_ transfer: Transfer) -> Bool {
         transfer.connections = self
-        if hasRoom, waiting.take(transfer.request.shares) {
+        if hasRoom || hasOwnIdle(transfer), waiting.take(transfer.request.shares) {
             transfer.holdsShares = true
             isServing = true
             serve(transfer)
@@ -137,13 +137,16 @@ final class OriginConnections {
         }
     }
 
+    private func hasOwnIdle(_ transfer: Transfer) -> Bool { transfer.request.owned?.hasIdle(at: self) ?? false }
+
     private func serve(_ transfer: Transfer) {
+        if hasOwnIdle(transfer) { return serveApart(transfer) }
         // It has waited for a connection to an address that is known by now to be out of reach.
         if client.choice.isDown[place], let next = client.next(for: transfer) {
             releaseShares(of: transfer)
             return client.move(transfer, to: next)
         }
-        if transfer.request.content == .tunnel { return serveTunnel(transfer) }
+        if transfer.request.content == .tunnel || transfer.needsOwnConnection { return serveApart(transfer) }
         if speaksHTTP2 { serveInHTTP2(transfer) } else { serveInHTTP1(transfer) }
     }
 
@@ -155,8 +158,9 @@ final class OriginConnections {
         makeConnection(for: transfer)
     }
 
-    /// Another protocol begins with HTTP/1.1 (RFC 9110 §7.8), and takes a connection of its own.
-    private func serveTunnel(_ transfer: Transfer) {
+    /// Another protocol begins with HTTP/1.1 (RFC 9110 §7.8), and takes a connection of its own; what belongs to a client's connection has one.
+    private func serveApart(_ transfer: Transfer) {
+        if !transfer.needsNewConnection, let connection = transfer.request.owned?.takeIdle(at: self) { return connection.choose(for: transfer) }
         guard makeRoom() else {
             releaseShares(of: transfer)
             transfer.carrier = .none

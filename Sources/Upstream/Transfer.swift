@@ -62,6 +62,8 @@ public final class Transfer {
     var newestWhenFoundDead: Int?
     /// It was on a connection on which HTTP/2's rules were broken, perhaps by its response.
     var needsHTTP1 = false
+    /// Its credentials are those of a connection, wherever it comes from: no other request may share that.
+    let signsIn: Bool
     /// Whether it waited for a connection that was made for another request.
     var joining = Joining.no
     /// What is spoken on the connection that carries it, or has last; nil where none has.
@@ -87,6 +89,7 @@ public final class Transfer {
         self.fault = fault
         self.client = client
         content = PendingContent(isEmpty: !request.hasContent)
+        signsIn = ConnectionAuthentication.isUsed(by: request.fields)
         self.request = request
         self.receiver = receiver
         progress = TransferProgress(now: now)
@@ -219,6 +222,9 @@ public final class Transfer {
     }
 
     var needsNewConnection: Bool { progress.needsNewConnection }
+
+    /// It goes over a connection of HTTP/1.1 that is in no pool.
+    var needsOwnConnection: Bool { signsIn || request.owned != nil }
 
     /// After its connection ended without a line of a response.
     func mayBeRepeated(onKept: Bool, isUnwritten: Bool, isRefused: Bool) -> Bool {

@@ -14,6 +14,8 @@ public struct UpstreamRequest: Sendable {
     public var isRepeatable: Bool
     /// The shares of the connections that it takes part of while it has one.
     public var shares: ConnectionShares = []
+    /// The client's own connection, over which it has to go. nil: any of the pool will do.
+    public var owned: OwnedConnection?
     /// No client waits for it: so it waits behind all others for a connection.
     public var isBackground = false
 

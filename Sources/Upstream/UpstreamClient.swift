@@ -16,6 +16,8 @@ public struct UpstreamCounters: Sendable {
     public var streams = 0
     public var streamsBegun = 0
     public var streamsTurnedAway = 0
+    /// Connections that belong to one client's connection, now.
+    public var owned = 0
     /// Sent for the second time.
     public var retries = 0
     /// Gone on to another address, since theirs could not be reached.
@@ -42,7 +44,7 @@ public struct UpstreamCounters: Sendable {
 
     private static var counts: [WritableKeyPath<UpstreamCounters, Int>] {
         [
-            \.active, \.connectionsOpened, \.requests, \.turnedAway, \.leftQueue, \.streams, \.streamsBegun, \.streamsTurnedAway, \.retries,
+            \.active, \.connectionsOpened, \.requests, \.turnedAway, \.leftQueue, \.streams, \.streamsBegun, \.streamsTurnedAway, \.owned, \.retries,
             \.movedOn, \.handshakesFull, \.handshakesResumed, \.http2Connections, \.http2Exchanges,
         ]
     }
@@ -58,6 +60,8 @@ public final class UpstreamClient {
     let loop: EventLoop
 
     private var active: [Transfer] = []
+    /// Those that hold a part of what such connections may have.
+    var owned: [OwnedConnection] = []
     /// Those of each address, in their order; empty once it is closed.
     private(set) var connections: [OriginConnections] = []
     var choice: AddressChoice
@@ -133,7 +137,7 @@ public final class UpstreamClient {
 
     /// Returns false where too many wait.
     private func run(_ transfer: Transfer) -> Bool {
-        guard !connections.isEmpty, connections[choice.current].start(transfer) else {
+        guard !connections.isEmpty, (transfer.request.owned?.home ?? connections[choice.current]).start(transfer) else {
             counters.turnedAway += 1
             return false
         }
@@ -148,6 +152,7 @@ public final class UpstreamClient {
         transfer.place = active.count
         active.append(transfer)
         counters.active += 1
+        transfer.request.owned?.requestBegan()
         startSweeping()
     }
 
@@ -173,6 +178,9 @@ public final class UpstreamClient {
         loop.assertOnLoop()
         guard !isClosed else { return }
         isClosed = true
+        for one in owned { one.upstreamClosed() }
+        counters.owned = 0
+        owned = []
         for one in connections { one.close() }
         for transfer in active { transfer.cancel() }
         connections = []
@@ -188,6 +196,7 @@ public final class UpstreamClient {
         active.removeLast()
         counters.active -= 1
         if transfer.isStream { counters.streams -= 1 }
+        transfer.request.owned?.requestEnded()
         if transfer.isQueued, transfer.receiver == nil { counters.leftQueue += 1 }
     }
 

@@ -76,7 +76,7 @@ public struct UpstreamSettings: Sendable, Equatable {
     var isAskedThroughProxy: Bool { !isTLS && proxy.map { !$0.lowercased().hasPrefix("socks") } ?? false }
 
     /// HTTP/2 is spoken without being agreed. A forward proxy that is given whole URIs is asked in HTTP/1.1.
-    var knowsHTTP2: Bool { http2 == .priorKnowledge && !isAskedThroughProxy }
+    public var knowsHTTP2: Bool { http2 == .priorKnowledge && !isAskedThroughProxy }
 
     /// User and password for the forward proxy, as they stand in its URL.
     var proxyCredentials: [UInt8]? {

@@ -48,6 +48,7 @@ private struct NotStoredWay {
         case .longContent: self.init(keptByContent: "[\(String(repeating: "1,", count: 60))1]")
         case .changingContent: self.init(keptByContent: "{\"query\":\"mutation { a }\"}")
         case .unreadContent: self.init(keptByContent: "[\(String(repeating: "1,", count: 120))1]")
+        case .connectionUser: self.init("GET", [("Authorization", "Negotiate a")])
         case .rangeRequest: self.init("GET", [("Range", "bytes=0-0")])
         case .preconditions: self.init("GET", [("If-Match", "\"a\"")])
         case .requestNoStore: self.init("GET", [("Cache-Control", "no-store")])

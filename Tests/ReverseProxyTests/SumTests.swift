@@ -128,6 +128,7 @@ struct SumTests {
         past.upstream.streams = values.next()
         past.upstream.streamsBegun = values.next()
         past.upstream.streamsTurnedAway = values.next()
+        past.upstream.owned = values.next()
         past.upstream.retries = values.next()
         past.upstream.movedOn = values.next()
         past.upstream.handshakesFull = values.next()

@@ -13,6 +13,8 @@ package struct OriginRequest: Sendable {
     package var line: String
     package var fields: [(name: String, value: String)]
     package var content: [UInt8]
+    /// Which of the origin's connections brought it, counted from 1.
+    package var connection = 0
 
     package var method: String { String(line.split(separator: " ").first ?? "") }
     package var target: String { String(line.split(separator: " ").dropFirst().first ?? "") }
@@ -224,16 +226,17 @@ package final class ScriptedOrigin: Sendable {
                 }
                 // It blocks, unlike those of the proxy.
                 _ = fcntl(connection, F_SETFL, 0)
-                state.withLock { state in
+                let number = state.withLock { state in
                     state.connections.insert(connection)
                     state.connectionCount += 1
+                    return state.connectionCount
                 }
                 connected.signal()
                 // What is sent goes out at once: a reset would throw away what waits.
                 var one: Int32 = 1
                 setsockopt(connection, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
                 TestThread.start {
-                    self.serve(connection)
+                    self.serve(connection, number)
                     self.state.withLock { _ = $0.connections.remove(connection) }
                     close(connection)
                 }
@@ -242,22 +245,23 @@ package final class ScriptedOrigin: Sendable {
         }
     }
 
-    private func serve(_ connection: Int32) {
+    private func serve(_ connection: Int32, _ number: Int) {
         if let (gate, cuts) = state.withLock({ $0.gates.isEmpty ? nil : $0.gates.removeFirst() }) {
             gate.pass()
             if cuts { return }
         }
-        guard let tls else { return serve(OriginStream(connection)) }
+        guard let tls else { return serve(OriginStream(connection), number) }
         guard let stream = tls.accept(connection) else { return }
         if stream.isResumed { state.withLock { $0.resumedCount += 1 } }
-        serve(stream)
+        serve(stream, number)
     }
 
-    private func serve(_ stream: OriginStream) {
+    private func serve(_ stream: OriginStream, _ number: Int) {
         guard play(greeting, on: stream) else { return }
         var reader = RequestReader(stream: stream)
-        if reader.beginsHTTP2() { return serveHTTP2(stream, reader.buffer) }
+        if reader.beginsHTTP2() { return serveHTTP2(stream, number, reader.buffer) }
         while var request = reader.head() {
+            request.connection = number
             if request["Expect"] != nil, let script = state.withLock({ $0.expectation }), !play(script(request), on: stream) { return }
             guard reader.readContent(of: &request) else { return }
             guard play(take(request), on: stream) else { return }
@@ -277,9 +281,14 @@ package final class ScriptedOrigin: Sendable {
         return steps
     }
 
-    private func serveHTTP2(_ stream: OriginStream, _ read: [UInt8]) {
+    private func serveHTTP2(_ stream: OriginStream, _ number: Int, _ read: [UInt8]) {
         let hooks = OriginHTTP2.Hooks(
-            expectation: { [state] in state.withLock { $0.expectation } }, request: { [unowned self] in take($0) })
+            expectation: { [state] in state.withLock { $0.expectation } },
+            request: { [unowned self] in
+                var request = $0
+                request.connection = number
+                return take(request)
+            })
         OriginHTTP2(stream, state.withLock { $0.http2 }, hooks).serve(read)
     }
 

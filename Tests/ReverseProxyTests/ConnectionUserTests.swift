@@ -1,0 +1,318 @@
+// An upstream that knows its users by the connection (NTLM, Negotiate, Kerberos: RFC 4559 §6): a user is on one client's connection only, and
+// nobody else gets, or does, anything as that user.
+
+import Addresses
+import Administration
+import Downstream
+import Forwarding
+import HTTPCore
+import JSON
+import Locking
+import ReverseProxy
+import Server
+import TestSupport
+import Testing
+import Upstream
+
+/// What such an upstream knows: who has signed in on which connection, and how far the handshake of NTLM has come.
+private final class SignedIn: Sendable {
+    private struct State {
+        var users: [Int: String] = [:]
+        var begun: Set<Int> = []
+    }
+
+    /// Used by the origin's connections, read by the test.
+    private let state = Mutex(State())
+
+    /// The user of the request's connection, after the request.
+    private func user(_ request: OriginRequest) -> String? {
+        state.withLock { state in
+            let words = (request["Authorization"] ?? "").split(separator: " ").map(String.init)
+            switch (words.first, words.last) {
+            case ("Negotiate", let token?): state.users[request.connection] = token
+            case ("NTLM", "hello"): state.begun.insert(request.connection)
+            case ("NTLM", let token?) where state.begun.remove(request.connection) != nil: state.users[request.connection] = token
+            default: break
+            }
+            return state.users[request.connection]
+        }
+    }
+
+    var script: ScriptedOrigin.Script {
+        { [self] request in
+            let user = user(request)
+            if request["Authorization"] == "NTLM hello" { return [Self.challenge("NTLM", "NTLM TlRM")] }
+            if request.target == "/bye" { return [.json("{\"user\":\"\(user ?? "nobody")\"}"), .close] }
+            guard user != nil || request.target.hasPrefix("/public") else { return [Self.challenge("Negotiate", "NTLM")] }
+            return [.json("{\"user\":\"\(user ?? "nobody")\"}", ["Cache-Control: public, max-age=60", "ETag: \"\(user ?? "nobody")\""])]
+        }
+    }
+
+    private static func challenge(_ schemes: String...) -> OriginStep {
+        .json("{}", status: "401 Unauthorized", schemes.map { "WWW-Authenticate: \($0)" } + ["Cache-Control: public, max-age=60"])
+    }
+}
+
+@Suite("Connections with a user", .play)
+struct ConnectionUserTests {
+    private static func play(
+        isTLS: Bool = false, door: ProxyPlay.Door = ProxyPlay.door, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
+    ) throws -> ProxyPlay {
+        try ProxyPlay(ScriptedOrigin(tls: isTLS ? SharedCertificates.tls : nil, SignedIn().script), door: door) { settings in
+            settings.upstream.isTLS = isTLS
+            if isTLS { settings.upstream.caFile = SharedCertificates.authority }
+            configure(&settings)
+        }
+    }
+
+    private static let owned = "cistern_upstream_owned_connections"
+    private static let ann = "{\"user\":\"ann\"}"
+    private static let nobody = "{\"user\":\"nobody\"}"
+
+    private func signIn(_ client: TestClient, as user: String, at target: String = "/data") -> TestResponse? {
+        #expect(client.get(target, [("Authorization", "NTLM hello")])?.status == 401)
+        return client.get(target, [("Authorization", "NTLM \(user)")])
+    }
+
+    @Test(
+        "the handshake and all that follows go over one connection, and nobody else gets or does anything as its user",
+        arguments: [false, true])
+    func handshake(isTLS: Bool) throws {
+        let play = try Self.play(isTLS: isTLS)
+        let (client, other) = (try play.client(), try play.client())
+        #expect(client.get("/data")?.status == 401)
+        #expect(other.get("/data")?.status == 401)
+        #expect(signIn(client, as: "ann")?.text == Self.ann)
+        for _ in 0..<3 {
+            let response = try #require(client.get("/public/a"))
+            #expect(response.text == Self.ann)
+            #expect(response["Cache-Status"]?.contains("fwd=bypass") == true)
+            #expect(client.request("POST", "/data", content: "{}")?.text == Self.ann)
+        }
+        for _ in 0..<3 {
+            #expect(other.get("/public/a")?.text == Self.nobody)
+            #expect(other.get("/data")?.status == 401)
+            #expect(other.request("POST", "/public/a", content: "{}")?.text == Self.nobody)
+            #expect(try play.client().get("/public/a")?.text == Self.nobody)
+        }
+        // The connection that has offered the scheme is the one that the handshake went over.
+        let ofClient = Set(play.origin.requests.filter { $0["Authorization"] != nil }.map(\.connection))
+        #expect(ofClient.count == 1 && ofClient.first == play.origin.requests.first?.connection)
+        #expect(client.get("/public/a")?.text == Self.ann)
+        #expect(try play.metric(Self.owned) == 2)
+    }
+
+    @Test("one step of Negotiate is enough, and a stored response is not for a connection with a user")
+    func negotiate() throws {
+        let play = try Self.play()
+        let (client, other) = (try play.client(), try play.client())
+        #expect(other.get("/public/a")?.text == Self.nobody)
+        #expect(client.get("/public/a")?["Cache-Status"]?.contains("hit") == true)
+        #expect(client.get("/public/a", [("Authorization", "Negotiate ann")])?.text == Self.ann)
+        // The same bytes as those of the hit before.
+        for _ in 0..<3 { #expect(client.get("/public/a")?.text == Self.ann) }
+        for _ in 0..<3 { #expect(other.get("/public/a")?.text == Self.nobody) }
+        let count = play.origin.requests.count
+        #expect(other.get("/public/a")?["Cache-Status"]?.contains("hit") == true)
+        #expect(play.origin.requests.count == count)
+    }
+
+    @Test("nothing else that a client does on its connection reaches another's user", arguments: [1, 3])
+    func walk(shards: Int) throws {
+        var generator = SeededGenerator(seed: Soak.seed)
+        for _ in 0..<(Soak.steps ?? 600) / 60 {
+            let play = try Self.play { $0.shards = shards }
+            var clients = try (0..<4).map { _ in (client: try play.client(), user: String?.none) }
+            for _ in 0..<60 {
+                let place = Int.random(in: 0..<clients.count, using: &generator)
+                let (client, user) = clients[place]
+                let target = ["/data", "/public/a", "/public/b"].randomElement(using: &generator)!
+                switch Int.random(in: 0..<10, using: &generator) {
+                case 0:
+                    let name = "user\(place)"
+                    clients[place].user = name
+                    #expect(client.get(target, [("Authorization", "Negotiate \(name)")])?.text == "{\"user\":\"\(name)\"}")
+                case 1: clients[place] = (try play.client(), nil)
+                case 2: #expect(client.get(target, [("Authorization", "NTLM hello")])?.status == 401)
+                default:
+                    let response = try #require(client.request(Bool.random(using: &generator) ? "GET" : "POST", target, content: nil))
+                    if let user {
+                        #expect(response.text == "{\"user\":\"\(user)\"}")
+                    } else {
+                        #expect(target == "/data" ? response.status == 401 : response.text == Self.nobody)
+                    }
+                }
+            }
+        }
+    }
+
+    @Test(
+        "the connection ends with the client's, or after a minute without a request; one that was only offered the scheme goes back to the pool"
+    )
+    func ends() throws {
+        let play = try Self.play()
+        do {
+            let (client, offered) = (try play.client(), try play.client())
+            #expect(client.get("/public/a", [("Authorization", "Negotiate ann")])?.text == Self.ann)
+            #expect(offered.get("/data")?.status == 401)
+            #expect(try play.metric(Self.owned) == 2)
+        }
+        #expect(try play.waitFor(Self.owned, 0))
+        #expect(try play.metric("cistern_upstream_connections_ended_total{cause=\"owner_gone\"}") == 1)
+        let count = play.origin.connectionCount
+        #expect(try play.client().get("/public/a")?.text == Self.nobody)
+        #expect(play.origin.connectionCount == count)
+        let idle = try play.client()
+        #expect(idle.get("/public/a", [("Authorization", "Negotiate ann")])?.text == Self.ann)
+        play.time.advance(by: .seconds(59))
+        #expect(idle.get("/public/a")?.text == Self.ann)
+        play.time.advance(by: .seconds(59))
+        #expect(try play.metric(Self.owned) == 1)
+        play.time.advance(by: .seconds(2))
+        #expect(try play.waitFor(Self.owned, 0))
+        // Its user is gone, and what the upstream says now is still this client's alone.
+        #expect(idle.get("/data")?.status == 401)
+    }
+
+    @Test("where the upstream ends the connection its user is gone, and the client's next request goes over another one of its own")
+    func upstreamCloses() throws {
+        let play = try Self.play()
+        let (client, other) = (try play.client(), try play.client())
+        #expect(client.get("/bye", [("Authorization", "Negotiate ann")])?.text == Self.ann)
+        #expect(other.get("/public/a")?.text == Self.nobody)
+        #expect(client.get("/data")?.status == 401)
+        #expect(client.get("/data", [("Authorization", "Negotiate ann")])?.text == Self.ann)
+        #expect(client.get("/public/a")?.text == Self.ann)
+        #expect(other.get("/public/a")?.text == Self.nobody)
+    }
+
+    @Test("requests that come at once, behind the one that signs in")
+    func pipelined() throws {
+        let play = try Self.play()
+        let client = try play.client()
+        #expect(client.get("/data", [("Authorization", "NTLM hello")])?.status == 401)
+        let plain = "GET /public/a HTTP/1.1\r\nHost: a\r\n\r\n"
+        client.send("GET /data HTTP/1.1\r\nHost: a\r\nAuthorization: NTLM ann\r\n\r\n" + plain + plain + plain)
+        for _ in 0..<4 { #expect(client.readResponse()?.text == Self.ann) }
+        #expect(try play.client().get("/public/a")?.text == Self.nobody)
+    }
+
+    @Test("after a reload nothing of it reaches others, and the client's requests are still its own")
+    func reload() throws {
+        let play = try Self.play()
+        let (client, other) = (try play.client(), try play.client())
+        #expect(client.get("/public/a", [("Authorization", "Negotiate ann")])?.text == Self.ann)
+        #expect(play.reload { $0.settings.upstream.firstByteTimeout = .seconds(29) }?.label == "applied")
+        #expect(other.get("/public/a")?.text == Self.nobody)
+        #expect(client.get("/data")?.status == 401)
+        #expect(client.get("/public/a", [("Authorization", "Negotiate ann")])?.text == Self.ann)
+        #expect(client.get("/public/a")?.text == Self.ann)
+        for _ in 0..<3 { #expect(try play.client().get("/public/a")?.text == Self.nobody) }
+        #expect(try play.waitFor(Self.owned, 1))
+    }
+
+    @Test(
+        "a client has four of them, whichever shards its connections are on; the fifth gets 503, and others are not concerned",
+        arguments: [1, 4])
+    func limitPerClient(shards: Int) throws {
+        let play = try Self.play { $0.shards = shards }
+        let clients = try (0..<4).map { _ in try play.client() }
+        for client in clients { #expect(signIn(client, as: "ann")?.text == Self.ann) }
+        let fifth = try play.client()
+        let refused = try #require(fifth.get("/data", [("Authorization", "NTLM hello")]))
+        #expect(refused.status == 503 && refused["Retry-After"] != nil)
+        #expect(fifth.get("/public/a")?.text == Self.nobody)
+        let other = try TestClient(port: play.port, from: "127.0.0.9")
+        #expect(signIn(other, as: "bob")?.text == "{\"user\":\"bob\"}")
+        for client in clients { #expect(client.get("/data")?.text == Self.ann) }
+        #expect(try play.metric("cistern_refused_requests_total{reason=\"connection_users\"}") == 1)
+    }
+
+    @Test("all clients have an eighth of the connections; what was only offered the scheme makes room")
+    func limitOfAll() throws {
+        let play = try Self.play { $0.upstream.maximumConnections = 16 }
+        let offered = try (2..<12).map { try TestClient(port: play.port, from: "127.0.0.\($0)") }
+        for client in offered { #expect(client.get("/data")?.status == 401) }
+        #expect(try play.metric(Self.owned) == 2)
+        let users = try (20..<23).map { try TestClient(port: play.port, from: "127.0.0.\($0)") }
+        for user in users[..<2] { #expect(signIn(user, as: "ann")?.text == Self.ann) }
+        #expect(users[2].get("/data", [("Authorization", "NTLM hello")])?.status == 503)
+        for client in offered { #expect(client.get("/public/a")?.text == Self.nobody) }
+        for user in users[..<2] { #expect(user.get("/data")?.text == Self.ann) }
+    }
+
+    @Test("a scheme that is only offered takes nothing from the client that does not use it: hits, and the connections of others")
+    func onlyOffered() throws {
+        let play = try Self.play()
+        let client = try play.client()
+        for _ in 0..<3 {
+            #expect(client.get("/data")?.status == 401)
+            #expect(client.get("/public/a")?.text == Self.nobody)
+        }
+        #expect(client.get("/public/a")?["Cache-Status"]?.contains("hit") == true)
+        // The 401 said that it may be stored for everyone.
+        #expect(play.origin.requests.count { $0.target == "/data" } == 3)
+        #expect(play.origin.connectionCount == 2)
+        let told = JSONValue(try play.admin("GET", "/-/why?last=20").content)?["exchanges"]?.array ?? []
+        #expect(told.contains { $0["not_stored"]?.string == "connection_user" })
+    }
+
+    @Test("clients of HTTP/2 get 502 with a sentence", arguments: [ProxyPlay.Door.http2, .http2TLS])
+    func http2Clients(door: ProxyPlay.Door) throws {
+        let play = try Self.play(door: door)
+        let client = try play.http2Client()
+        for field in ["Authorization", "Proxy-Authorization"] {
+            let refused = try #require(client.request("GET", "/data", [(field, "Negotiate ann")], content: nil))
+            #expect(refused.status == 502 && refused.text.contains("HTTP/1.1"))
+        }
+        #expect(client.request("GET", "/data", [], content: nil)?.status == 401)
+        #expect(client.request("GET", "/public/a", [], content: nil)?.text == Self.nobody)
+        #expect(play.origin.requests.allSatisfy { $0["Authorization"] == nil })
+    }
+
+    @Test("HTTP/2 to the upstream is not used for it")
+    func http2Upstream() throws {
+        let origin = ScriptedOrigin(tls: SharedCertificates.http2TLS, SignedIn().script)
+        let play = try ProxyPlay(origin) { settings in
+            (settings.upstream.isTLS, settings.upstream.caFile) = (true, SharedCertificates.authority)
+        }
+        let (client, other) = (try play.client(), try play.client())
+        #expect(other.get("/public/a")?.text == Self.nobody)
+        #expect(client.get("/data")?.status == 401)
+        #expect(signIn(client, as: "ann")?.text == Self.ann)
+        #expect(client.get("/public/b")?.text == Self.ann)
+        #expect(other.get("/public/b")?.text == Self.nobody)
+        let lines = origin.requests.map { ($0.line.hasSuffix("HTTP/2"), $0.connection) }
+        #expect(lines.map(\.0) == [true, true, false, false, false, true])
+    }
+
+    @Test("an upstream that is asked in HTTP/2 only cannot be: 502 with a sentence")
+    func http2Only() throws {
+        let play = try Self.play { $0.upstream.http2 = .priorKnowledge }
+        let client = try play.client()
+        let refused = try #require(client.get("/data", [("Authorization", "Negotiate ann")]))
+        #expect(refused.status == 502 && refused.text.contains("HTTP/2"))
+        #expect(client.get("/public/a")?.text == Self.nobody)
+    }
+
+    @Test("without a store the connection is the client's all the same")
+    func withoutStore() throws {
+        let play = try Self.play { $0.store = nil }
+        let (client, other) = (try play.client(), try play.client())
+        #expect(signIn(client, as: "ann")?.text == Self.ann)
+        #expect(client.get("/public/a")?.text == Self.ann)
+        #expect(other.get("/public/a")?.text == Self.nobody)
+    }
+
+    @Test("of the clients that a trusted proxy speaks for on one connection each is itself")
+    func trustedProxy() throws {
+        let trusted = NetworkList([try IPNetwork("127.0.0.0/8")])
+        let play = try Self.play { $0.downstream.trustedProxies = trusted }
+        let proxy = try play.client()
+        let (one, other) = ([("X-Forwarded-For", "192.0.2.1")], [("X-Forwarded-For", "192.0.2.2")])
+        #expect(proxy.get("/public/a", one + [("Authorization", "Negotiate ann")])?.text == Self.ann)
+        #expect(proxy.get("/public/a", other)?.text == Self.nobody)
+        #expect(proxy.get("/public/a", one)?.text == Self.ann)
+        #expect(proxy.get("/data", other)?.status == 401)
+    }
+}
