@@ -133,6 +133,9 @@ public final class CollapsedRequests: Sendable {
         }
     }
 
+    /// Whether a fetch is under way that a request for the key would wait for.
+    public func isUnderWay(_ key: FlightKey) -> Bool { state.withLock { $0.joined[key] != nil } }
+
     /// Whether anybody waits for the fetch that is under way.
     public func hasFollowers(_ flight: Flight) -> Bool { state.withLock { $0.flights[flight.number]?.followers.isEmpty == false } }
 

@@ -202,11 +202,12 @@ private struct Rating {
 }
 
 extension RequestFacts {
-    public func decide() -> RequestDecision<Response> {
+    /// - Parameter mayRefresh: whether a fetch may be started behind a stale response that goes out.
+    public func decide(mayRefresh: Bool = true) -> RequestDecision<Response> {
         var rating: Rating?
         if case .lookedUp(let lookedUp) = storeUse, case .found(let response, let stored) = lookedUp.result {
             let found = Rating(stored: stored, reuse: Reuse.decide(stored, directives, now: now))
-            if let served = serve(response, found, lookedUp) { return served }
+            if let served = serve(response, found, lookedUp, mayRefresh) { return served }
             rating = found
         }
         // What only wants what is stored needs no upstream.
@@ -224,17 +225,19 @@ extension RequestFacts {
     private var isForStoredOnly: Bool { directives.onlyIfCached && (method.isRead || method == .query) }
 
     /// nil where nothing that is stored goes out without asking.
-    private func serve(_ response: Response, _ found: Rating, _ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response>? {
+    private func serve(
+        _ response: Response, _ found: Rating, _ lookedUp: LookUpFacts<Response>, _ mayRefresh: Bool
+    ) -> RequestDecision<Response>? {
         switch mode {
         case .record: nil
         case .offline: serveWhatIsStored(response, found, lookedUp)
-        case .replay: serveWhatIsStored(response, found, lookedUp) ?? serveByRules(response, found, lookedUp)
-        case .live: serveByRules(response, found, lookedUp)
+        case .replay: serveWhatIsStored(response, found, lookedUp) ?? serveByRules(response, found, lookedUp, mayRefresh)
+        case .live: serveByRules(response, found, lookedUp, mayRefresh)
         }
     }
 
     private func serveByRules(
-        _ response: Response, _ found: Rating, _ lookedUp: LookUpFacts<Response>
+        _ response: Response, _ found: Rating, _ lookedUp: LookUpFacts<Response>, _ mayRefresh: Bool
     ) -> RequestDecision<Response>? {
         if case .serve = found.reuse {} else if let negative = negative(lookedUp) { return negative }
         switch found.reuse {
@@ -248,7 +251,7 @@ extension RequestFacts {
             }
             return .serveAndRefresh(response, serving, .refreshAhead, place)
         // Only a GET can be asked anew without its client.
-        case .serveWhileValidating where method != .get || lookedUp.isForPart: return nil
+        case .serveWhileValidating where method != .get || lookedUp.isForPart || !mayRefresh: return nil
         case .serveWhileValidating(let ttl, let age):
             let serving = Serving(age: age, ttl: ttl, .staleWhileRevalidate)
             return .serveAndRefresh(response, serving, .staleWhileRevalidate, place(lookedUp))

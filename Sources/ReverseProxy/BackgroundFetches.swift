@@ -13,7 +13,9 @@ import Upstream
 /// Touched on its shard's loop only.
 final class BackgroundFetches {
     private unowned let shard: ProxyShard
-    private(set) var running = 0
+    /// Those of fetches, and of look-ups of whom credentials belong to: neither can hold up the other.
+    private var slots: SharedSlots
+    private var lookUpSlots: SharedSlots
     /// Started since the beginning, and not started because too many were running.
     private(set) var started = 0
     private(set) var skipped = 0
@@ -24,9 +26,24 @@ final class BackgroundFetches {
     init(shard: ProxyShard) {
         self.shard = shard
         lookLimit = max(1, shard.settings.upstream.maximumConnections / 4)
+        slots = SharedSlots(count: shard.settings.background.limit)
+        lookUpSlots = SharedSlots(count: shard.settings.background.limit)
     }
 
+    /// Under way now.
+    var running: Int { slots.taken + lookUpSlots.taken }
+
     var hasRoomToLook: Bool { looking < lookLimit }
+
+    /// Whether a fetch for the request could be started, or is under way.
+    func mayStart(_ request: DecidedRequest) -> Bool {
+        guard let flight = request.place?.flight else { return false }
+        if shard.shared.collapsed.isUnderWay(flight) { return true }
+        let shares = Self.shares(of: request.scopes)
+        guard slots.take(shares) else { return false }
+        slots.release(shares)
+        return true
+    }
 
     /// Asks for what the client asked for. Does nothing where that is under way already.
     /// - Parameters:
@@ -34,41 +51,49 @@ final class BackgroundFetches {
     ///   - number: that of the client's exchange.
     func start(_ request: DecidedRequest, client: UpstreamRequestFields.Client, _ cause: BackgroundCause, behind number: UInt64) {
         shard.loop.assertOnLoop()
-        guard let flight = request.place?.flight, running < shard.settings.background.limit else {
-            skipped += 1
-            return
-        }
-        guard let flight = shard.shared.collapsed.lead(flight, span: request.head.span) else { return }
-        running += 1
-        let record = record(of: request, cause, behind: number) { [self] in running -= 1 }
+        let shares = Self.shares(of: request.scopes)
+        guard let flight = request.place?.flight, slots.take(shares) else { return noteSkipped() }
+        guard let flight = shard.shared.collapsed.lead(flight, span: request.head.span) else { return slots.release(shares) }
+        let record = record(of: request, cause, behind: number) { [self] in slots.release(shares) }
         run(request, client: client, record, cause, leads: flight)
     }
+
+    /// A family of paths, one path and one client each have as many slots as are free.
+    private static func shares(of scopes: borrowing RequestScopes) -> ConnectionShares {
+        var shares = ConnectionShares(ConnectionShare(.family(scopes.family), .free))
+        if scopes.client != 0 { shares.append(ConnectionShare(.client(scopes.client), .free)) }
+        return shares
+    }
+
+    /// None was started since too many were running.
+    func noteSkipped() { skipped += 1 }
 
     /// Asks for what a client asked for and got a copy of, to look whether what fails is well again. Nobody waits for it, not even those who
     /// ask for the same: it may take as long as the last look, which may be under way still.
     func look(_ request: DecidedRequest, client: UpstreamRequestFields.Client, behind number: UInt64) {
         shard.loop.assertOnLoop()
-        guard hasRoomToLook else {
-            skipped += 1
-            return
-        }
+        guard hasRoomToLook else { return noteSkipped() }
         looking += 1
         let record = record(of: request, .recheck, behind: number) { [self] in looking -= 1 }
         run(request, client: client, record, .recheck, leads: nil)
     }
 
-    /// Takes a place among those that may run; false where there is none.
-    func take() -> Bool {
-        guard running < shard.settings.background.limit else {
+    /// Takes a slot for a look-up of whom credentials belong to.
+    /// - Returns: false if none is free, or the client has as many as it may.
+    func takeLookUp(of client: UInt64) -> Bool {
+        guard lookUpSlots.take(Self.lookUpShares(of: client)) else {
             skipped += 1
             return false
         }
-        running += 1
         started += 1
         return true
     }
 
-    func giveBack() { running -= 1 }
+    func giveBackLookUp(of client: UInt64) { lookUpSlots.release(Self.lookUpShares(of: client)) }
+
+    private static func lookUpShares(of client: UInt64) -> ConnectionShares {
+        client == 0 ? [] : ConnectionShares(ConnectionShare(.client(client), .free))
+    }
 
     private func record(
         of request: DecidedRequest, _ cause: BackgroundCause, behind number: UInt64, ended: @escaping () -> Void

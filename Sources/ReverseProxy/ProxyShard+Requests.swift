@@ -125,7 +125,7 @@ extension ProxyShard {
         }
         arrival.basis = finding.basis
         arrival.identityOutcome = finding.basis.identityOutcome
-        if let told = finding.basis.toldDue { askWhose(head, told, client: upstreamClient(of: stream, head)) }
+        if let told = finding.basis.toldDue { askWhose(head, told, client: upstreamClient(of: stream, head), at: stream.client.place) }
         let directives = directives(of: head, isIgnored: &arrival.isClientIgnored)
         // Nearly all hits: what `decide` would say of them is known at once.
         if case .found(let found) = finding.result, refreshAhead == nil, !isModal(head),
@@ -239,24 +239,38 @@ extension ProxyShard {
         _ facts: borrowing RequestFacts<FoundResponse>, _ head: RequestHead, _ body: RequestBody, _ arrival: borrowing Arrival,
         _ stream: any ClientStream
     ) -> (any ClientExchange)? {
-        let decision = facts.decide()
+        var decision = facts.decide()
         switch decision {
         case .serve(let found, let serving):
             serveHit(found, serving, to: head, arrival, stream)
             return nil
         case .serveAndRefresh(let found, let serving, let cause, _):
-            // With its response the connection's next request may begin.
-            let client = upstreamClient(of: stream, head)
-            let address = stream.client.place
-            serveHit(found, serving, to: head, arrival, stream)
-            refresh(DecidedRequest(head, facts, decision, arrival, client: address, shard: self), cause, client)
-            return nil
+            let request = DecidedRequest(head, facts, decision, arrival, client: stream.client.place, shard: self)
+            guard isValidatedNow(request, facts, cause) else {
+                // With its response the connection's next request may begin.
+                let client = upstreamClient(of: stream, head)
+                serveHit(found, serving, to: head, arrival, stream)
+                refresh(request, cause, client)
+                return nil
+            }
+            background.fetches.noteSkipped()
+            decision = facts.decide(mayRefresh: false)
         case .validate, .forward, .part, .pass, .refuse: break
         }
         let request = DecidedRequest(head, facts, decision, arrival, client: stream.client.place, shard: self)
         let exchange = Exchange(shard: self, stream: stream, request: request, body: body, began: arrival.began)
         exchange.start()
         return exchange.isFinished ? nil : exchange
+    }
+
+    /// Whether a stale response that could go out at once is validated first, since no background fetch can be started for it. The client waits for
+    /// `rescue_after` at most.
+    private func isValidatedNow(
+        _ request: DecidedRequest, _ facts: borrowing RequestFacts<FoundResponse>, _ cause: BackgroundCause
+    ) -> Bool {
+        guard cause == .staleWhileRevalidate, routes.all[request.route].rescueAfter > 0, !background.fetches.mayStart(request)
+        else { return false }
+        return facts.decide(mayRefresh: false).copyAndPlace.mayRescue
     }
 
     /// Behind the client's back, unless the upstream is known to fail there.

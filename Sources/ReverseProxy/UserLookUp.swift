@@ -1,6 +1,7 @@
-// Asks the upstream whom a request's credentials belong to, with all of them, while the request itself goes its way. Within the limit on what no
-// client waits for. What the upstream has said is forgotten when a write or a response may have changed whom they belong to.
+// Asks the upstream whom a request's credentials belong to, with all of them, while the request itself goes its way. Within a limit of its own. What the
+// upstream has said is forgotten when a write or a response may have changed whom they belong to.
 
+import Addresses
 import CachePolicy
 import Coordination
 import Forwarding
@@ -14,7 +15,7 @@ extension ProxyShard {
     /// Where nobody is asking already, and the upstream is well.
     /// - Parameter told: what is known of the request's credentials by now.
     @inline(never)
-    func askWhose(_ head: RequestHead, _ told: ToldIdentity, client: UpstreamRequestFields.Client) {
+    func askWhose(_ head: RequestHead, _ told: ToldIdentity, client: UpstreamRequestFields.Client, at address: ClientAddress) {
         guard let cache, let place = cache.lookUpPlace(for: head), !mode(of: head).servesWhatIsStored,
             let token = cache.keyMaker.token(of: head.fields)
         else { return }
@@ -22,10 +23,12 @@ extension ProxyShard {
         let path = Array(asked.settings.path.utf8)
         // It is the upstream's path; scopes have those of clients.
         let scopes = RequestScopes(pathAndQuery: (settings.strippedPath + path)[...], route: nil, user: 0)
-        guard case .go = shared.health.admit(scopes, .reading, now: loop.time.monotonicMilliseconds), background.fetches.take() else {
-            return
+        guard case .go = shared.health.admit(scopes, .reading, now: loop.time.monotonicMilliseconds) else { return }
+        let number = address.address.map(\.clientNumber) ?? 0
+        guard background.fetches.takeLookUp(of: number) else { return }
+        guard let started = asked.begin(told.hash, token: token.hash, now: now.milliseconds) else {
+            return background.fetches.giveBackLookUp(of: number)
         }
-        guard let started = asked.begin(told.hash, token: token.hash, now: now.milliseconds) else { return background.fetches.giveBack() }
         var fields = Fields()
         for index in 0..<head.fields.count {
             let name = Array(head.fields.name(at: index))
@@ -35,8 +38,10 @@ extension ProxyShard {
         let own = RequestHead(method: .get, target: path[...], version: .http11, fields: fields)
         var request = UpstreamRequest(method: .get, target: path[...], fields: messages.requestFields.make(from: own, client: client))
         request.isBackground = true
+        request.client = number
+        request.shares = shares(of: scopes)
         let lookUp = UserLookUp(asked.settings, shard: self) { [self] said in
-            background.fetches.giveBack()
+            background.fetches.giveBackLookUp(of: number)
             let end: LookUpEnd =
                 switch said {
                 case .values(let values):

@@ -15,6 +15,10 @@ public struct ConnectionShare: Hashable, Sendable {
         case failing
         /// Requests whose responses are streams.
         case streams
+        /// Requests that may break HTTP/2.
+        case keptApart
+        /// One client's.
+        case client(UInt64)
     }
 
     public enum Limit: Hashable, Sendable {

@@ -16,6 +16,8 @@ public struct UpstreamRequest: Sendable {
     public var shares: ConnectionShares = []
     /// The client's own connection, over which it has to go. nil: any of the pool will do.
     public var owned: OwnedConnection?
+    /// A number of its client. nil if none is known.
+    public var client: UInt64?
     /// No client waits for it: so it waits behind all others for a connection.
     public var isBackground = false
 

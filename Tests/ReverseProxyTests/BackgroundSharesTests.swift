@@ -1,0 +1,84 @@
+// Fetches behind responses that have gone out: nobody's paths hold all of them, and without one a stale response is validated first.
+
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+@Suite("Shares of background fetches", .play, .http1Doors)
+struct BackgroundSharesTests {
+    private static let fields = ["Cache-Control: max-age=1, stale-while-revalidate=600"]
+
+    /// All that is asked for hangs, but for what is under `/well`.
+    private static let failing: ScriptedOrigin.Script = { request in
+        request.target.hasPrefix("/well") ? [.json("2", fields)] : [.hang]
+    }
+
+    private func play(_ targets: [String], _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("1", Self.fields)] }) { settings in
+            settings.background.limit = 8
+            configure(&settings)
+        }
+        for target in targets { #expect(try play.get(target).text == "1") }
+        play.time.advance(by: .seconds(2))
+        play.origin.react(Self.failing)
+        return play
+    }
+
+    private static let running = "cistern_background_fetches"
+
+    @Test("paths of one family that hang have half of them, and another path's copy is renewed behind its response")
+    func family() throws {
+        let slow = (0..<20).map { "/slow/\($0)" }
+        let play = try play(slow + ["/well/a"])
+        for target in slow { #expect(try play.get(target).text == "1") }
+        #expect(try play.metric(Self.running) == 4)
+        #expect(try play.get("/well/a").text == "1")
+        #expect(try play.waitFor(Self.running, 4))
+        #expect(try play.get("/well/a").text == "2")
+    }
+
+    @Test("a client that asks for paths of many families has half of them")
+    func client() throws {
+        let slow = (0..<20).map { "/slow\($0)/a" }
+        let play = try play(slow + ["/well/a"])
+        for target in slow { #expect(try play.get(target).text == "1") }
+        #expect(try play.metric(Self.running) == 4)
+        let other = try TestClient(port: play.port, from: "127.0.0.9")
+        if ProxyPlay.door.isSecured { try other.secure() }
+        #expect(other.get("/well/a")?.text == "1")
+        #expect(try play.waitFor(Self.running, 4))
+        #expect(other.get("/well/a")?.text == "2")
+    }
+
+    @Test("where none is free a stale response is validated first, for as long as one who has a copy waits")
+    func foreground() throws {
+        let slow = (0..<20).map { "/slow\($0)/a" }
+        let play = try play(slow + ["/well/a"])
+        for (number, target) in slow.prefix(8).enumerated() {
+            let client = try TestClient(port: play.port, from: "127.0.0.\(number + 10)")
+            if ProxyPlay.door.isSecured { try client.secure() }
+            #expect(client.get(target)?.text == "1")
+        }
+        #expect(try play.metric(Self.running) == 8)
+        let response = try play.get("/well/a")
+        #expect(response.text == "2" && response["Cache-Status"]?.contains("fwd=stale") == true)
+        let hanging = try play.client()
+        let before = play.origin.requests.count
+        hanging.send("GET /slow9/a HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(play.origin.waitForRequests(before + 1))
+        play.time.advance(by: .seconds(3))
+        #expect(hanging.readResponse()?.text == "1")
+    }
+
+    @Test("strict, or where nobody waits less with a copy, it goes out as ever")
+    func strict() throws {
+        let play = try play(["/slow/a", "/slow/b"]) { settings in
+            settings.background.limit = 1
+            settings.otherRoute.rescueAfter = 0
+        }
+        #expect(try play.get("/slow/a").text == "1")
+        #expect(try play.get("/slow/b").text == "1")
+        #expect(try play.metric("cistern_background_fetches_skipped_total") == 1)
+    }
+}
