@@ -91,6 +91,7 @@ final class Fetch: @unchecked Sendable {
         shard.noteCookies(sentWith: subject)
         began = clock
         request.shares = shard.shares(of: subject.scopes)
+        request.client = subject.scopes.client == 0 ? nil : subject.scopes.client
         if case .streamed = body { request.shares.append(StreamedContent.share(of: shard.settings.upstream.maximumConnections)) }
         if !subject.isSafe { shard.cache?.readAhead(forWrite: subject.head) }
         if !subject.isReading { identityWrite = shard.beginIdentityWrite(subject.head) }

@@ -19,6 +19,10 @@ final class ConnectionAttempt: EventHandler {
     private(set) var transfers: [Transfer]
     /// HTTP/2 is not offered: for another protocol, which begins with HTTP/1.1, for a connection with a user, or for what may have broken HTTP/2.
     let isForHTTP1: Bool
+    /// The upstream could choose HTTP/2.
+    private(set) var hasOfferedHTTP2 = false
+    /// It is for one request, which is kept apart.
+    let isApart: Bool
     private let connections: OriginConnections
     private var phase = Phase.beginning
     private var timer: LoopTimer?
@@ -39,6 +43,7 @@ final class ConnectionAttempt: EventHandler {
         self.connections = connections
         transfers = transfer.map { [$0] } ?? []
         isForHTTP1 = transfer.map { $0.request.content == .tunnel || $0.needsHTTP1 || $0.needsOwnConnection } ?? false
+        isApart = transfer?.isKeptApart ?? false
         beganAt = connections.loop.time.monotonicMilliseconds
         timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
         transfer?.noteConnecting()
@@ -50,6 +55,9 @@ final class ConnectionAttempt: EventHandler {
             connections.loop.atEndOfBatch { [self] in end(.failure(.proxyInternalError)) }
         }
     }
+
+    /// Whether no other request may have what it makes.
+    var isForOne: Bool { isForHTTP1 || isApart }
 
     /// Whether the upstream's name has been looked up.
     var hasResolved: Bool {
@@ -135,6 +143,7 @@ final class ConnectionAttempt: EventHandler {
             // One of the files cannot be used.
             return end(.failure(.tlsCertificateError))
         }
+        hasOfferedHTTP2 = connections.settings.http2 == .auto && connections.offersHTTP2 && !isForHTTP1
         guard let tls = TLSConnection(context, connected.number) else { return end(.failure(.proxyInternalError)) }
         phase = .securing(tls, connected)
         connections.loop.add(connected.number, .writable, self)
@@ -148,6 +157,10 @@ final class ConnectionAttempt: EventHandler {
         switch tls.handshake() {
         case .wantsRead: connections.loop.modify(connected.number, .readable)
         case .wantsWrite: connections.loop.modify(connected.number, .writable)
+        // RFC 9113 §3.2: through TLS it is agreed, or not spoken.
+        case .agreed where isHTTP2Known && !tls.isHTTP2:
+            cancel()
+            connections.ended(self, .failure(.tlsProtocolError))
         case .agreed:
             connections.loop.remove(connected.number)
             let times = times(connected, secured: Int32(clamping: SystemTime.monotonicMicroseconds - began))

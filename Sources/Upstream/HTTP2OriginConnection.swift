@@ -18,6 +18,8 @@ final class HTTP2OriginConnection: EventHandler {
 
     /// Where it leads, where that may change.
     var peer: NamedAddress?
+    /// It is for requests that are kept apart, one at a time.
+    let isApart: Bool
     /// Counted from 1 among all connections of this loop.
     let number: Int
     let connections: OriginConnections
@@ -69,7 +71,7 @@ final class HTTP2OriginConnection: EventHandler {
     /// What is put together before it is sent.
     private static let pieceBytes = 64 * 1024
 
-    init?(_ stream: ByteStream, _ times: TransferTimes, number: Int, _ connections: OriginConnections) {
+    init?(_ stream: ByteStream, _ times: TransferTimes, number: Int, isApart: Bool, _ connections: OriginConnections) {
         let head = connections.client.limits.head
         var settings = HTTP2SessionSettings()
         settings.streamWindowBytes = Self.streamWindowBytes
@@ -78,6 +80,7 @@ final class HTTP2OriginConnection: EventHandler {
         settings.fieldLimits = HTTP2FieldLimits(bytes: head.headBytes + 32 * head.fieldCount, count: head.fieldCount + 1)
         guard let session = try? HTTP2Session(.client, settings) else { return nil }
         (self.stream, self.times, self.number, self.connections, self.session) = (stream, times, number, connections, session)
+        self.isApart = isApart
         heardAt = connections.client.coarseNow
         (usedAt, limitedAt) = (heardAt, heardAt)
         limit = connections.expectedStreams
@@ -184,9 +187,8 @@ final class HTTP2OriginConnection: EventHandler {
         guard isOpen else { return }
         let left = exchanges.values.sorted { $0.stream < $1.stream }
         close(cause)
+        if error == .protocolError { connections.keepApart(left.map(\.transfer)) }
         for exchange in left where exchanges[exchange.stream] === exchange {
-            // What broke it may be among them: none of them is to break another.
-            if error == .protocolError { exchange.transfer.needsHTTP1 = connections.settings.http2 == .auto }
             endEarly(exchange, .connectionEnded, exchange.reader.hasBegun && error == .connectionTerminated ? .responseIncomplete : error)
         }
     }
@@ -337,7 +339,8 @@ final class HTTP2OriginConnection: EventHandler {
     func renounce(_ cause: ConnectionEnd) {
         guard isOpen, renounced == nil else { return }
         renounced = cause
-        connections.note(.broken)
+        // Who breaks a connection of its own harms nobody.
+        if !isApart { connections.note(.broken) }
     }
 
     /// Puts together what is to be sent next. A stream that ends by it may end the connection: others may need its place.

@@ -277,6 +277,7 @@ final class OriginConnection: EventHandler {
             case .informational(let head): transfer.take(informational: head)
             case .final(let head):
                 if ConnectionAuthentication.challenge(in: head.fields) == .underWay { isSignedIn = true }
+                guard connections.isMeant(head.status, to: transfer) else { return fail(.error, .protocolError) }
                 transfer.take(final: head)
             case .content(let range): transfer.take(content: bytes.extracting(range))
             case .end(let hasSurplus): return complete(transfer, isDelimited: true, hasSurplus: hasSurplus)

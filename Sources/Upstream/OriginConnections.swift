@@ -36,6 +36,8 @@ final class OriginConnections {
     var expected: SpokenProtocol?
     /// Whether they offer HTTP/2, where the upstream may choose.
     var offer = ProtocolOffer()
+    /// The upstream has spoken HTTP/2.
+    var hasSpokenHTTP2 = false
     /// Streams that the upstream takes at once on one connection, as far as is known.
     var expectedStreams = HTTP2OriginConnection.maximumExchanges
     /// Connections made so far.
@@ -158,15 +160,20 @@ final class OriginConnections {
         makeConnection(for: transfer)
     }
 
-    /// Another protocol begins with HTTP/1.1 (RFC 9110 §7.8), and takes a connection of its own; what belongs to a client's connection has one.
+    /// Another protocol begins with HTTP/1.1 (RFC 9110 §7.8), and takes a connection of its own; a request of a connection with a user has one.
     private func serveApart(_ transfer: Transfer) {
-        if !transfer.needsNewConnection, let connection = transfer.request.owned?.takeIdle(at: self) { return connection.choose(for: transfer) }
-        guard makeRoom() else {
-            releaseShares(of: transfer)
-            transfer.carrier = .none
-            return loop.atEndOfBatch { transfer.giveUp(.connectionLimitReached) }
+        if !transfer.needsNewConnection, let connection = transfer.request.owned?.takeIdle(at: self) {
+            return connection.choose(for: transfer)
         }
+        guard makeRoom() else { return turnAway(transfer) }
         makeConnection(for: transfer)
+    }
+
+    /// There is no room for a connection of its own.
+    func turnAway(_ transfer: Transfer) {
+        releaseShares(of: transfer)
+        transfer.carrier = .none
+        loop.atEndOfBatch { transfer.giveUp(.connectionLimitReached) }
     }
 
     /// - Returns: whether another connection may be made, perhaps in the place of one that is not used.
@@ -335,7 +342,7 @@ final class OriginConnections {
     func ended(_ attempt: ConnectionAttempt, _ result: Result<ConnectionAttempt.Made, UpstreamError>) {
         attempts[ObjectIdentifier(attempt)] = nil
         let completion = spareCompletions.removeValue(forKey: ObjectIdentifier(attempt))
-        let error = note(result, began: attempt.beganAt)
+        let error = note(result, of: attempt)
         switch result {
         case .success(let made): use(made, for: attempt, isCounted: completion == nil)
         case .failure(let error): failed(attempt, error, isCounted: completion == nil)
@@ -370,7 +377,8 @@ final class OriginConnections {
     /// Whether it was made for requests, and counts as one of the connections.
     func isCounted(_ attempt: ConnectionAttempt) -> Bool { spareCompletions[ObjectIdentifier(attempt)] == nil }
 
-    private func note(_ result: Result<ConnectionAttempt.Made, UpstreamError>, began: Int64) -> UpstreamError? {
+    private func note(_ result: Result<ConnectionAttempt.Made, UpstreamError>, of attempt: ConnectionAttempt) -> UpstreamError? {
+        let began = attempt.beganAt
         switch result {
         case .success(let made):
             client.counters.connectionsOpened += 1
@@ -381,7 +389,8 @@ final class OriginConnections {
             client.note(nil, at: place, began: began)
             return nil
         case .failure(let error):
-            client.note(error, at: place, began: began)
+            // That an upstream of HTTP/2 agrees on nothing else says nothing of those who speak that.
+            if !(attempt.isForHTTP1 && hasSpokenHTTP2 && error == .tlsProtocolError) { client.note(error, at: place, began: began) }
             return error
         }
     }
@@ -394,6 +403,7 @@ final class OriginConnections {
             // It was begun before HTTP/2 went wrong.
             guard made.spoken == .http1 || offersHTTP2 else { return dismiss(made, attempt) }
             expected = made.spoken
+            if made.spoken == .http1, attempt.hasOfferedHTTP2 { offer.isHTTP1Known = true }
         }
         switch made.spoken {
         case .http1:

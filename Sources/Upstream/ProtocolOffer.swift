@@ -3,6 +3,8 @@
 //     offered ──(broken)──► offered, warned ──(broken)──► HTTP/1.1 for 15 s ──► offered, warned ──(broken)──► HTTP/1.1 for 30 s …
 //        └──────────────────────(no streams)─────────────────────▲
 //     any ──(HTTP/1.1 asked for)──► HTTP/1.1 for ten minutes
+//
+// An upstream that was not seen to speak HTTP/1.1 is asked in HTTP/2 however often its rules were broken.
 
 struct ProtocolOffer {
     enum Event: Equatable {
@@ -15,6 +17,8 @@ struct ProtocolOffer {
         case http1Asked
     }
 
+    /// A good response has come over HTTP/1.1.
+    var isHTTP1Known = false
     /// Milliseconds of the loop's clock. HTTP/1.1 alone is offered before.
     private var http1Until: Int64?
     /// When the last event came, or when HTTP/2 was offered again after it.
@@ -39,11 +43,17 @@ struct ProtocolOffer {
         count = min(Self.highestCount, count + 1)
         lastAt = now
         switch event {
-        case .broken where count == 1: return false
+        case .broken where count == 1 || !isHTTP1Known: return false
         case .broken, .takesNoStreams: pause(for: min(Self.longestPause, Self.firstPause << max(0, count - 2)), from: now)
         case .http1Asked: pause(for: Self.longestPause, from: now)
         }
         return true
+    }
+
+    /// HTTP/1.1 turned out not to be spoken: HTTP/2 is offered at once.
+    mutating func resume(at now: Int64) {
+        http1Until = now
+        lastAt = now
     }
 
     private mutating func pause(for milliseconds: Int64, from now: Int64) {

@@ -60,7 +60,9 @@ public final class Transfer {
     var joinedShare: ConnectionShare?
     /// The newest connection (`HTTP2OriginConnection.number`) when the one that carried it was found dead; nil where none was.
     var newestWhenFoundDead: Int?
-    /// It was on a connection on which HTTP/2's rules were broken, perhaps by its response.
+    /// It may break the rules of HTTP/2, or its response did perhaps: it goes over a connection that carries nothing else.
+    var isKeptApart = false
+    /// That speaks HTTP/1.1: nothing else was on the connection of HTTP/2 on which it has failed.
     var needsHTTP1 = false
     /// Its credentials are those of a connection, wherever it comes from: no other request may share that.
     let signsIn: Bool

@@ -44,7 +44,8 @@ public struct UpstreamCounters: Sendable {
 
     private static var counts: [WritableKeyPath<UpstreamCounters, Int>] {
         [
-            \.active, \.connectionsOpened, \.requests, \.turnedAway, \.leftQueue, \.streams, \.streamsBegun, \.streamsTurnedAway, \.owned, \.retries,
+            \.active, \.connectionsOpened, \.requests, \.turnedAway, \.leftQueue, \.streams, \.streamsBegun, \.streamsTurnedAway, \.owned,
+            \.retries,
             \.movedOn, \.handshakesFull, \.handshakesResumed, \.http2Connections, \.http2Exchanges,
         ]
     }
@@ -62,6 +63,8 @@ public final class UpstreamClient {
     private var active: [Transfer] = []
     /// Those that hold a part of what such connections may have.
     var owned: [OwnedConnection] = []
+    /// Requests that get connections of their own, where HTTP/2 is spoken.
+    var keptApart = KeptApart()
     /// Those of each address, in their order; empty once it is closed.
     private(set) var connections: [OriginConnections] = []
     var choice: AddressChoice
@@ -114,9 +117,19 @@ public final class UpstreamClient {
         loop.assertOnLoop()
         guard !isClosed else { return nil }
         coarseNow = max(coarseNow, loop.batchMilliseconds)
+        let isKeptApart = keptApart.isEmpty ? false : isKeptApart(request)
+        if isKeptApart { request.shares.append(ConnectionShare(.keptApart, .connections(settings.maximumConnections / Self.apartShare))) }
         if let fault = chooseFault?(request.target) { return start(request, receiver, under: fault) }
         let transfer = Transfer(client: self, request: request, receiver: receiver, now: coarseNow)
+        transfer.isKeptApart = isKeptApart
         return run(transfer) ? transfer : nil
+    }
+
+    /// Of the connections, requests that are kept apart have one of eight.
+    private static let apartShare = 8
+
+    private func isKeptApart(_ request: borrowing UpstreamRequest) -> Bool {
+        settings.http2 != .off && keptApart.holds(path: request.pathNumber, client: request.client, at: coarseNow)
     }
 
     private func start(_ request: consuming UpstreamRequest, _ receiver: any TransferReceiver, under fault: InjectedFault) -> Transfer? {

@@ -37,6 +37,7 @@ struct ProtocolOfferTests {
     @Test("how long HTTP/1.1 is spoken", arguments: rows)
     func pause(row: Row) {
         var offer = ProtocolOffer()
+        offer.isHTTP1Known = true
         for (second, event) in row.events { _ = offer.handle(event, at: second * 1_000) }
         let last = (row.events.last?.second ?? 0) * 1_000
         // The pause that runs may have begun earlier.
@@ -50,7 +51,23 @@ struct ProtocolOfferTests {
     @Test("only what begins a pause is told")
     func told() {
         var offer = ProtocolOffer()
+        offer.isHTTP1Known = true
         let told = [ProtocolOffer.Event.broken, .broken, .broken, .http1Asked].map { offer.handle($0, at: 0) }
         #expect(told == [false, true, false, true])
+    }
+
+    @Test("an upstream that was not seen to speak HTTP/1.1 is asked in it only where it says so itself, and not after that has failed")
+    func unknown() {
+        var offer = ProtocolOffer()
+        for second in Int64(0)..<10 {
+            let pauses = offer.handle(.broken, at: second * 1_000)
+            #expect(!pauses && offer.offersHTTP2(at: second * 1_000))
+        }
+        let pausesForStreams = offer.handle(.takesNoStreams, at: 20_000)
+        #expect(pausesForStreams && !offer.offersHTTP2(at: 20_000))
+        offer.resume(at: 20_001)
+        #expect(offer.offersHTTP2(at: 20_001))
+        let pausesAsAsked = offer.handle(.http1Asked, at: 20_002)
+        #expect(pausesAsAsked && !offer.offersHTTP2(at: 20_002))
     }
 }

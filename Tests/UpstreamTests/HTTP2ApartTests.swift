@@ -1,0 +1,131 @@
+// One path whose responses break HTTP/2, of an upstream that speaks nothing else: it harms nobody but those who ask for it.
+
+import HTTPCore
+import TestSupport
+import Testing
+
+@testable import Upstream
+
+@Suite("A path that breaks HTTP/2", .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+struct HTTP2ApartTests {
+    /// Breaks the rules under `/bad`; over HTTP/1.1 it says no, as servers of HTTP/2 do.
+    private static let script: ScriptedOrigin.Script = { request in
+        guard request.line.hasSuffix("HTTP/2") else { return [.json("\"expected h2\"", status: "403 Forbidden")] }
+        return request.target.hasPrefix("/bad") ? [.frame(OriginFrame.data, 0, [0])] : [.json("\"\(request.line)\"")]
+    }
+
+    private func asking() -> Asking {
+        let origin = Way.http2TLS.origin(Self.script)
+        return Asking(origin, .http2TLS)
+    }
+
+    private func expectWell(_ recorder: Recorder) {
+        #expect(recorder.end() == .success(true))
+        #expect(recorder.now.status == 200 && recorder.now.content.suffix(7).elementsEqual("HTTP/2\"".utf8))
+    }
+
+    @Test("however often it is asked for, others stay with HTTP/2, and nobody gets the refusal of HTTP/1.1")
+    func fiveTimes() {
+        let asking = asking()
+        defer { asking.end() }
+        expectWell(asking.ask("GET", "/a"))
+        for number in 0..<5 {
+            #expect(asking.ask("GET", "/bad?\(number)").end() == .failure(.protocolError))
+            expectWell(asking.ask("GET", "/a"))
+            expectWell(asking.ask("POST", "/a"))
+        }
+        asking.time.advance(by: .seconds(1))
+        for method in ["GET", "POST"] { expectWell(asking.ask(method, "/b")) }
+        // Once it is known it breaks no connection of others.
+        #expect(!asking.attempts.contains { $0 != nil })
+    }
+
+    @Test("random schedules: of requests that are under way with it at once, none is lost but writes, and those once at most")
+    func walk() {
+        var generator = SeededGenerator(seed: Soak.seed)
+        for _ in 0..<(Soak.steps ?? 1_000) / 100 {
+            let asking = asking()
+            defer { asking.end() }
+            expectWell(asking.ask("GET", "/warm"))
+            var lost = 0
+            for _ in 0..<12 {
+                let requests = (0..<Int.random(in: 1...8, using: &generator)).map { number in
+                    let isBad = Int.random(in: 0..<4, using: &generator) == 0
+                    let method = !isBad && Int.random(in: 0..<4, using: &generator) == 0 ? "POST" : "GET"
+                    return (isBad, method, asking.ask(method, isBad ? "/bad?\(number)" : "/well/\(number)"))
+                }
+                let hasLost = requests.contains { isBad, method, recorder in
+                    let end = recorder.end()
+                    if isBad {
+                        #expect(end == .failure(.protocolError))
+                        return false
+                    }
+                    guard method == "POST", end != .success(true) else {
+                        expectWell(recorder)
+                        return false
+                    }
+                    return true
+                }
+                if hasLost { lost += 1 }
+            }
+            #expect(lost <= 1)
+        }
+    }
+
+    @Test("a client that asks for many such paths breaks three connections of others, and no more")
+    func manyPaths() {
+        let asking = asking()
+        defer { asking.end() }
+        expectWell(asking.ask("GET", "/a"))
+        for number in 0..<12 {
+            var request = Asking.request("GET", "/bad\(number)")
+            request.client = 7
+            #expect(asking.ask(request).end() == .failure(.protocolError))
+            expectWell(asking.ask("GET", "/a"))
+        }
+        // The first one, and one each time that it was broken; those of its own were not others'.
+        #expect(asking.counters.http2Connections <= 1 + 3 + 12)
+    }
+
+    @Test("an upstream that was seen to speak HTTP/1.1 is asked so for that path")
+    func seen() {
+        let origin = Way.http2TLS.origin { request in
+            request.line.hasSuffix("HTTP/2") && request.target.hasPrefix("/bad")
+                ? [.frame(OriginFrame.data, 0, [0])] : [.json("\"\(request.line)\"")]
+        }
+        let asking = Asking(origin, .http2TLS)
+        defer { asking.end() }
+        expectWell(asking.ask("GET", "/a"))
+        for number in 0..<5 {
+            let bad = asking.ask("GET", "/bad?\(number)")
+            #expect(bad.end() == .success(true))
+            #expect(bad.now.content.suffix(9).elementsEqual("HTTP/1.1\"".utf8))
+            #expect(asking.ask("GET", "/a").end() == .success(true))
+        }
+        #expect(asking.counters.http2Connections <= 2)
+    }
+
+    @Test("an upstream that is asked in HTTP/2 only, and does not agree on it in TLS, cannot be reached")
+    func notAgreed() {
+        let asking = Asking(Way.tls.origin { _ in [.json("1")] }, .http2TLS) { $0.http2 = .priorKnowledge }
+        defer { asking.end() }
+        #expect(asking.ask("GET", "/a").end() == .failure(.tlsProtocolError))
+        #expect(asking.attempts == [.tlsProtocolError])
+    }
+
+    @Test("a path counts for ten minutes, a client with three of them too, and the oldest of 64 makes room")
+    func marks() {
+        var kept = KeptApart()
+        kept.note(path: 1, client: 7, at: 0)
+        kept.note(path: 1, client: 7, at: 1)
+        kept.note(path: 2, client: 7, at: 2)
+        #expect(kept.holds(path: 1, client: nil, at: 3) && kept.holds(path: 2, client: 9, at: 3))
+        #expect(!kept.holds(path: 3, client: 7, at: 3))
+        kept.note(path: 3, client: 7, at: 4)
+        #expect(kept.holds(path: 4, client: 7, at: 5) && !kept.holds(path: 4, client: 8, at: 5))
+        #expect(kept.holds(path: 3, client: nil, at: 600_003) && !kept.holds(path: 1, client: nil, at: 600_003))
+        #expect(!kept.holds(path: 3, client: 7, at: 600_004))
+        for path in UInt64(10)..<80 { kept.note(path: path, client: nil, at: 700_000) }
+        #expect(!kept.holds(path: 10, client: nil, at: 700_000) && kept.holds(path: 79, client: nil, at: 700_000))
+    }
+}
