@@ -134,7 +134,8 @@ public enum Storing {
     }
 
     /// Whether no later request has the partition in which the response would lie.
-    private static func isForOneRequest(_ asked: StorableRequest, _ control: ResponseCacheControl, _ settings: CachePolicySettings) -> Bool {
+    private static func isForOneRequest(_ asked: StorableRequest, _ control: ResponseCacheControl, _ settings: CachePolicySettings) -> Bool
+    {
         guard asked.isPartitioned, !asked.isForAll, settings.strictness == .rescue, !(asked.isShared && mayShare(control)) else {
             return false
         }

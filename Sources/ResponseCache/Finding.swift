@@ -53,11 +53,12 @@ public enum LookUpResult {
 
     /// The key under which requests that can have one response meet.
     public func flightKey(_ keys: TargetKeys) -> [UInt8] {
-        let key = switch self {
-        case .found(let found): Self.flightKey(found.key, keys)
-        case .otherVariant(let variant): Self.flightKey(variant, keys)
-        case .nothing: keys.own
-        }
+        let key =
+            switch self {
+            case .found(let found): Self.flightKey(found.key, keys)
+            case .otherVariant(let variant): Self.flightKey(variant, keys)
+            case .nothing: keys.own
+            }
         guard let unknown = keys.unknownFields, found?.metadata.flags.contains(.forAllFields) != true else { return key }
         // Nobody knows what they select: what is left out of the hash counts too.
         return key + [1] + unknown.exact

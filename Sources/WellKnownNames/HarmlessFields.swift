@@ -9,7 +9,8 @@ extension WellKnownNames {
     /// RFC 9110, 9111, 9112, 9113, 9218; Fetch, and client hints.
     private static let protocolFields = [
         "accept", "accept-charset", "accept-encoding", "accept-language", "access-control-request-headers",
-        "access-control-request-local-network", "access-control-request-method", "access-control-request-private-network", "age", "alt-used",
+        "access-control-request-local-network", "access-control-request-method", "access-control-request-private-network", "age",
+        "alt-used",
         "cache-control", "cdn-loop", "connection", "content-length", "content-type", "cookie", "cookie2", "date", "device-memory", "dnt",
         "downlink", "dpr", "early-data", "ect", "expect", "expires", "host", "http2-settings", "idempotency-key", "if-match",
         "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "keep-alive", "max-forwards", "origin", "pragma",
@@ -54,7 +55,8 @@ extension WellKnownNames {
             "cloudfront-viewer-country-region", "cloudfront-viewer-country-region-name", "cloudfront-viewer-city",
             "cloudfront-viewer-latitude", "cloudfront-viewer-longitude", "cloudfront-viewer-postal-code", "cloudfront-viewer-metro-code",
             "cloudfront-viewer-time-zone", "cloudfront-viewer-address", "cloudfront-viewer-asn", "cloudfront-viewer-http-version",
-            "cloudfront-viewer-tls", "cloudfront-viewer-header-order", "cloudfront-viewer-header-count", "cloudfront-viewer-ja3-fingerprint",
+            "cloudfront-viewer-tls", "cloudfront-viewer-header-order", "cloudfront-viewer-header-count",
+            "cloudfront-viewer-ja3-fingerprint",
             "cloudfront-viewer-ja4-fingerprint", "cloudfront-is-mobile-viewer", "cloudfront-is-tablet-viewer",
             "cloudfront-is-smarttv-viewer", "cloudfront-is-desktop-viewer", "cloudfront-is-android-viewer", "cloudfront-is-ios-viewer",
             "cloudfront-forwarded-proto", "x-vercel-id", "x-vercel-ip-country", "x-vercel-ip-country-region", "x-vercel-ip-city",

@@ -132,7 +132,8 @@ enum SettingsCheck {
             let name = change.dropFirst()
             reader.add(
                 about: "cache.harmless_fields",
-                "cache.harmless_fields: \(name) is a credential by cache.credential_fields, so it cannot be harmless; remove it there first")
+                "cache.harmless_fields: \(name) is a credential by cache.credential_fields, so it cannot be harmless; remove it there first"
+            )
         }
         for (name, patterns) in [
             ("cache.credential_cookies", settings.cache.credentialCookies), ("cache.ignored_cookies", settings.cache.ignoredCookies),

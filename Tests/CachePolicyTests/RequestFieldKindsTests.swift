@@ -80,17 +80,20 @@ struct RequestFieldKindsTests {
         Sender("Application Insights", "Request-Id Request-Context x-ms-request-id x-ms-request-root-id"),
         Sender("Bugsnag", "Bugsnag-Sent-At Bugsnag-Payload-Version", credentials: "Bugsnag-Api-Key"),
         Sender(
-            "names of requests", "X-Request-ID Request-ID X-RequestId X-Correlation-ID X-CorrelationId Correlation-Id X-Trace-Id X-Transaction-Id"),
+            "names of requests",
+            "X-Request-ID Request-ID X-RequestId X-Correlation-ID X-CorrelationId Correlation-Id X-Trace-Id X-Transaction-Id"),
         Sender("X (Twitter)", "X-Client-Transaction-Id", credentials: "X-Guest-Token X-Csrf-Token"),
         Sender("AWS load balancers", "X-Amzn-Trace-Id X-Amzn-TLS-Version X-Amzn-TLS-Cipher-Suite", credentials: "X-Amzn-Oidc-Identity"),
         Sender(
             "AWS SDKs", "X-Amz-Date X-Amz-User-Agent X-Amz-Content-SHA256 amz-sdk-invocation-id amz-sdk-request",
             credentials: "X-Amz-Security-Token"),
         Sender(
-            "CloudFront", "X-Amz-Cf-Id CloudFront-Viewer-Country CloudFront-Is-Mobile-Viewer "
+            "CloudFront",
+            "X-Amz-Cf-Id CloudFront-Viewer-Country CloudFront-Is-Mobile-Viewer "
                 + "CloudFront-Viewer-Address CloudFront-Forwarded-Proto Via"),
         Sender(
-            "Cloudflare", "CF-Ray CF-Visitor CF-IPCountry CF-Connecting-IP CF-Worker CF-EW-Via CDN-Loop CF-IPCity CF-Timezone True-Client-IP"),
+            "Cloudflare",
+            "CF-Ray CF-Visitor CF-IPCountry CF-Connecting-IP CF-Worker CF-EW-Via CDN-Loop CF-IPCity CF-Timezone True-Client-IP"),
         Sender("Fastly", "Fastly-FF Fastly-SSL Fastly-Client-IP Fastly-Client Fastly-Orig-Accept-Encoding X-Timer X-Varnish"),
         Sender("Akamai", "Akamai-Origin-Hop X-Akamai-EdgeScape X-Akamai-Config-Log-Detail X-Akamai-Request-ID True-Client-IP"),
         Sender("Vercel", "x-vercel-id x-vercel-ip-country x-vercel-ip-city x-vercel-forwarded-for x-vercel-ja4-digest"),

@@ -81,7 +81,7 @@ struct APIBoundaryTests {
     func cookies() throws {
         let play = try play((cookieOrigin(), cookieOrigin()))
         var client = CookieClient()
-        #expect(try client.request("/a/users", play, [("X-Give", "SID=1")]).status == 200)
+        #expect(try client.request("/a/users", play, [("Sec-Give", "SID=1")]).status == 200)
         let before = client
         #expect(try client.request("POST", "/b/login", play, content: "name=me").status == 200)
         play.origin.down()

@@ -84,9 +84,9 @@ struct DiskRescueTests {
     func standIn(_ trouble: String) throws {
         let play = try play(cookieOrigin())
         var client = CookieClient()
-        #expect(try client.request("/users", play, [("X-Give", "SID=1")]).status == 200)
+        #expect(try client.request("/users", play, [("Sec-Give", "SID=1")]).status == 200)
         takeAway(play)
-        #expect(try client.request("/posts", play, [("X-Give", "SID=2")]).status == 200)
+        #expect(try client.request("/posts", play, [("Sec-Give", "SID=2")]).status == 200)
         takeAway(play)
         if trouble == "down" { play.origin.down() } else { play.origin.react { _ in [.json("{}", status: "503 Service Unavailable")] } }
         let response = try client.request("/users", play)

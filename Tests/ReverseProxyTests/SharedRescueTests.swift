@@ -34,11 +34,11 @@ struct CookieClient {
     }
 }
 
-/// Says who asked, and sets the cookies that the request's X-Give names. What is under /public is public.
+/// Says who asked, and sets the cookies that the request's Sec-Give names. What is under /public is public.
 func cookieOrigin() -> ScriptedOrigin {
     ScriptedOrigin { request in
         let who = "\(CookieNames.canonical(request["Cookie"] ?? ""))|\(request["Authorization"] ?? "")"
-        var fields = (request["X-Give"]?.split(separator: " ") ?? []).map { "Set-Cookie: \($0); Path=/" }
+        var fields = (request["Sec-Give"]?.split(separator: " ") ?? []).map { "Set-Cookie: \($0); Path=/" }
         if request.target.hasPrefix("/public") { fields.append("Cache-Control: public") }
         return [.json("{\"who\":\"\(who)\",\"target\":\"\(request.target)\"}", fields)]
     }
@@ -58,7 +58,7 @@ struct SharedRescuePlays {
     func ignoredCookies() throws {
         let play = try ProxyPlay(cookieOrigin())
         var client = CookieClient()
-        #expect(try client.request("/users", play, [("X-Give", "AWSALB=1 _ga=2")]).status == 200)
+        #expect(try client.request("/users", play, [("Sec-Give", "AWSALB=1 _ga=2")]).status == 200)
         #expect(client.cookies.count == 2)
         play.origin.down()
         #expect(try client.request("/users", play).text == "{\"who\":\"|\",\"target\":\"/users\"}")
@@ -78,7 +78,7 @@ struct SharedRescuePlays {
     func ownCookies() throws {
         let play = try ProxyPlay(cookieOrigin())
         var client = CookieClient()
-        #expect(try client.request("/users", play, [("X-Give", "SID=1 lb=x")]).status == 200)
+        #expect(try client.request("/users", play, [("Sec-Give", "SID=1 lb=x")]).status == 200)
         play.origin.down()
         let response = try client.request("/users", play)
         #expect(response.status == 200)
@@ -103,12 +103,12 @@ struct SharedRescuePlays {
     func laterCookies(_ step: String) throws {
         let play = try ProxyPlay(cookieOrigin())
         var client = CookieClient()
-        #expect(try client.request("/users", play, [("X-Give", "SID=1")]).status == 200)
+        #expect(try client.request("/users", play, [("Sec-Give", "SID=1")]).status == 200)
         let before = client
         switch step {
-        case "GET": #expect(try client.request("/posts", play, [("X-Give", "SID=2")]).status == 200)
-        case "POST": #expect(try client.request("POST", "/login", play, [("X-Give", "SID=2")], content: "name=me").status == 200)
-        default: #expect(try client.request("/session", play, [("Authorization", "Bearer x"), ("X-Give", "SID=2")]).status == 200)
+        case "GET": #expect(try client.request("/posts", play, [("Sec-Give", "SID=2")]).status == 200)
+        case "POST": #expect(try client.request("POST", "/login", play, [("Sec-Give", "SID=2")], content: "name=me").status == 200)
+        default: #expect(try client.request("/session", play, [("Authorization", "Bearer x"), ("Sec-Give", "SID=2")]).status == 200)
         }
         #expect(client.cookies == ["SID": "2"])
         play.origin.down()
@@ -157,7 +157,7 @@ struct SharedRescuePlays {
             settings.otherRoute.rescueWithShared = setting == .never ? .always : .never
         }
         var client = CookieClient()
-        #expect(try client.request("/users", play, [("X-Give", "SID=1")]).status == 200)
+        #expect(try client.request("/users", play, [("Sec-Give", "SID=1")]).status == 200)
         #expect(try play.get("/public/a").status == 200)
         play.origin.down()
         #expect(try (client.request("/users", play).status == 200) == [.own, .always].contains(setting))
@@ -171,7 +171,7 @@ struct SharedRescuePlays {
         var client = CookieClient()
         for target in ["/a", "/b"] {
             client.cookies = [:]
-            #expect(try client.request(target, play, [("X-Give", "SID=1")]).status == 200)
+            #expect(try client.request(target, play, [("Sec-Give", "SID=1")]).status == 200)
         }
         #expect(try play.admin("POST", "/-/purge?target=/a").status == 200)
         #expect(try play.request("DELETE", "/b").status == 200)

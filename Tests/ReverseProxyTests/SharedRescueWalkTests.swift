@@ -74,7 +74,7 @@ struct SharedRescueWalk {
             case 9..<12: clients[number].cookies["_ga"] = "\(step)"
             case 12..<15 where isUp:
                 value += 1
-                let response = try clients[number].request("POST", "/login", play, [("X-Give", "SID=\(value)")], content: "x")
+                let response = try clients[number].request("POST", "/login", play, [("Sec-Give", "SID=\(value)")], content: "x")
                 if Self.isFromUpstream(response), !before.jar.isEmpty { reference.origins[before.jar] = nil }
             default:
                 // While it is down, nobody can tell whether the request was sent, and so ended what is known of its cookies.
@@ -82,7 +82,7 @@ struct SharedRescueWalk {
                 var more: [(String, String)] = []
                 if isUp, Int.random(in: 0..<3, using: &random) == 0 {
                     value += 1
-                    more = [("X-Give", ["SID", "lb", "_ga"].randomElement(using: &random).map { "\($0)=\(value)" } ?? "")]
+                    more = [("Sec-Give", ["SID", "lb", "_ga"].randomElement(using: &random).map { "\($0)=\(value)" } ?? "")]
                 }
                 let response = try clients[number].request(target, play, more)
                 let who = response.status == 200 ? response.text.split(separator: "\"").dropFirst(3).first.map(String.init) : nil
