@@ -69,7 +69,7 @@ public enum AccessRefusal: String, Error, CaseIterable {
         case .requestsPerAddress: 1
         // An idle one ends after a minute.
         case .userConnections: 60
-        case .address, .misdirected, .noAPI, .notProxied, .otherScheme, .otherCertificate, .noCertificate, .userOverHTTP2,
+        case .address, .misdirected, .noAPI, .outside, .notProxied, .otherScheme, .otherCertificate, .noCertificate, .userOverHTTP2,
             .userAtHTTP2Upstream:
             nil
         }

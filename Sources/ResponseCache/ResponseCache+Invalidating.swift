@@ -38,7 +38,7 @@ extension ResponseCache {
         if !sparingTarget {
             keys.append(Self.invalidationKey(sharedKey(of: path, for: head)))
             if let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: path, for: head)) {
-                keys.append(Self.invalidationKey(self.keys(for: head, target: Array(path), variance).shared))
+                keys.append(Self.invalidationKey(self.keys(for: head, target: Array(path), variance, unknown: nil).shared))
             }
         }
         if withCollection, let collection = Invalidation.collection(of: path) {
