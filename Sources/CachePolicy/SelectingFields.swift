@@ -13,14 +13,13 @@ public enum SelectingFields {
         }
     }
 
-    /// The names by which this response varies, in lower case and in order. Accept-Encoding is among them only where the content has a coding that
-    /// cannot be taken off: all else is stored decoded and serves everyone. Left out are the credential fields where the key's partition holds them already.
+    /// The names by which this response varies, in lower case and in order. Left out are Accept-Encoding, since what is stored is decoded and
+    /// serves everyone, and the credential fields where the key's partition holds them already.
     /// - Parameter isForAll: whether the operator has said that responses there are the same for all: then no key holds them.
     public static func names(response: Fields, request: Fields, settings: CachePolicySettings, isForAll: Bool = false) -> [[UInt8]] {
-        guard response.containsAny(of: [.vary, .accessControlAllowOrigin, .contentEncoding]) else { return [] }
+        guard response.containsAny(of: [.vary, .accessControlAllowOrigin]) else { return [] }
         // A set, since there may be many.
         var names: Set<[UInt8]> = []
-        if ContentCoding(response) == nil { names.insert(acceptEncoding) }
         for member in FieldLists.members(of: .vary, in: response) {
             let name = member.map(\.asciiLowercased)
             let isCredential = settings.credentials.names.contains(name.span)
@@ -33,11 +32,6 @@ public enum SelectingFields {
         }
         return names.sorted { $0.lexicographicallyPrecedes($1) }
     }
-
-    private static let acceptEncoding = Array("accept-encoding".utf8)
-
-    /// Whether these names select a response for requests with equal Accept-Encoding only.
-    public static func areOfOneCoding(_ names: [ArraySlice<UInt8>]) -> Bool { names.contains { $0.elementsEqual(acceptEncoding) } }
 
     /// The presented request's values of these fields: length-prefixed, absent told apart from empty, white space around commas gone. What the upstream
     /// may take for one of them counts too, as it stands: `X_Tenant` where X-Tenant selects.

@@ -49,6 +49,8 @@ public enum StreamedResponse {
     /// `application/json; stream=watch`.
     private static func hasStreamParameter(_ type: ArraySlice<UInt8>) -> Bool {
         guard type.contains(UInt8(ascii: ";")), MediaType(type)?.isJSON == true else { return false }
-        return FieldLists.members(of: type, separator: UInt8(ascii: ";")).dropFirst().contains { $0.prefix(7).equalsIgnoringCase("stream=") }
+        return FieldLists.members(of: type, separator: UInt8(ascii: ";")).dropFirst().contains {
+            $0.prefix(7).equalsIgnoringCase("stream=")
+        }
     }
 }

@@ -12,9 +12,11 @@ public enum KnownField: UInt8, CaseIterable, Sendable {
     case date, etag, expect, expires, forwarded, frontEndHTTPS, host, http2Settings
     case ifMatch, ifModifiedSince, ifNoneMatch, ifRange, ifUnmodifiedSince, keepAlive, lastModified, link, location, maxForwards
     case origin, pragma, proxyAuthenticate, proxyAuthenticationInfo, proxyAuthorization, proxyConnection, proxyStatus
-    case range, referer, refresh, retryAfter, server, serverTiming, setCookie, setCookie2, te, traceparent, tracestate, trailer, transferEncoding
+    case range, referer, refresh, retryAfter, server, serverTiming, setCookie, setCookie2, te, traceparent, tracestate, trailer,
+        transferEncoding
     case trueClientIP, upgrade, userAgent
-    case vary, via, warning, wwwAuthenticate, xAccelBuffering, xAPIKey, xAmznTraceID, xB3ParentSpanID, xB3Sampled, xB3SpanID, xB3TraceID, xCorrelationID
+    case vary, via, warning, wwwAuthenticate, xAccelBuffering, xAPIKey, xAmznTraceID, xB3ParentSpanID, xB3Sampled, xB3SpanID, xB3TraceID,
+        xCorrelationID
     case xForwardedFor, xForwardedHost, xForwardedPort, xForwardedPrefix, xForwardedProto
     case xForwardedScheme, xForwardedServer, xHost, xHTTPMethod, xHTTPMethodOverride, xMethodOverride, xOriginalURL, xRealIP, xRequestID
     case xRewriteURL, xWAPProfile

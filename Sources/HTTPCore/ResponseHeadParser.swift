@@ -132,7 +132,8 @@ public struct ResponseHeadParser: Sendable {
     private mutating func takeField(_ bytes: UnsafeBufferPointer<UInt8>, from start: Int, offset: Int) -> Int? {
         // The empty line, behind which nothing is to be searched.
         guard bytes[start] != 0x0d, bytes[start] != 0x0a,
-            let field = FieldLine(in: bytes, from: start, before: bytes.count) ?? FieldLine(spacedIn: bytes, from: start, before: bytes.count)
+            let field = FieldLine(in: bytes, from: start, before: bytes.count)
+                ?? FieldLine(spacedIn: bytes, from: start, before: bytes.count)
         else { return nil }
         // A bare LF is what some origins send; it cannot be misread in a response's field line, and CR alone is refused.
         let end = field.end < bytes.count && bytes[field.end] == 0x0d ? field.end + 1 : field.end

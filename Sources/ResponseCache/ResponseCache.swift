@@ -158,8 +158,7 @@ public final class ResponseCache: @unchecked Sendable {
             guard let variant = variant(of: item, keys.own, head.fields) else { return .nothing }
             basis.selecting += variant.names
             guard let item = try self.item(variant.key, &basis) else { return .otherVariant(variant.key) }
-            let isOfSameCoding = SelectingFields.areOfOneCoding(variant.names)
-            return try accept(item, variant.key, keys, head, &basis, isOfSameCoding: isOfSameCoding)
+            return try accept(item, variant.key, keys, head, &basis)
         case .invalidation, .searchVariance, .cookieOrigins, .gone, nil: return .nothing
         }
     }
@@ -210,12 +209,9 @@ public final class ResponseCache: @unchecked Sendable {
         }
     }
 
-    /// - Parameters:
-    ///   - key: the item's.
-    ///   - isOfSameCoding: the request that brought it had an equal Accept-Encoding.
+    /// - Parameter key: the item's.
     private func accept(
-        _ item: StoredItem, _ key: [UInt8], _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis,
-        isOfSameCoding: Bool = false
+        _ item: StoredItem, _ key: [UInt8], _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
     ) throws(NotAtHand) -> LookUpResult {
         guard var metadata = Self.metadata(of: item) else { return .nothing }
         guard try !isInvalid(metadata, item.head, keys, head, &basis) else {
@@ -223,7 +219,7 @@ public final class ResponseCache: @unchecked Sendable {
             store.remove(key.span, ifStill: item)
             return .nothing
         }
-        if metadata.flags.contains(.coded), !isOfSameCoding, !Self.mayRead(item, head.fields) { return .otherVariant(key) }
+        if metadata.flags.contains(.coded), !Self.mayRead(item, head.fields) { return .otherVariant(key) }
         if item.isMarkedStale { metadata.flags.insert(.markedStale) }
         if try isDoubted(metadata, keys, head, &basis) { metadata.flags.insert(.markedStale) }
         let found = FoundResponse(item: item, metadata: metadata, key: key)

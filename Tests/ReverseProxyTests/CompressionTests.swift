@@ -146,13 +146,23 @@ struct CompressionTests {
         #expect(try play.metric("cistern_compressed_responses_total{how=\"whole\"}") == 2)
     }
 
-    @Test("each event of a stream can be read as soon as it comes")
+    @Test(
+        "events are not compressed, nor what nginx would not buffer",
+        arguments: ["text/event-stream", "text/plain\r\nX-Accel-Buffering: no"])
+    func events(_ type: String) throws {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: \(type)\r\nTransfer-Encoding: chunked\r\n\r\n"
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.send(head + "7\r\ndata: 1\r\n0\r\n\r\n")] })
+        let response = try play.get("/events", Self.gzip)
+        #expect(response["Content-Encoding"] == nil && response.text == "data: 1")
+    }
+
+    @Test("each line of a stream can be read as soon as it comes")
     func streams() throws {
         let gate = Gate()
         let play = try ProxyPlay(
             ScriptedOrigin { _ in
                 [
-                    .send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n7\r\ndata: 1\r\n"),
+                    .send("HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n7\r\ndata: 1\r\n"),
                     .pass(gate), .send("7\r\ndata: 2\r\n0\r\n\r\n"),
                 ]
             })

@@ -7,8 +7,6 @@ import Testing
 
 @Suite("The end of several shards", .play, .upstreams, .door(.clear))
 struct EndOfShardsTests {
-    private struct Stopping: @unchecked Sendable { let play: ProxyPlay }
-
     /// | the leader's shard         | another shard                     |
     /// |----------------------------|-----------------------------------|
     /// | asks, and its client leaves|                                   |
@@ -30,7 +28,7 @@ struct EndOfShardsTests {
             leader?.endsWithReset()
             leader = nil
             #expect(try play.waitFor("cistern_requests_in_flight", 1))
-            let (stopping, stopped) = (Stopping(play: play), Gate())
+            let (stopping, stopped) = (StoppedPlay(play), Gate())
             TestThread.start {
                 stopping.play.stop(deadline: .seconds(60))
                 stopped.open()

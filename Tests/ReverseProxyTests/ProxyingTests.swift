@@ -327,9 +327,11 @@ struct ProxyingTests {
     }
 
     // Who is not accepted gets no handshake either.
-    @Test("beyond the limit of connections new ones wait, and are served when others go", .door(.clear))
+    @Test("beyond the limit of connections at work new ones wait, and are served when others go", .door(.clear))
     func connectionLimit() throws {
-        let play = try ProxyPlay(Self.echo()) {
+        let gate = Gate()
+        let origin = ScriptedOrigin { request in request.target == "/b" ? [.json("2")] : [.pass(gate), .json("1")] }
+        let play = try ProxyPlay(origin) {
             $0.downstream.maximumConnections = 2
             $0.shards = 2
         }
@@ -339,13 +341,12 @@ struct ProxyingTests {
             return client.readResponse()?.status == 200
         }
         var open = [try play.client(), try play.client()]
-        for client in open {
-            client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-            #expect(isServed(client))
-        }
+        for (number, client) in open.enumerated() { client.send("GET /a\(number) HTTP/1.1\r\nHost: a\r\n\r\n") }
+        #expect(origin.waitForRequests(1))
         let waiting = try play.client()
         waiting.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(!waiting.hasInput(within: 200))
+        gate.open()
         open.removeAll()
         #expect(isServed(waiting))
     }

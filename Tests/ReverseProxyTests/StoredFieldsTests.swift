@@ -177,7 +177,7 @@ struct ColdConditionTests {
     }
 }
 
-@Suite("Codings that are none, and that nobody knows", .play, .doors)
+@Suite("Codings that are none", .play, .doors)
 struct OddCodingTests {
     @Test("JSON whose coding is none is stored, and goes out without it", arguments: ["utf-8", "UTF8", "none", "binary", "identity, none"])
     func none(_ coding: String) throws {
@@ -194,18 +194,5 @@ struct OddCodingTests {
         let play = try ProxyPlay(origin)
         for _ in 0..<2 { #expect(try play.get("/a")["Cache-Status"]?.contains("stored") == false) }
         #expect(origin.requests.count == 2)
-    }
-
-    @Test("a copy in a coding that nobody knows is for requests with that Accept-Encoding")
-    func unknown() throws {
-        let origin = ScriptedOrigin { request in
-            [.answer(request["Accept-Encoding"] ?? "none", type: "text/plain", ["Content-Encoding: odd", "Cache-Control: max-age=60"])]
-        }
-        let play = try ProxyPlay(origin) { $0.policy.contentTypes = ContentTypes(["*"]) }
-        let kinds = [[("Accept-Encoding", "gzip")], [("Accept-Encoding", "br, gzip")], []]
-        for kind in kinds { #expect(try play.get("/a", kind).status == 200) }
-        let count = origin.requests.count
-        for kind in kinds { #expect(try play.get("/a", kind)["Cache-Status"]?.contains("; hit") == true, "\(kind)") }
-        #expect(origin.requests.count == count)
     }
 }

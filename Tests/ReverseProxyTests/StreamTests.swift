@@ -41,7 +41,8 @@ struct StreamTests {
         "each piece goes out as it comes, also where the type would be kept",
         arguments: [
             (events, false), ("application/x-ndjson", false), ("application/jsonl", false), ("application/json-seq", false),
-            ("application/stream+json", false), ("application/json;stream=watch", false), ("application/vnd.a+json; v=1; Stream=true", false),
+            ("application/stream+json", false), ("application/json;stream=watch", false),
+            ("application/vnd.a+json; v=1; Stream=true", false),
             ("application/connect+json", false), ("application/grpc-web+json", false), ("application/json\r\nX-Accel-Buffering: no", false),
             ("application/json", true), ("application/vnd.items+json", true),
         ])
