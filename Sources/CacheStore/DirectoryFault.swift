@@ -16,8 +16,6 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
     case ownedByAnother(String, part: String, owner: uid_t)
     /// Other users may write to it, to a file in it or to a directory above it.
     case writableByOthers(String, part: String)
-    /// A file in it is a symbolic link.
-    case link(String, part: String)
 
     public var description: String {
         switch self {
@@ -30,8 +28,6 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
                 + "give it to user \(geteuid()) or choose another directory"
         case .writableByOthers(let path, let part):
             "the cache directory \(path) is not safe: other users may write to \(part) and could put responses there; run chmod go-w \(part)"
-        case .link(let path, let part):
-            "the cache directory \(path) is not safe: \(part) is a symbolic link, and Cistern makes none; remove it"
         }
     }
 
@@ -81,7 +77,7 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
             var status = stat()
             guard name != ".", name != "..", lstat(part, &status) == 0 else { continue }
             switch status.st_mode & S_IFMT {
-            case S_IFLNK: return .link(path, part: part)
+            // Links are never followed.
             case S_IFREG where !isOurs(status): return .ownedByAnother(path, part: part, owner: status.st_uid)
             case S_IFREG where isWritable(status): return .writableByOthers(path, part: part)
             default: break

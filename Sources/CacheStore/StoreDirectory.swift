@@ -46,6 +46,7 @@ final class StoreDirectory: Sendable {
         guard fstat(lock.number, &handed) == 0, stat(path + "/lock", &here) == 0, handed.st_dev == here.st_dev,
             handed.st_ino == here.st_ino
         else { throw .otherDirectory(path) }
+        if let fault = DirectoryFault.findUnsafe(at: path) { throw .unsafe(fault) }
         let loaded = Self.loadSecret(path + "/key", mayWrite: false)
         guard !loaded.isNew else { throw .notHandedOver(path) }
         self.lock = DirectoryLock(lock, isOurs: false)

@@ -24,18 +24,18 @@ struct TokenCarrierTests {
             Row(
                 "Authorization beside an app's key", [("apikey", "k"), ("Authorization", "Bearer a"), ("X-API-Key", "k")],
                 ["apikey: k", "X-API-Key: k"]),
-            Row("a session cookie beside others", [("Cookie", "tenant=red; sid=1; lang=de")], ["Cookie: lang=de", "Cookie: tenant=red"]),
-            Row("two fields with cookies", [("Cookie", "tenant=red"), ("Cookie", "PHPSESSID=1")], ["Cookie: tenant=red"]),
+            Row("a session cookie beside others", [("Cookie", "tenant=red; sid=s1; lang=de")], ["Cookie: lang=de", "Cookie: tenant=red"]),
+            Row("two fields with cookies", [("Cookie", "tenant=red"), ("Cookie", "PHPSESSID=s1")], ["Cookie: tenant=red"]),
             Row("a token field beside an organization", [("X-Auth-Token", "t"), ("X-Org-Id", "7")], ["X-Org-Id: 7"]),
             Row("an API key alone", [("X-API-Key", "k"), ("X-Tenant", "red")], ["X-Tenant: red"]),
             Row(
-                "a session beside a token against forgery", [("Cookie", "csrftoken=x; sessionid=1"), ("X-CSRF-Token", "x")],
+                "a session beside a token against forgery", [("Cookie", "csrftoken=x; sessionid=s1"), ("X-CSRF-Token", "x")],
                 ["X-CSRF-Token: x", "Cookie: csrftoken=x"]),
             Row("a session field beside an impersonated user", [("X-Session", "s"), ("X-User", "ann")], ["X-User: ann"]),
             Row("two Authorization fields", [("Authorization", "Bearer a"), ("Authorization", "Bearer b")], nil),
-            Row("Authorization and a session cookie", [("Authorization", "Bearer a"), ("Cookie", "sid=1")], nil),
-            Row("two session cookies", [("Cookie", "sid=1; sid=2")], nil),
-            Row("a Cookie field with two readings", [("Cookie", "a=\"1; sid=2")], nil),
+            Row("Authorization and a session cookie", [("Authorization", "Bearer a"), ("Cookie", "sid=s1")], nil),
+            Row("two session cookies", [("Cookie", "sid=s1; sid=s2")], nil),
+            Row("a Cookie field with two readings", [("Cookie", "a=\"1; sid=s2")], nil),
             Row("a tenant alone", [("X-Tenant", "red")], nil),
             Row("a tenant's cookie alone", [("Cookie", "tenant=5f1c7a52e3b74b0f9a")], nil),
             Row("a user's name alone", [("X-User", "ann")], nil),
@@ -63,11 +63,11 @@ struct TokenCarrierTests {
             for (name, value) in lines { fields.append(name: Array(name.utf8).span, value: Array(value.utf8).span) }
             return fields
         }
-        for token in [("Authorization", "Bearer a"), ("Cookie", "sid=1"), ("X-Session", "s")] {
+        for token in [("Authorization", "Bearer a"), ("Cookie", "sid=s1"), ("X-Session", "s")] {
             let alone = fields([token])
             let carrier = try #require(carriers.carrier(of: alone))
             let bytes = carriers.bytes(of: carrier, in: alone)
-            for beside in [[], [("X-Tenant", "red")], [("Cookie", "session=2")], [("Authorization", "Basic x")], [("Cookie", "a=\"1")]] {
+            for beside in [[], [("X-Tenant", "red")], [("Cookie", "session=s2")], [("Authorization", "Basic x")], [("Cookie", "a=\"1")]] {
                 #expect(carriers.allBytes(in: fields(beside + [token])).contains(bytes), "\(token) \(beside)")
             }
         }
@@ -78,7 +78,7 @@ struct TokenCarrierTests {
 
     @Test(
         "a response changes credentials by a cookie that counts",
-        arguments: [("sid=2; Path=/", true), ("_ga=1", false), ("broken", true), ("cart=1", true)])
+        arguments: [("sid=s2; Path=/", true), ("_ga=1", false), ("broken", true), ("cart=1", true)])
     func setCookie(line: String, isChange: Bool) {
         var fields = Fields()
         fields.append(.setCookie, line)

@@ -1,5 +1,6 @@
 // Small safeguards of the administrator's interface and of files with secrets, through the real binary: one row for each.
 
+import CacheStore
 import Glibc
 import TestSupport
 import Testing

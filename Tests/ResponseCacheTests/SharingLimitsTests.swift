@@ -52,7 +52,7 @@ struct SharingLimitsTests {
     @Test("what is stored for a user of whom the upstream has told is not given, nor looked for: its credentials may be another's tomorrow")
     func told() throws {
         let (one, other) = (try Asking(), try Asking())
-        let (moving, staying) = ([("X-Session", "moving")], [("X-Session", "staying")])
+        let (moving, staying) = ([("Authorization", "moving")], [("Authorization", "staying")])
         // Before it has said so each is a user of its own, which is the same at all nodes.
         try one.node.test.fetch("/a", moving, [Self.fresh], "\"of X\"")
         #expect(try other.node.take("/a", moving, from: one.node) == [.taken])

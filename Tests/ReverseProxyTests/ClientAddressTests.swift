@@ -63,7 +63,7 @@ struct ClientAddressTests {
         #expect(client.readResponse()?.text == "1")
         let request = try #require(play.origin.requests.last)
         #expect(request["Forwarded"] == "for=unknown;proto=http" && request["X-Forwarded-For"] == nil && request["X-Forwarded-User"] == nil)
-        let rules = try Self.rules(allow: ["127.0.0.0/8"])
+        let rules = try AddressRules(allow: [IPNetwork("127.0.0.0/8")], deny: [])
         let strict = try self.play(trusted: Self.local()) { $0.access.rules = rules }
         let refused = try self.client(of: strict)
         refused.send(header)

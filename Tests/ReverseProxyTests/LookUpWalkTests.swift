@@ -60,6 +60,9 @@ struct LookUpWalk {
     private enum Carrier: CaseIterable {
         case bearer, field, cookie
 
+        /// As frameworks make them, and another one for each way to carry it.
+        func token(_ name: String) -> String { "\(name)x\(self)x0123456789abcdef" }
+
         func lines(_ token: String, tenant: String?, inCookie: Bool) -> [(String, String)] {
             let ofTenant = tenant.map { inCookie ? ("Cookie", "tenant=\($0)") : ("X-Tenant", $0) }
             switch self {
@@ -76,22 +79,29 @@ struct LookUpWalk {
     @Test("random credentials, tenants and logins", arguments: [1, 2, 3] as [UInt64])
     func walk(seed: UInt64) throws {
         var random = SeededGenerator(seed: Soak.seed &+ seed)
-        let sessions = Sessions(["stay1": "ann", "stay2": "ann", "stay3": "bob", "move": "ann"])
+        var users: [String: String] = [:]
+        for carrier in Carrier.allCases {
+            for (name, user) in [("stay1", "ann"), ("stay2", "ann"), ("stay3", "bob"), ("move", "ann")] {
+                users[carrier.token(name)] = user
+            }
+        }
+        let sessions = Sessions(users)
         let origin = ScriptedOrigin { sessions.answer($0) }
         let play = try ProxyPlay(origin, Sessions.settings)
-        var hasBeen: Set = ["ann"]
+        var hasBeen: [String: Set<String>] = [:]
         var (isDown, shared, rescued) = (false, 0, 0)
         for _ in 0..<(Soak.steps ?? 300) {
-            let token = ["stay1", "stay2", "stay3", "move"].randomElement(using: &random) ?? ""
+            let name = ["stay1", "stay2", "stay3", "move"].randomElement(using: &random) ?? ""
             let tenant = [nil, "red", "blue"].randomElement(using: &random) ?? nil
             let carrier = Carrier.allCases.randomElement(using: &random) ?? .bearer
+            let token = carrier.token(name)
             let lines = carrier.lines(token, tenant: tenant, inCookie: Bool.random(using: &random))
             switch Int.random(in: 0..<12, using: &random) {
             case 0 where !isDown:
                 let user = ["ann", "bob"].randomElement(using: &random) ?? ""
                 // The origin may have done it although the response says that it cannot be reached.
-                _ = try play.request("POST", "/login/\(user)", carrier.lines("move", tenant: nil, inCookie: false))
-                hasBeen.insert(user)
+                _ = try play.request("POST", "/login/\(user)", carrier.lines(carrier.token("move"), tenant: nil, inCookie: false))
+                hasBeen[carrier.token("move"), default: ["ann"]].insert(user)
             case 1:
                 isDown.toggle()
                 if isDown { origin.down() } else { origin.up() }
@@ -105,12 +115,15 @@ struct LookUpWalk {
                 if isHit, isDown { rescued += 1 }
                 let parts = response.text.filter { $0 != "\"" }.split(separator: " ").map(String.init)
                 #expect(parts.last == tenant ?? "none", "\(lines) got \(response.text)")
-                let mayBe = token == "move" ? hasBeen : [sessions[token] ?? ""]
+                let mayBe = name == "move" ? hasBeen[token] ?? ["ann"] : [sessions[token] ?? ""]
                 #expect(mayBe.contains(parts.first ?? ""), "\(lines) got \(response.text)")
             }
         }
         #expect(shared > 0 && rescued > 0)
     }
+
+    private static let moved = "movedx0123456789abcdef"
+    private static let other = "otherx0123456789abcdef"
 
     private func introduce(_ play: ProxyPlay, _ lines: [(String, String)], count: Double) throws {
         _ = try play.get("/hello", lines)
@@ -146,12 +159,12 @@ struct LookUpWalk {
         "a session that changes its user leaves nothing of the new one with the former's other devices",
         arguments: ["POST /login/bob", "GET /callback", "GET /expired", "POST /login/bob X-Tenant"])
     func login(_ change: String) throws {
-        let sessions = Sessions(["moved": "ann", "other": "ann"])
+        let sessions = Sessions([Self.moved: "ann", Self.other: "ann"])
         let origin = ScriptedOrigin { request in
             switch request.target {
             case "/callback":
                 sessions.change(Sessions.token(of: request), to: "bob")
-                return [.json("{}", ["Set-Cookie: sid=moved; Path=/"])]
+                return [.json("{}", ["Set-Cookie: sid=\(Self.moved); Path=/"])]
             case "/expired":
                 sessions.change(Sessions.token(of: request), to: "bob")
                 return [.json("{}", status: "401 No")]
@@ -159,7 +172,7 @@ struct LookUpWalk {
             }
         }
         let play = try ProxyPlay(origin, Sessions.settings)
-        let (moved, other) = ([("Cookie", "sid=moved")], [("Cookie", "sid=other")])
+        let (moved, other) = ([("Cookie", "sid=\(Self.moved)")], [("Cookie", "sid=\(Self.other)")])
         try introduce(play, moved, count: 1)
         try introduce(play, other, count: 2)
         #expect(try play.get("/before", moved).text == "\"ann none\"")
@@ -174,11 +187,11 @@ struct LookUpWalk {
 
     @Test("a response that was under way while the session changed its user is not stored for the former user")
     func underWay() throws {
-        let sessions = Sessions(["moved": "ann", "other": "ann"])
+        let sessions = Sessions([Self.moved: "ann", Self.other: "ann"])
         let origin = ScriptedOrigin { sessions.answer($0) }
         let play = try ProxyPlay(origin, Sessions.settings)
-        let other = [("Cookie", "sid=other")]
-        try introduce(play, [("Cookie", "sid=moved")], count: 1)
+        let other = [("Cookie", "sid=\(Self.other)")]
+        try introduce(play, [("Cookie", "sid=\(Self.moved)")], count: 1)
         try introduce(play, other, count: 2)
         let (asked, gate) = (Gate(), Gate())
         origin.react { request in
@@ -189,10 +202,10 @@ struct LookUpWalk {
             return sessions.answer(request)
         }
         let reader = try play.client()
-        reader.send("GET /late HTTP/1.1\r\nHost: a\r\nCookie: sid=moved\r\n\r\n")
+        reader.send("GET /late HTTP/1.1\r\nHost: a\r\nCookie: sid=\(Self.moved)\r\n\r\n")
         asked.pass()
         let writer = try play.client()
-        writer.send("POST /login/bob HTTP/1.1\r\nHost: a\r\nCookie: sid=moved\r\nContent-Length: 0\r\n\r\n")
+        writer.send("POST /login/bob HTTP/1.1\r\nHost: a\r\nCookie: sid=\(Self.moved)\r\nContent-Length: 0\r\n\r\n")
         #expect(writer.readResponse()?.status == 200)
         gate.open()
         #expect(reader.readResponse()?.text == "\"bob none\"")

@@ -88,7 +88,7 @@ struct StatusPageTests {
             lines.first
                 == "Content-Security-Policy: default-src 'none'; style-src 'nonce-abc'; script-src 'nonce-abc'; connect-src 'self'; "
                 + "form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
-        for line in ["Referrer-Policy: no-referrer", "X-Content-Type-Options: nosniff", "X-Frame-Options: DENY"] {
+        for line in ["Referrer-Policy: no-referrer", "X-Frame-Options: DENY"] {
             #expect(lines.contains(line))
         }
         #expect(StatusPage.fieldLines(nonce: "abc").hasSuffix("\r\n"))
