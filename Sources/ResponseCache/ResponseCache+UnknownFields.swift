@@ -12,18 +12,24 @@ extension ResponseCache {
         keyMaker.unknownFields(of: head.fields) { shared.unknownFields.judge($0, by: client(), notes: notes) }
     }
 
-    /// A response for all requests goes out as long as it is fresh. Else the more recent one counts: the upstream may have stopped saying so.
+    /// A good response for all requests goes out as long as it is fresh. Else the more recent one counts, since the upstream may have stopped saying so;
+    /// but none that is worse than the request's own: what another's fields have brought about is no reason to lose that.
     func findByUnknownFields(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> LookUpResult {
         let plain = try findInPartitions(head, at: keys.forAllFields, &basis)
         let isForAll = plain.found?.metadata.flags.contains(.forAllFields) ?? false
-        if isForAll, let found = plain.found, Reuse.isFresh(found.metadata, now: now) { return plain }
+        if isForAll, let found = plain.found, found.metadata.flags.contains(.isJSON), found.metadata.status.isSuccessful,
+            Reuse.isFresh(found.metadata, now: now)
+        {
+            return plain
+        }
         let own = try findInPartitions(head, at: keys, &basis)
         guard isForAll else {
             basis.isBesidePlain = plain.found != nil
             return own
         }
-        guard let ownResponse = own.found?.metadata, let forAll = plain.found?.metadata else { return plain }
-        return forAll.recency.isLater(than: ownResponse.recency) ? plain : own
+        guard let ownResponse = own.found, let forAll = plain.found else { return plain }
+        let isWorse = LastGood.Worth(forAll.metadata, head: forAll.head) < LastGood.Worth(ownResponse.metadata, head: ownResponse.head)
+        return !isWorse && forAll.metadata.recency.isLater(than: ownResponse.metadata.recency) ? plain : own
     }
 
     // MARK: What is learnt

@@ -149,11 +149,9 @@ public enum MetricsPage {
         writer.counter(
             "cistern_gone", "404 and 410 for what there is a copy of: remembered, served, lifted, and not believed.",
             snapshot.gone.map { ("event=\"\($0.event)\"", Double($0.count)) })
-        if !snapshot.unknownFields.isEmpty {
-            writer.counter(
-                "cistern_unknown_fields", "Requests whose fields kept a copy from being used, and clients for which a field changes.",
-                snapshot.unknownFields.map { ("field=\"\($0.field)\",finding=\"\($0.finding)\"", Double($0.count)) })
-        }
+        writer.counter(
+            "cistern_unknown_fields", "Requests whose fields kept a copy from being used, and clients for which a field changes.",
+            snapshot.unknownFields.map { ("field=\"\($0.field)\",finding=\"\($0.finding)\"", Double($0.count)) })
         if !snapshot.recorded.isEmpty {
             writer.counter(
                 "cistern_recorded_exchanges", "Exchanges that are in the recording, or left out of it, and why.",

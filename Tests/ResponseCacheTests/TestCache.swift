@@ -37,6 +37,8 @@ final class TestCache {
         var settings = ResponseCacheSettings(
             upstream: UpstreamOrigin(Array("http://upstream.test".utf8)), name: name.map { StoredKey.name(ofAPI: $0) })
         settings.policy.credentials.fields = ["authorization", "cookie", "x-user"]
+        // Here responses are told apart by Vary alone.
+        settings.policy.harmlessFields += ["x-a", "x-b", "x-f"]
         configure(&settings)
         cache = ResponseCache(SharedCacheState(store: store, sent: SentRequests(), settings: settings), mayWait: true) { [clock] in
             CacheTime(wall: Timestamp(milliseconds: clock.now), monotonic: clock.now)

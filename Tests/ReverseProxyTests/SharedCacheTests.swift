@@ -68,7 +68,8 @@ struct SharedCacheTests {
         let play = try ProxyPlay(origin) { $0.forwarding.forwarded = .trust }
         for user in ["alice", "bob", "alice"] { #expect(try play.get("/me", [(name, user)]).text == "\"\(user)\"") }
         #expect(try play.get("/me").text == "\"nobody\"")
-        #expect(origin.requests.count == 3)
+        // A proof is for one request: nobody would find its response again.
+        #expect(origin.requests.count == (name == "DPoP" ? 4 : 3))
     }
 
     @Test("a redirect within the upstream stays here out of the store too")

@@ -118,6 +118,18 @@ struct UnknownFieldTests {
         #expect(try play.get("/a", [("X-Account", "B")]).text == "\"new B\"")
     }
 
+    @Test("an error for all that one client's fields bring about takes no other client's copy away")
+    func errorForAll() throws {
+        let play = try ProxyPlay(accountOrigin("X-Account")) { $0.policy.keepsAny = true }
+        _ = try play.get("/a", [("X-Account", "A")])
+        play.origin.react { _ in [.json("{}", status: "404 Not Found", ["Cache-Control: max-age=600"])] }
+        #expect(try play.get("/a", [("X-Account", "evil")]).status == 404)
+        play.origin.react { _ in [.json("\"A\"")] }
+        #expect(try play.get("/a", [("X-Account", "A")]).text == "\"A\"")
+        play.origin.down()
+        #expect(try play.get("/a", [("X-Account", "A")]).text == "\"A\"")
+    }
+
     @Test("harmless fields that change with each request cost no client its copy")
     func harmless() throws {
         let play = try ProxyPlay(accountOrigin("Stripe-Account"))
