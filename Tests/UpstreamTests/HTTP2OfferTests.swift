@@ -33,7 +33,7 @@ struct HTTP2OfferTests {
         #expect(String(decoding: bad.now.content, as: UTF8.self) == "\"GET \(target) HTTP/1.1\"")
     }
 
-    @Test("one path that breaks the rules costs the others nothing; a second one soon after brings HTTP/1.1 for a while, where that was seen to work")
+    @Test("a path that breaks the rules costs others nothing; a second one soon after brings HTTP/1.1 for a while, where that works")
     func broken() {
         let origin = Way.http2TLS.origin { _ in [] }
         let asking = Asking(origin, .http2TLS)

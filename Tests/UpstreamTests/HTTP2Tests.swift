@@ -381,7 +381,7 @@ struct HTTP2Tests {
         #expect(asking.counters.connectionsOpened == 3 && asking.counters.ended[.error] == 3)
     }
 
-    @Test("where HTTP/2's rules are broken, each request that may go out again gets a connection of its own, and nobody but the bad path's notices")
+    @Test("where HTTP/2's rules are broken, requests go out again on connections of their own, and only the bad path's notice")
     func broken() {
         let gate = Gate()
         let origin = Way.http2TLS.origin { request in
