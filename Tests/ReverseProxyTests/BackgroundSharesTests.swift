@@ -25,30 +25,44 @@ struct BackgroundSharesTests {
         return play
     }
 
+    /// A client whose request has no slot, so that the upstream is asked while it waits.
+    private func validated(_ target: String, _ play: ProxyPlay) throws -> TestClient {
+        let (client, before) = (try play.client(), play.origin.requests.count)
+        client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(play.origin.waitForRequests(before + 1))
+        return client
+    }
+
     private static let running = "cistern_background_fetches"
 
     @Test("paths of one family that hang have half of them, and another path's copy is renewed behind its response")
     func family() throws {
         let slow = (0..<20).map { "/slow/\($0)" }
         let play = try play(slow + ["/well/a"])
-        for target in slow { #expect(try play.get(target).text == "1") }
+        for target in slow.prefix(4) { #expect(try play.get(target).text == "1") }
+        let waiting = try validated(slow[4], play)
         #expect(try play.metric(Self.running) == 4)
         #expect(try play.get("/well/a").text == "1")
         #expect(try play.waitFor(Self.running, 4))
         #expect(try play.get("/well/a").text == "2")
+        play.time.advance(by: .seconds(2))
+        #expect(waiting.readResponse()?.text == "1")
     }
 
     @Test("a client that asks for paths of many families has half of them")
     func client() throws {
         let slow = (0..<20).map { "/slow\($0)/a" }
         let play = try play(slow + ["/well/a"])
-        for target in slow { #expect(try play.get(target).text == "1") }
+        for target in slow.prefix(4) { #expect(try play.get(target).text == "1") }
+        let waiting = try validated(slow[4], play)
         #expect(try play.metric(Self.running) == 4)
         let other = try TestClient(port: play.port, from: "127.0.0.9")
         if ProxyPlay.door.isSecured { try other.secure() }
         #expect(other.get("/well/a")?.text == "1")
         #expect(try play.waitFor(Self.running, 4))
         #expect(other.get("/well/a")?.text == "2")
+        play.time.advance(by: .seconds(2))
+        #expect(waiting.readResponse()?.text == "1")
     }
 
     @Test("where none is free a stale response is validated first, for as long as one who has a copy waits")
@@ -63,10 +77,7 @@ struct BackgroundSharesTests {
         #expect(try play.metric(Self.running) == 8)
         let response = try play.get("/well/a")
         #expect(response.text == "2" && response["Cache-Status"]?.contains("fwd=stale") == true)
-        let hanging = try play.client()
-        let before = play.origin.requests.count
-        hanging.send("GET /slow9/a HTTP/1.1\r\nHost: a\r\n\r\n")
-        #expect(play.origin.waitForRequests(before + 1))
+        let hanging = try validated("/slow9/a", play)
         play.time.advance(by: .seconds(3))
         #expect(hanging.readResponse()?.text == "1")
     }
