@@ -156,8 +156,7 @@ extension StatusView {
             let title = "\(name): \(ShownFigures.count(UInt64(same.count), one, many))"
             rows.append(failing(Cell(title, note: namesPaths ? paths(same) : ""), state, level, first, figures))
         }
-        add(narrow.filter { $0.kind == "family" && $0.route == nil }, "group of paths", "groups of paths", "Fails")
-        add(narrow.filter { $0.kind == "target" }, "path", "paths", "Fails")
+        add(narrow.filter { $0.kind == "key" }, "request", "requests", "Fails")
         let pauses = narrow.filter { $0.kind == "pause" }
         add(pauses.filter { $0.user == nil }, "pause that it asked for", "pauses that it asked for", "Paused")
         add(

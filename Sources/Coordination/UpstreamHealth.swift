@@ -20,6 +20,8 @@ public final class UpstreamHealth: Sendable {
     /// A copy of the memory's own, so that nobody waits for others to learn that nothing is wrong. Who reads it a moment late does what a
     /// request a moment earlier would have done.
     private let isCalm = Atomic(true)
+    /// Whether a key may be slow by nature: a copy of the memory's own.
+    private let knowsSlowKeys = Atomic(false)
     /// When it was last said that the upstream can be reached.
     private let reachedAt = Atomic(Int64.min)
 
@@ -42,7 +44,7 @@ public final class UpstreamHealth: Sendable {
 
     public var isOn: Bool { settings.isOn }
     public var recheck: Int64 { settings.recheck }
-    /// So long a request that was stopped is repeated in the background.
+    /// How long a stopped request is repeated in the background, in milliseconds.
     public var window: Int64 { settings.window }
 
     // MARK: Asking
@@ -59,8 +61,8 @@ public final class UpstreamHealth: Sendable {
         mayStop && state.withLock { $0.memory.stops(scopes, asking, now: now) }
     }
 
-    public func look(_ kind: FailureScopeKind, _ scopes: borrowing RequestScopes, now: Int64) -> FailureMemory.Look {
-        change(now: now) { $0.look(kind, scopes, now: now) }
+    public func look(_ scopes: borrowing RequestScopes, now: Int64) -> FailureMemory.Look {
+        change(now: now) { $0.look(scopes, now: now) }
     }
 
     public func attempt(now: Int64) -> FailureMemory.Look { change(now: now) { $0.attempt(now: now) } }
@@ -69,10 +71,19 @@ public final class UpstreamHealth: Sendable {
         !isCalm.load(ordering: .relaxed) && state.withLock { $0.memory.isFailing(scopes) }
     }
 
+    /// How long a request with a copy waits for the upstream: `limit`, or longer if its key is slow by nature.
+    public func patience(_ scopes: borrowing RequestScopes, limit: Int64, atMost longest: Int64) -> Int64 {
+        guard limit > 0, knowsSlowKeys.load(ordering: .relaxed) else { return limit }
+        return state.withLock { $0.memory.patience(scopes, limit: limit, atMost: longest) }
+    }
+
     // MARK: What came of it
 
-    public func succeed(_ scopes: borrowing RequestScopes, isQuick: Bool, now: Int64) {
-        change(now: now) { $0.succeed(scopes, isQuick: isQuick, now: now) }
+    /// - Parameters:
+    ///   - took: milliseconds since the request was sent.
+    ///   - limit: how long a request with a copy waits; 0 for no limit.
+    public func succeed(_ scopes: borrowing RequestScopes, took: Int64, limit: Int64, now: Int64) {
+        change(now: now) { $0.succeed(scopes, took: took, limit: limit, now: now) }
     }
 
     public func reach(now: Int64) {
@@ -96,10 +107,10 @@ public final class UpstreamHealth: Sendable {
     private func change<Result>(now: Int64, _ body: (inout FailureMemory) -> Result) -> Result {
         let (result, lines) = state.withLock { state -> (Result, [Line]) in
             let result = body(&state.memory)
-            let news = state.memory.takeNews()
-            isCalm.store(news.isCalm, ordering: .relaxed)
-            guard !news.changes.isEmpty else { return (result, []) }
-            return (result, news.changes.compactMap { line(of: $0, &state.lines, now: now) })
+            isCalm.store(state.memory.isCalm, ordering: .relaxed)
+            knowsSlowKeys.store(state.memory.knowsSlowKeys, ordering: .relaxed)
+            let changes = state.memory.takeChanges()
+            return (result, changes.isEmpty ? [] : changes.compactMap { line(of: $0, &state.lines, now: now) })
         }
         for line in lines { logger.log(level: line.level, "\(line.text)") }
         return result
@@ -114,7 +125,7 @@ public final class UpstreamHealth: Sendable {
 
     private func line(of change: FailureMemory.Change, _ allowance: inout LogAllowance, now: Int64) -> Line? {
         guard let leftOut = allowance.take(change.scope.kind, now: now) else { return nil }
-        let isNarrow = change.scope.kind == .target || change.scope.kind == .pause
+        let isNarrow = change.scope.kind == .key || change.scope.kind == .pause
         let more = leftOut == 0 ? "" : " (\(leftOut) changes like this are left out)"
         let subject = "the upstream\(api.isEmpty ? "" : " of \(api)")\(place(change.scope))"
         guard let cause = change.cause else {
@@ -128,9 +139,8 @@ public final class UpstreamHealth: Sendable {
     private func place(_ scope: FailureMemory.Scope) -> String {
         switch scope {
         case .address, .upstream: ""
-        case .family(.route(let place)): " on route \(routes[place])"
-        case .family(.directory(let path)): " on \(Self.text(path))*"
-        case .target(let path), .pause(let path, _): " on \(Self.text(path))"
+        case .route(let place): " on route \(routes[place])"
+        case .key(let path), .pause(let path, _): " on \(Self.text(path))"
         }
     }
 
@@ -186,9 +196,8 @@ public final class UpstreamHealth: Sendable {
     public func name(of scope: FailureMemory.Scope) -> String {
         switch scope {
         case .address, .upstream: scope.kind.rawValue
-        case .family(.route(let place)): "route:\(routes[place])"
-        case .family(.directory(let path)): "family:\(Self.text(path))"
-        case .target(let path): "target:\(Self.text(path))"
+        case .route(let place): "route:\(routes[place])"
+        case .key(let path): "key:\(Self.text(path))"
         case .pause(let path, _): "pause:\(Self.text(path))"
         }
     }
@@ -202,7 +211,7 @@ public final class UpstreamHealth: Sendable {
             name == nil || name == open.scope.kind.rawValue || name == self.name(of: open.scope)
         }
         change(now: now) { memory in
-            for scope in wanted { memory.reset(scope) }
+            for scope in wanted { memory.reset(scope, now: now) }
         }
         return wanted.count
     }
@@ -210,7 +219,7 @@ public final class UpstreamHealth: Sendable {
     public func summary(now: Int64) -> MetricsSnapshot.Failures {
         let (open, isDown, opened) = state.withLock { state in
             let kinds = FailureScopeKind.allCases
-            return (state.memory.openScopes(now: now), state.memory.isDown(now: now), kinds.map { state.memory.openedCount(of: $0) })
+            return (state.memory.openScopes(now: now), state.memory.isDown, kinds.map { state.memory.openedCount(of: $0) })
         }
         let routeNames = routes.dropLast()
         return MetricsSnapshot.Failures(
@@ -219,7 +228,7 @@ public final class UpstreamHealth: Sendable {
                 .init(scope: kind.rawValue, open: open.count { $0.scope.kind == kind }, opened: count)
             },
             routes: routeNames.enumerated().map { place, name in
-                .init(route: api.isEmpty ? name : "\(api)/\(name)", isOpen: open.contains { $0.scope == .family(.route(place)) })
+                .init(route: api.isEmpty ? name : "\(api)/\(name)", isOpen: open.contains { $0.scope == .route(place) })
             })
     }
 }
@@ -250,8 +259,8 @@ extension FailureScopeKind {
     fileprivate var endWords: String {
         switch self {
         case .address: "can be reached again"
-        case .upstream, .family, .target: "is asked again as ever"
-        case .pause: "has responded well before the pause was over"
+        case .upstream, .route, .key: "responds well again"
+        case .pause: "responded well before the pause ended"
         }
     }
 }
@@ -260,10 +269,9 @@ extension FailureMemory.Scope {
     fileprivate var beginWords: String {
         switch self {
         case .address: "cannot be reached"
-        case .upstream: "fails, whatever it is asked for"
-        case .family, .target: "fails"
-        case .pause(_, user: 0): "asked for a pause"
-        case .pause: "asked a user to wait"
+        case .upstream, .route: "fails on every request"
+        case .key: "fails"
+        case .pause: "asked a client to wait"
         }
     }
 
@@ -271,9 +279,9 @@ extension FailureMemory.Scope {
     public var effect: String {
         switch self {
         case .address: "copies go out at once, reads without one get 503, and a connection is tried from time to time"
-        case .upstream, .family, .target: "copies go out at once, one request from time to time looks, and all others are sent as ever"
-        case .pause(_, user: 0): "copies go out at once where a request has no credentials, and all other requests are sent as ever"
-        case .pause: "this user's copies go out at once, and all other requests are sent as ever"
+        case .upstream, .route: "copies go out at once, checks go on in the background, and requests without a copy are sent as ever"
+        case .key: "the copy of this request goes out at once, a check goes on in the background, and all other requests are sent as ever"
+        case .pause: "this client's copies go out at once, and all other requests are sent as ever"
         }
     }
 }

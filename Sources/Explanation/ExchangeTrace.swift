@@ -49,6 +49,8 @@ public struct ExchangeTrace: Sendable {
         public var failure: FetchFailure?
         /// A fault was injected.
         public var isFaulted = false
+        /// How long the upstream had before the copy would go out, in milliseconds, if the request is slow by nature; else 0.
+        public var patience: UInt32 = 0
     }
 
     /// Why it was done so, and not otherwise.

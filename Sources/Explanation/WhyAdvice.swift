@@ -374,10 +374,10 @@ extension FailureStop {
         let cause = "(\(StateSentence.words(ofCause: cause.label)))"
         return switch scope {
         case .address: "The upstream cannot be reached \(cause), and was not asked."
-        case .upstream: "The upstream fails, whatever it is asked for \(cause), and was not asked."
-        case .family: "The upstream fails on all paths like this one \(cause), and was not asked."
-        case .target: "The upstream fails on this path \(cause), and was not asked."
-        case .pause: "The upstream asked this user to leave this path alone for a while \(cause), and was not asked."
+        case .upstream: "Every request to the upstream fails \(cause): the copy went out at once, and checks go on in the background."
+        case .route: "Every request on this route fails \(cause): the copy went out at once, and checks go on in the background."
+        case .key: "This request failed twice in a row \(cause): the copy went out at once, and checks go on in the background."
+        case .pause: "The upstream asked this client to wait before it sends this request again \(cause), and was not asked."
         }
     }
 
@@ -385,9 +385,9 @@ extension FailureStop {
         let setting = setting.rawValue
         return switch self.setting {
         case .retryAfterLimit: WhyAdvice(setting, "is the longest wish of this kind that is obeyed")
-        case .rescueAfter: WhyAdvice(setting, "is how long the upstream has where a copy could go out")
+        case .recheck: WhyAdvice(setting, "is the interval between checks of what fails")
         case .window: WhyAdvice(setting, "is how long nothing must have succeeded for this")
-        case .threshold: WhyAdvice(setting, "is how many failures in a row it takes; failure.recheck says how often it is looked again")
+        case .threshold: WhyAdvice(setting, "is how many failures in a row it takes; failure.recheck is the interval between attempts")
         }
     }
 }

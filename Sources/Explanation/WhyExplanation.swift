@@ -121,6 +121,10 @@ public struct WhyExplanation {
             sentences.append("A fault was injected, to practise an outage: this says nothing of the upstream (cistern fault ls).")
         }
         if let failure { sentences.append(failure.sentence(status: trace.upstream.status)) }
+        if trace.upstream.patience > 0 {
+            let time = ShownFigures.duration(microseconds: Int64(trace.upstream.patience) * 1_000)
+            sentences.append("This request is slow by nature: the upstream had \(time), twice the usual time, before the copy would go out.")
+        }
         if trace.found.isGone {
             sentences.append(
                 trace.result == .rescued
@@ -246,7 +250,7 @@ public struct WhyExplanation {
     private var failureAdvice: WhyAdvice? {
         guard case .stopped(let stop) = failure, record.lacksCopy else { return failure?.advice }
         switch stop.setting {
-        case .threshold, .window, .rescueAfter: return nil
+        case .threshold, .window, .recheck: return nil
         case .retryAfterLimit: return stop.advice
         }
     }

@@ -33,7 +33,7 @@ final class ActiveProbe: TransferReceiver {
         // It is the upstream's path; routes and scopes have those of clients.
         let target = (shard.settings.strippedPath + Array(settings.path.utf8))[...]
         let place = shard.routes.place(of: target)
-        scopes = RequestScopes(pathAndQuery: target, route: place == shard.routes.all.count - 1 ? nil : place, user: 0)
+        scopes = RequestScopes(pathAndQuery: target, route: place == shard.routes.all.count - 1 ? nil : place, user: 0, client: RequestScopes.probe)
     }
 
     func start() { ask() }
@@ -68,7 +68,7 @@ final class ActiveProbe: TransferReceiver {
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
         if let status, status == settings.status {
-            shard.shared.health.succeed(scopes, isQuick: true, now: now)
+            shard.shared.health.succeed(scopes, took: now - began, limit: 0, now: now)
         } else {
             shard.shared.health.fail(scopes, .status(status ?? 0), began: began, now: now)
         }

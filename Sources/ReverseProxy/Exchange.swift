@@ -122,10 +122,18 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         case .go: break
         case .refuse: shard.background.rechecks.watchAddress()
         case .serveCopy(let stop, let looksBehind):
-            if request.isRepeatable { shard.background.rechecks.keep(stop, request, client: client, behind: trace.number) }
+            switch stop.scope {
+            case .address: shard.background.rechecks.watchAddress()
+            case .pause: break
+            case .upstream, .route, .key: keepForChecks()
+            }
             if looksBehind { shard.background.fetches.look(request, client: client, behind: trace.number) }
         }
         handle(.admitted(admission))
+    }
+
+    private func keepForChecks() {
+        if request.isRepeatable { shard.background.rechecks.keep(request, client: client, behind: trace.number) }
     }
 
     private func join() {
@@ -165,19 +173,15 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     private func startTimer() {
         timer?.cancel()
         timer = nil
-        let softDeadline = shard.routes.all[request.route].rescueAfter
-        if softDeadline > 0, request.mayRescue {
+        let softDeadline = request.mayRescue ? shard.patience(for: request) : 0
+        if softDeadline > 0 {
+            trace.upstream.patience = softDeadline == shard.routes.all[request.route].rescueAfter ? 0 : UInt32(clamping: softDeadline)
             // Another node may have been waited for already.
             let waited = request.waitedSince.map { shard.loop.time.monotonicMilliseconds - $0 } ?? 0
-            timer = shard.loop.schedule(after: .milliseconds(max(0, softDeadline - waited))) { self.softDeadlinePassed() }
+            timer = shard.loop.schedule(after: .milliseconds(max(0, softDeadline - waited))) { self.handle(.softDeadlinePassed) }
         } else if case .waiting = machine.state {
             timer = shard.loop.schedule(after: .milliseconds(shard.settings.collapsing.wait)) { self.handle(.waitedTooLong) }
         }
-    }
-
-    private func softDeadlinePassed() {
-        if case .asking = machine.state { fetch?.noteSlowness() }
-        handle(.softDeadlinePassed)
     }
 
     /// The timers hold the exchange: so they must end with it.
@@ -333,6 +337,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     func fetchFailed(_ failure: FetchFailure) {
         if fetch != nil { noteUpstream() }
+        if request.mayRescue, shard.isFailing(request) { keepForChecks() }
         handle(.fetchFailed(failure))
     }
 

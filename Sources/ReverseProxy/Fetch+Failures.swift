@@ -16,8 +16,8 @@ extension Fetch {
         if head.status == 429 || head.status == 503, let retryAfter = RetryAfter.milliseconds(head.fields, now: shard.now) {
             shard.shared.health.pause(subject.scopes, head.status, retryAfter: retryAfter, now: clock)
         }
-        // 500 is an application's mistake, and 429 one client's share: both are each request's own matter.
-        if head.status != 500, head.status != 429 { noteFailure(.status(head.status)) }
+        // A 429 is one client's share: it says nothing of the upstream.
+        if head.status != 429 { noteFailure(.status(head.status)) }
     }
 
     func noteSuccess() {
@@ -32,7 +32,7 @@ extension Fetch {
     }
 
     func note(_ fault: UpstreamFault) {
-        if fault.isJunk { noteFailure(.junk) }
+        if fault.isJunk { noteFailure(.junk) } else if fault == .redirected { noteFailure(.status(status ?? 302)) }
     }
 
     /// What of it is our own, or is told of each attempt to connect, is not told again.
@@ -48,11 +48,5 @@ extension Fetch {
         case .transfer(let error): !error.isOwn
         case .stopped, .slow, .tooManyStreams: false
         }
-    }
-
-    /// The soft deadline has passed. As long as it waits for a connection, that is not the upstream's doing.
-    func noteSlowness() {
-        shard.loop.assertOnLoop()
-        if times.sent >= 0 { noteFailure(.slow) }
     }
 }

@@ -17,10 +17,17 @@ extension ProxyShard {
         health.admit(request.scopes, asking, now: loop.batchMilliseconds)
     }
 
+    func isFailing(_ request: DecidedRequest) -> Bool { health.isFailing(request.scopes) }
+
+    /// How long the upstream has for a request that a stored response may answer, in milliseconds; 0 for no limit.
+    func patience(for request: DecidedRequest) -> Int64 {
+        health.patience(
+            request.scopes, limit: routes.all[request.route].rescueAfter, atMost: settings.upstream.firstByteTimeout.wholeMilliseconds)
+    }
+
     func noteSuccess(of request: DecidedRequest, began: Int64) {
-        let limit = routes.all[request.route].rescueAfter
         let now = loop.batchMilliseconds
-        health.succeed(request.scopes, isQuick: limit == 0 || now - began < limit, now: now)
+        health.succeed(request.scopes, took: now - began, limit: routes.all[request.route].rescueAfter, now: now)
     }
 
     /// The upstream has been reached.

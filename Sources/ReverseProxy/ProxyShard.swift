@@ -168,8 +168,12 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     }
 
     /// The scopes of failure that a request belongs to.
-    /// - Parameter target: where its keys have a partition, they tell who asks.
-    func scopes(of head: RequestHead, route: Int, _ target: KeyedTarget?, client: ClientAddress) -> RequestScopes {
+    /// - Parameters:
+    ///   - target: if its keys have a partition, that is the user.
+    ///   - variant: a number for what else may change the response; 0 for nothing.
+    func scopes(
+        of head: RequestHead, route: Int, _ target: KeyedTarget?, variant: UInt64 = 0, client: ClientAddress
+    ) -> RequestScopes {
         let own = route == routes.all.count - 1 ? nil : route
         // What is the same for all may still fail for one.
         let user =
@@ -180,7 +184,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
             }
         let host = settings.forwarding.sendsClientHost ? head.host.map(\.asciiLowercased) : []
         let client = client.address.map(\.clientNumber) ?? 0
-        return RequestScopes(pathAndQuery: head.pathAndQuery, host: host, route: own, user: user, client: client)
+        return RequestScopes(pathAndQuery: head.pathAndQuery, host: host, variant: variant, route: own, user: user, client: client)
     }
 
     /// The parts of the connections that a request takes part of: so that paths that are slow, or hang, starve nobody.

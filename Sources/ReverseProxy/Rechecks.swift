@@ -1,5 +1,5 @@
-// Looks whether what fails is well again, without waiting for a client: tries to connect where the address cannot be reached, and repeats
-// the last plain GET that was stopped by a scope, for as long as clients have asked there lately. How often is the failure memory's matter.
+// Checks what fails without waiting for a client: tries to connect to an address that cannot be reached, and repeats requests that were
+// stopped lately, or that failed. Which of them is sent, and when, is the failure memory's decision.
 
 import CachePolicy
 import Coordination
@@ -11,7 +11,8 @@ import Upstream
 /// Touched on its shard's loop only.
 final class Rechecks {
     private unowned let shard: ProxyShard
-    private var stopped: [Place: Stopped] = [:]
+    /// By the key of its scopes.
+    private var stopped: [UInt64: Stopped] = [:]
     private var timer: LoopTimer?
     private var wakesAt: Int64 = 0
     private var isEnded = false
@@ -21,22 +22,18 @@ final class Rechecks {
     private var attempts = 0
     private(set) var attempted = 0
 
-    /// Scopes whose looks do not wait for a client. Of others a look goes behind a client's request, and what nobody has looked at lately is
-    /// asked as if it had not failed.
-    private static let stoppedLimit = 16
-    /// Attempts under way at once, where each takes much longer than the time between two.
+    /// Maximum number of requests that are repeated. Beyond it, one of the client with the most of them makes room.
+    private static let stoppedLimit = 64
+    /// Attempts under way at once, if each takes much longer than the time between two.
     private static let attemptLimit = 32
-
-    private struct Place: Hashable {
-        let kind: FailureScopeKind
-        let key: UInt64
-    }
 
     private struct Stopped {
         var request: DecidedRequest
         let client: UpstreamRequestFields.Client
         let number: UInt64
+        /// When a client last sent this request.
         var askedAt: Int64
+        var checkedAt = Int64.min
         var isUnnamed = false
 
         var unnamed: Stopped {
@@ -48,7 +45,7 @@ final class Rechecks {
 
     init(shard: ProxyShard) { self.shard = shard }
 
-    /// No more looks.
+    /// Sends no more checks.
     func end() {
         timer?.cancel()
         isEnded = true
@@ -56,26 +53,24 @@ final class Rechecks {
 
     private var now: Int64 { shard.loop.time.monotonicMilliseconds }
 
-    /// A request was stopped, and its copy goes out.
-    func keep(
-        _ stop: FailureStop, _ request: DecidedRequest, client: @autoclosure () -> UpstreamRequestFields.Client, behind number: UInt64
-    ) {
+    /// A request was stopped, or it failed; its copy goes out.
+    func keep(_ request: DecidedRequest, client: @autoclosure () -> UpstreamRequestFields.Client, behind number: UInt64) {
         shard.loop.assertOnLoop()
-        let key: UInt64
-        switch stop.scope {
-        case .address: return watchAddress()
-        case .pause: return
-        case .upstream: key = 0
-        case .family: key = request.scopes.family
-        case .target: key = request.scopes.target
+        let key = request.scopes.key
+        guard stopped[key] == nil else {
+            stopped[key]?.askedAt = now
+            return
         }
-        let place = Place(kind: stop.scope, key: key)
-        if stopped[place] != nil {
-            stopped[place]?.askedAt = now
-        } else if stopped.count < Self.stoppedLimit {
-            stopped[place] = Stopped(request: request, client: client(), number: number, askedAt: now)
-            wake(after: stop.wait)
-        }
+        if stopped.count >= Self.stoppedLimit { makeRoom() }
+        stopped[key] = Stopped(request: request, client: client(), number: number, askedAt: now)
+        wake(after: shard.shared.health.recheck / 16)
+    }
+
+    private func makeRoom() {
+        var counts: [UInt64: Int] = [:]
+        for known in stopped.values { counts[known.request.scopes.client, default: 0] += 1 }
+        let most = counts.max { $0.value < $1.value }?.key
+        stopped.filter { $0.value.request.scopes.client == most }.min { $0.value.askedAt < $1.value.askedAt }.map { stopped[$0.key] = nil }
     }
 
     func watchAddress() {
@@ -112,18 +107,19 @@ final class Rechecks {
                 note(shard.shared.health.recheck)
             }
         }
-        for (place, known) in stopped {
+        for (key, known) in stopped.sorted(by: { $0.value.checkedAt < $1.value.checkedAt }) {
             guard now - known.askedAt < shard.shared.health.window else {
-                stopped[place] = nil
+                stopped[key] = nil
                 continue
             }
-            switch shard.shared.health.look(place.kind, known.request.scopes, now: now) {
-            case .over: stopped[place] = nil
+            switch shard.shared.health.look(known.request.scopes, now: now) {
+            case .over: stopped[key] = nil
             case .notYet(let wait): note(wait)
             case .due:
                 shard.background.fetches.look(known.request, client: known.client, behind: known.number)
-                // The first is told as that client's; the others are brought about by whoever has asked since.
-                if !known.isUnnamed { stopped[place] = known.unnamed }
+                // Explanations name the client of the first check; later ones are brought about by all that sent the request since.
+                if !known.isUnnamed { stopped[key] = known.unnamed }
+                stopped[key]?.checkedAt = now
                 note(shard.shared.health.recheck)
             }
         }

@@ -139,14 +139,14 @@ extension ServedAPI: AdministeredAPI {
         }
     }
 
-    /// In words; empty where each route has its own.
+    /// In words.
     private func value(of setting: FailureSetting) -> String {
         let failure = settings.upstream.failure
         return switch setting {
         case .threshold: "\(failure.threshold) in a row"
         case .window: ShownFigures.duration(microseconds: failure.window * 1_000)
         case .retryAfterLimit: ShownFigures.span(failure.retryAfterLimit / 1_000)
-        case .rescueAfter: ""
+        case .recheck: ShownFigures.duration(microseconds: failure.recheck * 1_000)
         }
     }
 

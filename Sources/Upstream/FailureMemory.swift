@@ -1,454 +1,331 @@
-// What is remembered of an upstream that fails, so that not every request finds it out again, and so that no request to what is well is
-// ever kept from it. Pure: the time is passed in. Everything here is a copy going out at once or not; requests without a copy are stopped
-// by nothing but an address that cannot be reached.
+// The failure memory (circuit breaker): it keeps evidence of attempts (which request, by which witness, when it began, how it ended) and decides
+// from evidence alone whether a stored copy goes out without waiting for the upstream. Pure: the time is an argument.
 //
-// All tables are bounded. What is forgotten is asked as if nothing had failed, which is what happens without this memory.
+// - Only failed attempts open a scope. Silence opens nothing and closes nothing; Cistern's own impatience is no failure.
+// - A copy goes out at once only if an attempt that covers the request failed within two rechecks. Otherwise the request is sent.
+// - One client is no witness: what its requests bring about counts for its own requests only, until a second witness has seen it.
+// - Nothing but an unreachable address withholds a request that has no copy.
+//
+// All tables are bounded. A request of which nothing is remembered is sent as if nothing had failed.
 
 import HTTPCore
 
-/// When a scope counts as failing, and how often it is looked at then. Times are milliseconds.
+/// When a scope counts as failing, and how often it is checked then. Times are milliseconds.
 public struct FailureSettings: Sendable, Equatable {
     public var isOn = true
-    /// Failures in a row, of reaching the address or of one path.
+    /// Failed attempts to connect in a row after which the address counts as unreachable.
     public var threshold = 5
-    /// A family, or all, counts as failing where nothing of it succeeded for so long.
+    /// Minimum time without a success after which the upstream, or a route, counts as failing. Also how long a stopped request is repeated.
     public var window: Int64 = 10_000
-    /// From one look at what fails to the next. Never lengthened: so long may pass until a return is known.
+    /// Interval between checks of a failing scope.
     public var recheck: Int64 = 1_000
-    /// Longest Retry-After that is obeyed.
+    /// Maximum Retry-After that is followed.
     public var retryAfterLimit: Int64 = 300_000
 
     public init() {}
+
+    /// How long a failed attempt lets copies go out at once.
+    var right: Int64 { 2 * recheck }
 }
 
 public struct FailureMemory: Sendable {
     public enum Asking: Sendable, Equatable {
         /// A stored copy may go out instead.
-        /// - Parameter mayLookBehind: whether the same may be asked in the background.
+        /// - Parameter mayLookBehind: whether the request may be repeated in the background.
         case withCopy(mayLookBehind: Bool)
-        /// There is none, and the request changes nothing.
+        /// There is no copy, and the request changes nothing.
         case reading
         /// The request may change something.
         case writing
     }
 
     public enum Look: Sendable, Equatable {
+        /// The check is to be sent now; it is noted as sent.
         case due
-        /// Not before so many milliseconds.
+        /// Not before this many milliseconds.
         case notYet(Int64)
-        /// What was to be looked at does not count as failing any more.
+        /// The scope does not count as failing any more.
         case over
     }
 
-    /// A scope's name, for people.
-    public enum Scope: Sendable, Equatable {
-        case address, upstream
-        case family(FamilyName)
-        case target([UInt8])
-        case pause([UInt8], user: UInt64)
-
-        public var kind: FailureScopeKind {
-            switch self {
-            case .address: .address
-            case .upstream: .upstream
-            case .family: .family
-            case .target: .target
-            case .pause: .pause
-            }
-        }
-    }
-
-    /// So much of a path is kept to be shown.
+    /// Maximum length of a path that is kept for display.
     static let shownBytes = 128
-    /// Families and paths that are remembered, and pauses.
-    static let familyLimit = 1_024
-    static let targetLimit = 4_096
-    static let pauseLimit = 4_096
+    static let keyLimit = 4_096
+    /// Keys that were once answered quickly, and users with a good response.
+    static let knownLimit = 8_192
 
     public let settings: FailureSettings
     private var address = AddressScope()
-    private var upstream = UpstreamScope()
-    private var families = RecentTable<FamilyScope>(limit: familyLimit) { $0.opening != nil }
-    private var targets = RecentTable<TargetScope>(limit: targetLimit) { $0.opening != nil }
-    private var pauses = RecentTable<PauseScope>(limit: pauseLimit) { _ in true }
-    /// Counts how often all that was known of paths was void, since the upstream was away and came back; and when it did last.
-    private var era = 0
-    private var eraBegan = Int64.min
+    private var upstream = WideScope()
+    /// By the index of the route.
+    private var routes: [Int: WideScope] = [:]
+    private var keys = RecentTable<KeyScope>(limit: keyLimit) { $0.isWorthKeeping }
+    /// Keys that once had a response within the time that a request with a copy waits.
+    private var quickKeys = RecentTable<Bool>(limit: knownLimit) { _ in false }
+    /// Users whose credentials came with a good response.
+    private var provenUsers = RecentTable<Bool>(limit: knownLimit) { _ in false }
+    private var budget = CheckBudget()
     private var changes: [Change] = []
-    /// How often a scope of each kind has opened.
     private var opened: [FailureScopeKind: Int] = [:]
-    /// Whether a scope may be open beside the address: since one opened, none was found to be when all were last gone through.
-    private var mayBeOpen = false
-    /// When they are gone through again.
+    /// Whether a copy may go out at once: since a scope opened, none was found to be able to when all were last searched.
+    private var mayStop = false
     private var nextSearchAt = Int64.min
-    /// The last success, as long as nothing has failed since: another in the same millisecond says nothing new.
-    private var lastSuccess: (target: UInt64, family: UInt64, isQuick: Bool, at: Int64)?
+    /// The last success, as long as nothing has failed since: a second one in the same millisecond says nothing new.
+    private var lastSuccess: (key: UInt64, user: UInt64, at: Int64)?
+    /// Whether a key may be slow by nature.
+    public private(set) var knowsSlowKeys = false
 
     public init(_ settings: FailureSettings) { self.settings = settings }
 
     public func openedCount(of kind: FailureScopeKind) -> Int { opened[kind] ?? 0 }
 
-    /// Whether nothing is open, nor anything that counts towards the address being out of reach: then every request is sent.
-    public var isCalm: Bool { !mayBeOpen && address.opening == nil && address.failuresInRow == 0 }
+    /// Whether every request is sent, and nothing counts towards an unreachable address.
+    public var isCalm: Bool { !mayStop && address.row.count == 0 }
 
-    /// What has changed since this was last called. Changes nothing where nothing has, so that it is cheap to ask.
+    /// The changes since the last call.
     public mutating func takeChanges() -> [Change] {
         guard !changes.isEmpty else { return [] }
         defer { changes = [] }
         return changes
     }
 
-    /// The same, and whether all is calm: asked in one step, for which nothing is copied.
-    public mutating func takeNews() -> (isCalm: Bool, changes: [Change]) { (isCalm, takeChanges()) }
-
-    // MARK: Asking
+    // MARK: Admission
 
     public mutating func admit(_ scopes: borrowing RequestScopes, _ asking: Asking, now: Int64) -> FailureAdmission {
         guard settings.isOn else { return .go }
-        if mayBeOpen, now >= nextSearchAt { searchOpen(now) }
-        if let opening = address.opening { return admit(asking, toAddress: opening, now: now) }
-        guard case .withCopy(let mayLookBehind) = asking else { return .go }
-        if pauses.count > 0, let admission = askPause(scopes, mayLookBehind, now) { return admission }
-        let known = targets[scopes.target]
-        if known?.isApart != true || known?.era != era {
-            if let admission = askUpstream(scopes, mayLookBehind, now) ?? askFamily(scopes, mayLookBehind, now) { return admission }
-        }
-        guard let known, known.opening != nil else { return .go }
-        return askTarget(scopes, mayLookBehind, now) ?? .go
+        if mayStop, now >= nextSearchAt { searchOpen(now) }
+        if address.row.isOpen { return admit(asking, now: now) }
+        guard mayStop, case .withCopy(let mayLookBehind) = asking else { return .go }
+        let (witness, key) = (witness(of: scopes), keys[scopes.key])
+        if let pause = key?.pause(of: witness, now: now) { return .serveCopy(pause.stop(now: now), looksBehind: false) }
+        guard let (kind, row) = failing(scopes, key, witness), now - row.failedAt <= settings.right else { return .go }
+        let isCheckDue = isCheckDue(kind, row, key, witness, now)
+        noteStopped(kind, scopes, witness, isCheck: isCheckDue, now)
+        // A request that cannot be repeated in the background is its own check.
+        if isCheckDue, !mayLookBehind { return .go }
+        let wait = isCheckDue ? 0 : row.timeToCheck(interval(kind, row), now: now)
+        return .serveCopy(row.stop(kind, wait: wait), looksBehind: isCheckDue)
     }
 
-    /// Whether `admit` would stop a request. Nothing is changed by the question.
+    /// Whether `admit` would stop a request. Changes nothing.
     public func stops(_ scopes: borrowing RequestScopes, _ asking: Asking, now: Int64) -> Bool {
         guard settings.isOn else { return false }
-        if let opening = address.opening { return admit(asking, toAddress: opening, now: now) != .go }
-        guard case .withCopy(let mayLookBehind) = asking else { return false }
-        if pauses.count > 0, let pause = pauses[scopes.pause], pause.until > now { return true }
-        let known = targets[scopes.target]
-        if known?.isApart != true || known?.era != era {
-            if upstream.concerns(scopes), let stops = stops(upstream.opening, mayLookBehind, now) { return stops }
-            if let family = families[scopes.family], family.era == era, family.witnesses.mayStop(scopes.user),
-                let stops = stops(family.opening, mayLookBehind, now)
-            {
-                return stops
-            }
-        }
-        guard let known, known.era == era, known.witnesses.mayStop(scopes.asker), let opening = known.opening,
-            opening.lookedAt >= families[scopes.family]?.closedAt ?? .min
-        else { return false }
-        return stops(opening, mayLookBehind, now) ?? false
+        if address.row.isOpen { return admit(asking, now: now) != .go }
+        guard mayStop, case .withCopy(let mayLookBehind) = asking else { return false }
+        let (witness, key) = (witness(of: scopes), keys[scopes.key])
+        if key?.pause(of: witness, now: now) != nil { return true }
+        guard let (kind, row) = failing(scopes, key, witness), now - row.failedAt <= settings.right else { return false }
+        return mayLookBehind || !isCheckDue(kind, row, key, witness, now)
     }
 
-    /// nil where it says nothing of it.
-    private func stops(_ opening: Opening?, _ mayLookBehind: Bool, _ now: Int64) -> Bool? {
-        guard let opening, !opening.hasLapsed(now: now, recheck: settings.recheck) else { return nil }
-        return mayLookBehind || !opening.isLookDue(now: now, recheck: settings.recheck)
+    /// Whether a stopped request is to be repeated now, although no client sent it again.
+    public mutating func look(_ scopes: borrowing RequestScopes, now: Int64) -> Look {
+        let (witness, key) = (witness(of: scopes), keys[scopes.key])
+        guard let (kind, row) = failing(scopes, key, witness) else { return .over }
+        let isCheckDue = isCheckDue(kind, row, key, witness, now)
+        noteStopped(kind, scopes, witness, isCheck: isCheckDue, now)
+        let interval = interval(kind, row)
+        // Another client's turn may pass unused.
+        return isCheckDue ? .due : .notYet(max(row.timeToCheck(interval, now: now), interval / 4))
     }
 
-    private func admit(_ asking: Asking, toAddress opening: Opening, now: Int64) -> FailureAdmission {
-        let stop = FailureStop(scope: .address, cause: opening.cause, since: opening.since, wait: settings.recheck)
+    /// Whether the request belongs to what fails for its client: all such requests share a part of the connections.
+    public func isFailing(_ scopes: borrowing RequestScopes) -> Bool {
+        failing(scopes, keys[scopes.key], witness(of: scopes)) != nil
+    }
+
+    /// Of an address that cannot be reached.
+    private func admit(_ asking: Asking, now: Int64) -> FailureAdmission {
+        let stop = address.row.stop(.address, wait: settings.recheck)
         switch asking {
         case .withCopy: return .serveCopy(stop, looksBehind: false)
         case .reading: return .refuse(stop)
-        // It may have come back since the last attempt, and only this one can change what it is to change.
-        case .writing: return address.failedAt.map { now - $0 < settings.recheck } == true ? .refuse(stop) : .go
+        // It may have come back since the last attempt, and only this request can change what it is to change.
+        case .writing: return now - address.row.failedAt < settings.recheck ? .refuse(stop) : .go
         }
     }
 
-    private mutating func askPause(_ scopes: borrowing RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
-        guard let pause = pauses[scopes.pause], pause.until > now else { return nil }
-        let isLook = pause.isLookDue(by: scopes.client, now: now, recheck: settings.recheck)
-        if isLook { pauses.change(scopes.pause) { $0?.lookedAt = now } }
-        return isLook && !mayLookBehind ? .go : .serveCopy(pause.stop(now: now), looksBehind: isLook)
+    private func witness(of scopes: borrowing RequestScopes) -> Witness {
+        Witness(address: scopes.client, user: scopes.user != 0 && provenUsers.contains(scopes.user) ? scopes.user : 0)
     }
 
-    private mutating func askUpstream(_ scopes: borrowing RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
-        var opening = upstream.opening
-        guard opening != nil, upstream.concerns(scopes) else { return nil }
-        let admission = ask(&opening, .upstream, mayLookBehind, now)
-        if opening == nil { forgetUpstream() } else { upstream.opening = opening }
-        return admission
+    /// The widest scope that fails for this witness, whether or not a copy may still go out at once.
+    private func failing(
+        _ scopes: borrowing RequestScopes, _ key: KeyScope?, _ witness: Witness
+    ) -> (kind: FailureScopeKind, row: FailureRow)? {
+        if upstream.covers(key, witness) { return (.upstream, upstream.row) }
+        if let route = scopes.route.flatMap({ routes[$0] }), route.covers(key, witness) { return (.route, route.row) }
+        guard let key, key.counts(after: successAround(scopes.route)), key.row.witnesses.counts(for: witness) else { return nil }
+        return (.key, key.row)
     }
 
-    private mutating func askFamily(_ scopes: borrowing RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
-        guard let family = families[scopes.family], family.era == era, family.opening != nil, family.witnesses.mayStop(scopes.user) else {
-            return nil
-        }
-        var opening = family.opening
-        let admission = ask(&opening, .family, mayLookBehind, now)
-        families.change(scopes.family) { value in
-            value?.opening = opening
-            if opening == nil { value?.failed.forget() }
-        }
-        if opening == nil { changes.append(Change(scope: .family(family.name), cause: nil)) }
-        return admission
+    /// When the narrowest wide scope around a key last succeeded.
+    private func successAround(_ route: Int?) -> Int64 { (route.map { routes[$0] } ?? upstream)?.succeededAt ?? .min }
+
+    // MARK: Checks
+
+    /// The interval between checks. A wide scope has more of them at first. A check of a key that has not ended delays the next one.
+    private func interval(_ kind: FailureScopeKind, _ row: FailureRow) -> Int64 {
+        if kind == .key { return row.turns.isUnderWay ? settings.recheck * 3 / 2 : settings.recheck }
+        return settings.recheck >> max(0, 4 - row.turns.sent)
     }
 
-    private mutating func askTarget(_ scopes: borrowing RequestScopes, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
-        guard let target = targets[scopes.target], target.era == era, target.witnesses.mayStop(scopes.asker) else { return nil }
-        var opening = target.opening
-        // What others of its family have brought since says more.
-        if let known = opening, known.lookedAt < families[scopes.family]?.closedAt ?? .min { opening = nil }
-        let admission = ask(&opening, .target, mayLookBehind, now)
-        targets.change(scopes.target) { value in
-            value?.opening = opening
-            if opening == nil { value?.failuresInRow = 0 }
-        }
-        if opening == nil { changes.append(Change(scope: .target(target.path), cause: nil)) }
-        return admission
+    private func isCheckDue(
+        _ kind: FailureScopeKind, _ row: FailureRow, _ key: KeyScope?, _ witness: Witness, _ now: Int64
+    ) -> Bool {
+        let interval = interval(kind, row)
+        guard row.timeToCheck(interval, now: now) == 0, row.turns.isTurn(of: witness, interval: interval, now: now) else { return false }
+        // A key that belongs to several scopes is checked once in a recheck.
+        if let checkedAt = key?.row.turns.checkedAt, now - checkedAt < settings.recheck { return false }
+        return kind != .key || budget.hasRoom(for: witness, settings.recheck, now)
     }
 
-    /// - Parameter opening: nil afterwards where nobody has looked for so long that the request is sent as if nothing had failed.
-    private func ask(_ opening: inout Opening?, _ kind: FailureScopeKind, _ mayLookBehind: Bool, _ now: Int64) -> FailureAdmission? {
-        guard let known = opening else { return nil }
-        guard !known.hasLapsed(now: now, recheck: settings.recheck) else {
-            opening = nil
-            return nil
-        }
-        let isLook = known.isLookDue(now: now, recheck: settings.recheck)
-        if isLook { opening?.lookedAt = now }
-        // What cannot be asked in the background looks itself.
-        if isLook, !mayLookBehind { return .go }
-        return .serveCopy(known.stop(kind, now: now, settings), looksBehind: isLook)
-    }
-
-    /// Whether a request for these scopes is to be repeated in the background, to look whether what stopped it is well again.
-    public mutating func look(_ kind: FailureScopeKind, _ scopes: borrowing RequestScopes, now: Int64) -> Look {
-        let recheck = settings.recheck
-        // The look at all, or at the family, is for what is within it too.
-        if kind == .family || kind == .target, upstream.opening != nil { return .notYet(recheck) }
-        if kind == .target, let family = families[scopes.family], family.era == era, family.opening != nil { return .notYet(recheck) }
+    private mutating func noteStopped(
+        _ kind: FailureScopeKind, _ scopes: borrowing RequestScopes, _ witness: Witness, isCheck: Bool, _ now: Int64
+    ) {
+        if isCheck, kind == .key { budget.take(witness, settings.recheck, now) }
         switch kind {
-        case .upstream: return Opening.look(&upstream.opening, now: now, recheck: recheck)
-        case .family:
-            guard var opening = families[scopes.family].flatMap({ $0.era == era ? $0.opening : nil }) else { return .over }
-            let look = opening.look(now: now, recheck: recheck)
-            families.change(scopes.family) { $0?.opening = opening }
-            return look
-        case .target:
-            guard var opening = targets[scopes.target].flatMap({ $0.era == era ? $0.opening : nil }) else { return .over }
-            let look = opening.look(now: now, recheck: recheck)
-            targets.change(scopes.target) { $0?.opening = opening }
-            return look
-        case .address, .pause: return .over
+        case .upstream: upstream.row.turns.note(witness, isCheck: isCheck, now: now)
+        case .route: scopes.route.map { routes[$0]?.row.turns.note(witness, isCheck: isCheck, now: now) }
+        case .address, .key, .pause: break
+        }
+        if isCheck || kind == .key { change(scopes) { $0.row.turns.note(witness, isCheck: isCheck, now: now) } }
+    }
+
+    @discardableResult
+    private mutating func change<Result>(_ scopes: borrowing RequestScopes, _ change: (inout KeyScope) -> Result) -> Result {
+        let new = keys.contains(scopes.key) ? nil : KeyScope(scopes)
+        return keys.change(scopes.key) { value in
+            if value == nil { value = new }
+            return change(&value!)
         }
     }
 
-    /// Whether paths of its kind count as failing: then they share a part of the connections.
-    public func isFailing(_ scopes: borrowing RequestScopes) -> Bool {
-        guard mayBeOpen else { return false }
-        if upstream.opening != nil { return true }
-        if let family = families[scopes.family], family.era == era, family.opening != nil { return true }
-        guard let target = targets[scopes.target] else { return false }
-        return target.era == era && target.opening != nil
+    // MARK: Slow by nature
+
+    /// How long a request with a copy waits for the upstream: `limit`, or twice the usual time of a key that was never quicker than that.
+    public func patience(_ scopes: borrowing RequestScopes, limit: Int64, atMost longest: Int64) -> Int64 {
+        guard knowsSlowKeys, settings.isOn, let slowness = keys[scopes.key]?.slowness, slowness.isNature(for: witness(of: scopes)) else {
+            return limit
+        }
+        return max(limit, min(2 * slowness.usual, longest))
     }
 
-    // MARK: What came of it
+    private mutating func noteTime(_ scopes: borrowing RequestScopes, _ witness: Witness, took: Int64, limit: Int64) {
+        guard limit > 0 else { return }
+        if took < limit {
+            if !quickKeys.contains(scopes.key) { quickKeys.change(scopes.key) { $0 = true } }
+            if keys[scopes.key]?.slowness != nil { change(scopes) { $0.slowness = nil } }
+        } else if !quickKeys.contains(scopes.key) {
+            knowsSlowKeys = change(scopes) { key in
+                var slowness = key.slowness ?? Slowness(usual: took)
+                slowness.add(took, by: witness)
+                key.slowness = slowness
+                return slowness.count >= Slowness.responses
+            } || knowsSlowKeys
+        }
+    }
 
-    /// A good response, whole.
-    /// - Parameter isQuick: one who has a copy would have waited for it.
-    public mutating func succeed(_ scopes: borrowing RequestScopes, isQuick: Bool, now: Int64) {
-        guard settings.isOn, !isKnown(scopes, isQuick: isQuick, now: now) else { return }
+    // MARK: How attempts ended
+
+    /// A good response came, whole.
+    /// - Parameters:
+    ///   - took: milliseconds since the request was sent.
+    ///   - limit: how long a request with a copy waits; 0 for no limit.
+    public mutating func succeed(_ scopes: borrowing RequestScopes, took: Int64, limit: Int64, now: Int64) {
+        guard settings.isOn else { return }
+        if isCalm, let last = lastSuccess, last == (scopes.key, scopes.user, now), took < limit || limit == 0 { return }
         reach(now: now)
-        let wasAllFailing = upstream.opening != nil
-        upstream.succeed(now: now)
-        if wasAllFailing {
-            changes.append(Change(scope: .upstream, cause: nil))
-            beginEra(now)
+        if scopes.user != 0, !provenUsers.contains(scopes.user) { provenUsers.change(scopes.user) { $0 = true } }
+        if upstream.succeed(scopes.key, now: now) { changes.append(Change(scope: .upstream, cause: nil)) }
+        if let route = scopes.route, routes[route, default: WideScope()].succeed(scopes.key, now: now) {
+            changes.append(Change(scope: .route(route), cause: nil))
         }
-        let isFamilyBack = succeedInFamily(scopes, now)
-        succeedAtTarget(scopes, isQuick: isQuick, isApart: wasAllFailing || isFamilyBack, now)
-        if pauses.count > 0 { endPause(scopes) }
-        lastSuccess = (scopes.target, scopes.family, isQuick, now)
-    }
-
-    /// Whether the last thing that was learned is the same success: busy paths have many in a millisecond.
-    private func isKnown(_ scopes: borrowing RequestScopes, isQuick: Bool, now: Int64) -> Bool {
-        guard isCalm, pauses.count == 0, let last = lastSuccess else { return false }
-        return last.at == now && last.target == scopes.target && last.family == scopes.family && last.isQuick == isQuick
-    }
-
-    /// Returns whether it counted as failing.
-    private mutating func succeedInFamily(_ scopes: borrowing RequestScopes, _ now: Int64) -> Bool {
-        let era = self.era
-        let closed: FamilyName? = families.change(scopes.family) { value in
-            guard value != nil else {
-                value = FamilyScope(name: scopes.familyName, succeededAt: now, era: era)
-                return nil
-            }
-            // In place: a copy costs as much as all the rest.
-            let wasOpen = value?.opening != nil && value?.era == era
-            value?.succeed(now: now)
-            value?.era = era
-            return wasOpen ? value?.name : nil
+        noteTime(scopes, witness(of: scopes), took: took, limit: limit)
+        if let key = keys[scopes.key] {
+            if key.row.isOpen { changes.append(Change(scope: .key(key.path), cause: nil)) }
+            if key.pauses.contains(where: { $0.until > now }) { changes.append(Change(scope: .pause(key.path, user: key.user), cause: nil)) }
+            change(scopes) { $0.succeed(now: now) }
         }
-        if let closed { changes.append(Change(scope: .family(closed), cause: nil)) }
-        return closed != nil
-    }
-
-    /// A response that is good but late leaves a path as it is: copies go out at once, and it is looked at in the background.
-    private mutating func succeedAtTarget(_ scopes: borrowing RequestScopes, isQuick: Bool, isApart: Bool, _ now: Int64) {
-        guard isApart || targets.contains(scopes.target) else { return }
-        let era = self.era
-        let closed: [UInt8]? = targets.change(scopes.target) { value in
-            var target = value ?? TargetScope(scopes, era: era)
-            let wasOpen = target.opening != nil && target.era == era
-            if target.era != era { target.succeed(now: now) }
-            target.era = era
-            if isApart { target.isApart = true }
-            if isQuick { target.succeed(now: now) }
-            value = target
-            return wasOpen && target.opening == nil ? target.path : nil
-        }
-        if let closed { changes.append(Change(scope: .target(closed), cause: nil)) }
-    }
-
-    private mutating func endPause(_ scopes: borrowing RequestScopes) {
-        guard let pause = pauses[scopes.pause] else { return }
-        pauses.change(scopes.pause) { $0 = nil }
-        changes.append(Change(scope: pause.name, cause: nil))
-    }
-
-    /// Something came from it: so it can be reached, whatever it said.
-    public mutating func reach(now: Int64) {
-        address.failuresInRow = 0
-        address.reachedAt = now
-        guard address.opening != nil else { return }
-        address.opening = nil
-        changes.append(Change(scope: .address, cause: nil))
-        // What failed meanwhile says nothing of the paths.
-        beginEra(now)
-        forgetUpstream()
+        lastSuccess = (scopes.key, scopes.user, now)
     }
 
     /// A request that only reads was sent, and no good response came.
-    /// - Parameter began: when it was sent. What has succeeded since says more.
+    /// - Parameter began: when it was sent. A success since then says more.
     public mutating func fail(_ scopes: borrowing RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         guard settings.isOn else { return }
         lastSuccess = nil
-        switch cause {
-        case .status, .junk: reach(now: now)
-        case .transfer, .slow: break
+        if case .transfer = cause {} else { reach(now: now) }
+        let route = scopes.route.map { ($0, routes[$0] ?? WideScope()) }
+        guard began >= max(address.returnedAt, upstream.closedAt, route?.1.closedAt ?? .min) else { return }
+        let (witness, around, window) = (witness(of: scopes), successAround(scopes.route), settings.window)
+        let (key, opens) = change(scopes) { key in
+            let opens = key.fail(witness, cause, after: around, began: began, window: window, now: now)
+            return (key, opens)
         }
-        guard began >= eraBegan else { return }
-        guard cause != .junk else {
-            // What is wrong with one response's content is that path's own: others may be as good as ever.
-            if began >= families[scopes.family]?.closedAt ?? .min { failAtTarget(scopes, cause, began, now) }
-            return
-        }
-        let familyClosed = failInFamily(scopes, cause, began, now)
-        if began >= familyClosed { failAtTarget(scopes, cause, began, now) }
-        failInAll(scopes, cause, began, now)
+        if opens { open(.key(key.path), cause) }
+        if upstream.fail(scopes.key, key, witness, cause, began: began, now: now, settings) { open(.upstream, cause) }
+        guard let place = route?.0, var scope = route?.1 else { return }
+        if scope.fail(scopes.key, key, witness, cause, began: began, now: now, settings) { open(.route(place), cause) }
+        routes[place] = scope
     }
 
-    /// Returns when the family was last found well after it had counted as failing.
-    private mutating func failInFamily(_ scopes: borrowing RequestScopes, _ cause: FailureCause, _ began: Int64, _ now: Int64) -> Int64 {
-        let (era, window) = (self.era, settings.window)
-        let (closedAt, opens): (Int64, FamilyName?) = families.change(scopes.family) { value in
-            var family = value ?? FamilyScope(name: scopes.familyName, succeededAt: began, era: era)
-            defer { value = family }
-            if family.era != era { family.forgetFailures(era: era) }
-            guard began >= family.succeededAt, began >= family.closedAt else { return (family.closedAt, nil) }
-            family.failed.add(scopes.target, at: now)
-            family.witnesses.add(scopes.user)
-            family.opening?.failAgain(cause, began: began)
-            let isFailing = now - family.succeededAt >= window && family.failed.count(since: now - window) >= FamilyScope.threshold
-            guard family.opening == nil, isFailing else { return (family.closedAt, nil) }
-            family.opening = Opening(since: now, cause: cause, lookedAt: now)
-            return (family.closedAt, family.name)
-        }
-        if let opens { open(.family(opens), cause) }
-        return closedAt
-    }
-
-    private mutating func failAtTarget(_ scopes: borrowing RequestScopes, _ cause: FailureCause, _ began: Int64, _ now: Int64) {
-        let (era, settings) = (self.era, self.settings)
-        let opens: [UInt8]? = targets.change(scopes.target) { value in
-            var target = value ?? TargetScope(scopes, era: era)
-            defer { value = target }
-            if target.era != era { target.forgetFailures(era: era) }
-            guard began >= target.succeededAt else { return nil }
-            target.isApart = false
-            if target.opening == nil, now - settings.window > target.failedAt { target.forgetFailures(era: era) }
-            target.failuresInRow = min(target.failuresInRow + 1, settings.threshold)
-            target.failedAt = now
-            target.witnesses.add(scopes.asker)
-            target.opening?.failAgain(cause, began: began)
-            guard target.opening == nil, target.failuresInRow >= settings.threshold else { return nil }
-            target.opening = Opening(since: now, cause: cause, lookedAt: now)
-            return target.path
-        }
-        if let opens { open(.target(opens), cause) }
-    }
-
-    private mutating func failInAll(_ scopes: borrowing RequestScopes, _ cause: FailureCause, _ began: Int64, _ now: Int64) {
-        let succeededAt = upstream.succeededAt ?? began
-        upstream.succeededAt = succeededAt
-        guard began >= succeededAt, began >= upstream.closedAt else { return }
-        upstream.failed.add(scopes.target, at: now)
-        upstream.witnesses.add(scopes.user)
-        upstream.families.add(scopes.family)
-        upstream.opening?.failAgain(cause, began: began)
-        let isFailing =
-            now - succeededAt >= settings.window && upstream.failed.count(since: now - settings.window) >= UpstreamScope.threshold
-        guard upstream.opening == nil, isFailing else { return }
-        upstream.opening = Opening(since: now, cause: cause, lookedAt: now)
-        open(.upstream, cause)
-    }
-
-    /// It asked to be left alone, by this user, on this path.
+    /// The upstream asked this client to leave this key alone.
     /// - Parameter retryAfter: milliseconds.
     public mutating func pause(_ scopes: borrowing RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
         let time = min(retryAfter, settings.retryAfterLimit)
         guard settings.isOn, time > 0 else { return }
-        let known = pauses[scopes.pause].flatMap { $0.until > now ? $0 : nil }
-        let pause = PauseScope(scopes, status, until: now + time, after: known, now: now)
-        pauses.change(scopes.pause) { $0 = pause }
-        mayBeOpen = true
-        if known == nil { open(pause.name, .status(status)) }
+        let witness = witness(of: scopes)
+        let isNew = change(scopes) { $0.pause(witness, status, until: now + time, now: now) }
+        mayStop = true
+        if isNew { open(.pause(scopes.shownPath, user: scopes.user), .status(status)) }
     }
 
-    // MARK: The address
+    /// Something came from the address, so it can be reached.
+    public mutating func reach(now: Int64) {
+        address.reachedAt = now
+        guard address.row.count > 0 else { return }
+        let wasOpen = address.row.isOpen
+        address.row = FailureRow()
+        guard wasOpen else { return }
+        address.returnedAt = now
+        changes.append(Change(scope: .address, cause: nil))
+        // Failures from before say nothing of the upstream and its routes.
+        if upstream.close(now: now) { changes.append(Change(scope: .upstream, cause: nil)) }
+        for route in routes.keys.sorted() where routes[route]?.close(now: now) == true {
+            changes.append(Change(scope: .route(route), cause: nil))
+        }
+    }
 
     /// No connection came about.
-    /// - Parameter began: when it was tried. What has been reached since says more.
+    /// - Parameter began: when it was tried. A contact since then says more.
     public mutating func failToReach(_ error: UpstreamError, began: Int64, now: Int64) {
-        guard settings.isOn else { return }
-        guard began >= address.reachedAt else { return }
-        address.failedAt = now
-        address.opening?.cause = .transfer(error)
-        address.failuresInRow = min(address.failuresInRow + 1, settings.threshold)
-        guard address.opening == nil, address.failuresInRow >= settings.threshold else { return }
-        address.opening = Opening(since: now, cause: .transfer(error), lookedAt: now)
-        open(.address, .transfer(error))
+        guard settings.isOn, began >= address.reachedAt else { return }
+        address.row.add(Witness(address: 0, user: 0), .transfer(error), now: now)
+        if address.row.opens(at: settings.threshold, now: now) { open(.address, .transfer(error)) }
     }
 
     /// Whether a connection is to be tried now.
-    public mutating func attempt(now: Int64) -> Look { Opening.look(&address.opening, now: now, recheck: settings.recheck) }
+    public mutating func attempt(now: Int64) -> Look {
+        guard address.row.isOpen else { return .over }
+        let wait = address.row.timeToCheck(settings.recheck, now: now)
+        guard wait == 0 else { return .notYet(wait) }
+        address.row.turns.note(Witness(address: 0, user: 0), isCheck: true, now: now)
+        return .due
+    }
 
     // MARK: Changes
 
     private mutating func open(_ scope: Scope, _ cause: FailureCause) {
-        if scope != .address { mayBeOpen = true }
+        if scope != .address { mayStop = true }
         opened[scope.kind, default: 0] += 1
         changes.append(Change(scope: scope, cause: cause))
     }
 
-    /// Goes through all that is remembered, once in a while: what is forgotten or void does not tell of its end.
+    /// Searches all scopes, once in a while, for one that may let a copy go out at once.
     private mutating func searchOpen(_ now: Int64) {
         nextSearchAt = now + settings.recheck
-        mayBeOpen =
-            upstream.opening != nil || families.contains { $0.opening != nil && $0.era == era }
-            || targets.contains { $0.opening != nil && $0.era == era } || pauses.contains { $0.until > now }
-    }
-
-    private mutating func beginEra(_ now: Int64) {
-        era += 1
-        eraBegan = now
-    }
-
-    private mutating func forgetUpstream() {
-        if upstream.opening != nil { changes.append(Change(scope: .upstream, cause: nil)) }
-        upstream.forgetFailures()
+        mayStop = upstream.row.isOpen || routes.values.contains { $0.row.isOpen } || keys.contains { $0.mayStop(since: now - settings.right, now) }
     }
 
     // MARK: Showing
@@ -456,40 +333,36 @@ public struct FailureMemory: Sendable {
     /// All that is open now, the widest first.
     public func openScopes(now: Int64) -> [OpenScope] {
         var found: [OpenScope] = []
-        func add(_ scope: Scope, _ key: UInt64, _ opening: Opening?) {
-            guard let opening, scope == .address || !opening.hasLapsed(now: now, recheck: settings.recheck) else { return }
-            found.append(OpenScope(scope: scope, key: key, stop: opening.stop(scope.kind, now: now, settings), lookedAt: opening.lookedAt))
+        func add(_ scope: Scope, _ number: UInt64, _ row: FailureRow) {
+            guard row.isOpen else { return }
+            let interval = scope == .address ? settings.recheck : interval(scope.kind, row)
+            let stop = row.stop(scope.kind, wait: row.timeToCheck(interval, now: now))
+            found.append(OpenScope(scope: scope, key: number, stop: stop, lookedAt: max(row.failedAt, row.turns.checkedAt ?? .min)))
         }
-        add(.address, 0, address.opening)
-        add(.upstream, 0, upstream.opening)
-        for (key, family) in families.entries where family.era == era { add(.family(family.name), key, family.opening) }
-        for (key, target) in targets.entries where target.era == era { add(.target(target.path), key, target.opening) }
-        for (key, pause) in pauses.entries where pause.until > now {
-            found.append(OpenScope(scope: pause.name, key: key, stop: pause.stop(now: now), lookedAt: nil))
+        add(.address, 0, address.row)
+        add(.upstream, 0, upstream.row)
+        for (route, scope) in routes.sorted(by: { $0.key < $1.key }) { add(.route(route), UInt64(route), scope.row) }
+        for (number, key) in keys.entries {
+            if key.counts(after: successAround(key.route)) { add(.key(key.path), number, key.row) }
+            guard let pause = key.pauses.filter({ $0.until > now }).max(by: { $0.until < $1.until }) else { continue }
+            let scope = Scope.pause(key.path, user: key.user)
+            found.append(OpenScope(scope: scope, key: number, stop: pause.stop(now: now), lookedAt: nil))
         }
         return found
     }
 
-    /// Whether it is known to be down as a whole.
-    public func isDown(now: Int64) -> Bool {
-        address.opening != nil || upstream.opening.map { !$0.hasLapsed(now: now, recheck: settings.recheck) } == true
-    }
+    /// Whether the upstream as a whole is known to be down.
+    public var isDown: Bool { address.row.isOpen || upstream.row.isOpen }
 
-    /// Everything is asked again as if it had not failed.
-    public mutating func reset(_ scope: OpenScope) {
+    /// Forgets what is known of a scope.
+    public mutating func reset(_ scope: OpenScope, now: Int64) {
         lastSuccess = nil
         switch scope.scope {
-        case .address:
-            address = AddressScope()
-            changes.append(Change(scope: .address, cause: nil))
-        case .upstream: forgetUpstream()
-        case .family: families.change(scope.key) { $0 = nil }
-        case .target: targets.change(scope.key) { $0 = nil }
-        case .pause: pauses.change(scope.key) { $0 = nil }
+        case .address: address = AddressScope()
+        case .upstream: _ = upstream.close(now: now)
+        case .route(let route): _ = routes[route]?.close(now: now)
+        case .key, .pause: keys.change(scope.key) { $0 = nil }
         }
-        switch scope.scope {
-        case .address, .upstream: break
-        case .family, .target, .pause: changes.append(Change(scope: scope.scope, cause: nil))
-        }
+        changes.append(Change(scope: scope.scope, cause: nil))
     }
 }

@@ -1,18 +1,18 @@
-// The parts of an upstream that can fail each by itself, and what is known of each: its address, one path, a family of paths, all that it
-// is asked for, and one user's pause. Plain values; `FailureMemory` decides by them.
+// The scopes of failure and the evidence of each: the address, one key, and the wide ones (the upstream, each configured route). Plain values;
+// `FailureMemory` decides by them.
 
 import HTTPCore
 
 public enum FailureScopeKind: String, Sendable, CaseIterable {
     /// Host and port cannot be reached.
     case address
-    /// Whatever it is asked for fails.
+    /// Every request to the upstream fails.
     case upstream
-    /// A route, or the paths that are alike up to their last slash.
-    case family
-    /// A path, with any arguments.
-    case target
-    /// It asked one user to leave one path alone for a while.
+    /// Every request on a configured route fails.
+    case route
+    /// One exact request of one partition fails.
+    case key
+    /// The upstream asked one client to leave one key alone for a while.
     case pause
 
     /// For metrics, and the `detail` of Cache-Status (the first is that of RFC 9209 §2.3.2).
@@ -20,8 +20,8 @@ public enum FailureScopeKind: String, Sendable, CaseIterable {
         switch self {
         case .address: "destination_unavailable"
         case .upstream: "upstream_failing"
-        case .family: "family_failing"
-        case .target: "target_failing"
+        case .route: "route_failing"
+        case .key: "key_failing"
         case .pause: "paused"
         }
     }
@@ -30,17 +30,14 @@ public enum FailureScopeKind: String, Sendable, CaseIterable {
 public enum FailureCause: Sendable, Equatable {
     case transfer(UpstreamError)
     case status(Status)
-    /// A response came that is none.
+    /// The content was not usable.
     case junk
-    /// It took longer than one who has a copy waits.
-    case slow
 
     public var label: String {
         switch self {
         case .transfer(let error): error.rawValue
         case .status(let status): "status_\(status.rawValue)"
         case .junk: "junk"
-        case .slow: "slow"
         }
     }
 }
@@ -51,7 +48,7 @@ public struct FailureStop: Sendable, Equatable {
     public let cause: FailureCause
     /// Milliseconds of the clock by which the memory is told the time.
     public let since: Int64
-    /// Milliseconds until it is looked again, or until the pause ends.
+    /// Milliseconds until the next check, or until the pause ends.
     public let wait: Int64
 
     /// The setting in play, as in the configuration file.
@@ -59,21 +56,41 @@ public struct FailureStop: Sendable, Equatable {
         switch scope {
         case .pause: .retryAfterLimit
         case .address: .threshold
-        case .target: cause == .slow ? .rescueAfter : .threshold
-        case .upstream, .family: cause == .slow ? .rescueAfter : .window
+        case .key: .recheck
+        case .upstream, .route: .window
         }
     }
 }
 
-/// A setting by which a failure is told from what is well.
+/// A setting of the failure memory.
 public enum FailureSetting: String, Sendable {
     case threshold = "failure.threshold"
     case window = "failure.window"
+    case recheck = "failure.recheck"
     case retryAfterLimit = "failure.retry_after_limit"
-    case rescueAfter = "cache.rescue_after"
 }
 
 extension FailureMemory {
+    /// A scope's name, for people.
+    public enum Scope: Sendable, Equatable {
+        case address, upstream
+        /// The index of the route.
+        case route(Int)
+        /// The path, without its arguments.
+        case key([UInt8])
+        case pause([UInt8], user: UInt64)
+
+        public var kind: FailureScopeKind {
+            switch self {
+            case .address: .address
+            case .upstream: .upstream
+            case .route: .route
+            case .key: .key
+            case .pause: .pause
+            }
+        }
+    }
+
     /// A scope opens or closes.
     public struct Change: Sendable, Equatable {
         public let scope: Scope
@@ -83,10 +100,10 @@ extension FailureMemory {
 
     public struct OpenScope: Sendable, Equatable {
         public let scope: Scope
-        /// What it is reset by.
+        /// The number by which it is reset.
         public let key: UInt64
         public let stop: FailureStop
-        /// When a request was sent that was to look, or that failed; nil of a pause.
+        /// When a check was last sent, or an attempt failed; nil for a pause.
         public let lookedAt: Int64?
     }
 }
@@ -94,291 +111,268 @@ extension FailureMemory {
 public enum FailureAdmission: Sendable, Equatable {
     case go
     /// The stored copy goes out at once.
-    /// - Parameter looksBehind: the same is asked in the background, to see whether it is well again.
+    /// - Parameter looksBehind: the request is repeated in the background, as a check.
     case serveCopy(FailureStop, looksBehind: Bool)
-    /// Nothing can be served, and asking is of no use now.
+    /// There is no copy, and no connection can be made.
     case refuse(FailureStop)
 }
 
-/// What a family is called.
-public enum FamilyName: Sendable, Equatable {
-    /// The place of a route.
-    case route(Int)
-    /// The path up to its last slash; the beginning of it where it is long.
-    case directory([UInt8])
+// MARK: Evidence
+
+/// Failed attempts since the last success, and the checks since they opened their scope.
+struct FailureRow: Sendable {
+    private(set) var count = 0
+    private(set) var witnesses = Witnesses()
+    private(set) var firstFailedAt = Int64.min
+    private(set) var failedAt = Int64.min
+    private(set) var cause = FailureCause.junk
+    /// When the scope opened; nil if it is not open.
+    private(set) var openedAt: Int64?
+    var turns = CheckTurns()
+
+    var isOpen: Bool { openedAt != nil }
+
+    mutating func add(_ witness: Witness, _ cause: FailureCause, now: Int64) {
+        if count == 0 { firstFailedAt = now }
+        count += 1
+        witnesses.add(witness)
+        (failedAt, self.cause) = (now, cause)
+    }
+
+    /// Returns whether it opens now.
+    mutating func opens(at attempts: Int, now: Int64) -> Bool {
+        guard openedAt == nil, count >= attempts else { return false }
+        openedAt = now
+        return true
+    }
+
+    /// Milliseconds until the next check.
+    func timeToCheck(_ interval: Int64, now: Int64) -> Int64 { max(0, (turns.checkedAt ?? openedAt ?? now) + interval - now) }
+
+    func stop(_ kind: FailureScopeKind, wait: Int64) -> FailureStop {
+        FailureStop(scope: kind, cause: cause, since: firstFailedAt, wait: wait)
+    }
 }
 
-/// The scopes that a request belongs to. Numbers stand for paths and users: hashes with a secret seed. Made once for a request and shown to all who
-/// ask: a copy for each would count references.
-public struct RequestScopes: ~Copyable, Sendable {
-    /// Without arguments.
-    public let path: ArraySlice<UInt8>
-    /// The place of its route; nil for paths that no route is for.
-    public let route: Int?
-    public let target: UInt64
-    public let family: UInt64
-    /// 0: nobody in particular.
-    public let user: UInt64
-    /// The user and the arguments together.
-    public let asker: UInt64
-    /// The client's address; 0 where nobody can tell.
-    public let client: UInt64
+/// Whose turn it is to send the next check: the client whose last check lies furthest back, so that no client takes all of them.
+struct CheckTurns: Sendable {
+    /// Clients whose order is remembered.
+    static let limit = 8
 
-    /// The target and the user together.
-    public var pause: UInt64 {
-        var hasher = Hasher()
-        hasher.combine(target)
-        hasher.combine(user)
-        return UInt64(truncatingIfNeeded: hasher.finalize())
+    private(set) var checkedAt: Int64?
+    private(set) var sent = 0
+    private(set) var isUnderWay = false
+    /// The clients of the last checks, the latest last.
+    private var checked: [Witness] = []
+    /// Of the clients that were stopped since, the one whose last check lies furthest back.
+    private var waiting: Witness?
+
+    private func rank(_ witness: Witness) -> Int { checked.lastIndex { !$0.isAnother(than: witness) } ?? -1 }
+
+    /// A turn passes to any client if it is not used within a second interval.
+    func isTurn(of witness: Witness, interval: Int64, now: Int64) -> Bool {
+        guard let waiting, let checkedAt, now - checkedAt < 2 * interval else { return true }
+        return rank(witness) <= rank(waiting)
     }
 
-    /// - Parameter host: where the upstream is told it, in lower case: what fails at one host says nothing of another.
-    public init(pathAndQuery: ArraySlice<UInt8>, host: [UInt8] = [], route: Int?, user: UInt64, client: UInt64 = 0) {
-        let end = pathAndQuery.firstIndex(of: UInt8(ascii: "?")) ?? pathAndQuery.endIndex
-        path = pathAndQuery[..<end]
-        self.route = route
-        (self.user, self.client) = (user, client)
-        let directory = Self.directory(of: path)
-        var hasher = Self.hasher(0, host, directory)
-        family = Self.number(route.map { Self.hasher($0 + 1, host) } ?? hasher)
-        path[directory.endIndex...].withUnsafeBytes { hasher.combine(bytes: $0) }
-        target = Self.number(hasher)
-        asker = end == pathAndQuery.endIndex ? user : Self.number(Self.hasher(Int(truncatingIfNeeded: user), [], pathAndQuery[end...]))
-    }
-
-    /// The same once more.
-    public init(_ other: borrowing RequestScopes) {
-        (path, route, target, family) = (other.path, other.route, other.target, other.family)
-        (user, asker, client) = (other.user, other.asker, other.client)
-    }
-
-    var familyName: FamilyName {
-        route.map(FamilyName.route) ?? .directory(Array(Self.directory(of: path).prefix(FailureMemory.shownBytes)))
-    }
-
-    private static func directory(of path: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
-        path.lastIndex(of: UInt8(ascii: "/")).map { path[...$0] } ?? path
-    }
-
-    private static func hasher(_ number: Int, _ host: [UInt8], _ rest: ArraySlice<UInt8> = []) -> Hasher {
-        var hasher = Hasher()
-        hasher.combine(number)
-        // A host has no slash in it, and a directory begins with one.
-        if !host.isEmpty { host.withUnsafeBytes { hasher.combine(bytes: $0) } }
-        if !rest.isEmpty { rest.withUnsafeBytes { hasher.combine(bytes: $0) } }
-        return hasher
-    }
-
-    private static func number(_ hasher: Hasher) -> UInt64 { UInt64(truncatingIfNeeded: hasher.finalize()) }
-}
-
-/// Who has seen a scope fail, or shown it. What only one has seen stops nobody else: it may be that one's own matter.
-struct Witnesses: Sendable {
-    private enum Seen {
-        case nobody
-        case one(UInt64)
-        case several
-    }
-
-    private var seen = Seen.nobody
-
-    mutating func add(_ witness: UInt64) {
-        switch seen {
-        case .nobody: seen = .one(witness)
-        case .one(let other) where other != witness: seen = .several
-        case .one, .several: break
+    /// A request was stopped.
+    /// - Parameter isCheck: it is repeated as a check.
+    mutating func note(_ witness: Witness, isCheck: Bool, now: Int64) {
+        guard isCheck else {
+            if waiting.map({ rank(witness) < rank($0) }) ?? true { waiting = witness }
+            return
         }
+        checked.removeAll { !$0.isAnother(than: witness) }
+        if checked.count == Self.limit { checked.removeFirst() }
+        checked.append(witness)
+        (checkedAt, isUnderWay, waiting) = (now, true, nil)
+        sent += 1
     }
 
-    func mayStop(_ asker: UInt64) -> Bool {
-        switch seen {
-        case .nobody: false
-        case .one(let witness): witness == asker
-        case .several: true
-        }
+    /// An attempt has ended.
+    mutating func end(began: Int64) {
+        if began >= checkedAt ?? .min { isUnderWay = false }
     }
 }
 
-/// What is known of a scope that fails.
-struct Opening: Sendable {
+/// How many checks of single keys are sent in a recheck. A client has another while it has had fewer than are left.
+struct CheckBudget: Sendable {
+    static let limit = 16
+
+    private var began = Int64.min
+    private var taken: [Witness] = []
+
+    func hasRoom(for witness: Witness, _ period: Int64, _ now: Int64) -> Bool {
+        guard began != .min, now < began + period else { return true }
+        let own = taken.count { !$0.isAnother(than: witness) }
+        return taken.count < Self.limit && (own == 0 || own < Self.limit - taken.count)
+    }
+
+    mutating func take(_ witness: Witness, _ period: Int64, _ now: Int64) {
+        if began == .min || now >= began + period { (began, taken) = (now, []) }
+        taken.append(witness)
+    }
+}
+
+/// The times of a key that was never quicker than a request with a copy waits.
+struct Slowness: Sendable {
+    /// Good responses after which a key counts as slow by nature.
+    static let responses = 20
+
+    private(set) var count = 0
+    /// Milliseconds.
+    private(set) var usual: Int64
+    private var witnesses = Witnesses()
+
+    init(usual: Int64) { self.usual = usual }
+
+    mutating func add(_ took: Int64, by witness: Witness) {
+        count = min(count + 1, Self.responses)
+        usual += (took - usual) / 4
+        witnesses.add(witness)
+    }
+
+    func isNature(for witness: Witness) -> Bool { count >= Self.responses && witnesses.counts(for: witness) }
+}
+
+/// The upstream asked a client to wait.
+struct Pause: Sendable {
+    let witness: Witness
+    let status: Status
     let since: Int64
-    var cause: FailureCause
-    /// When the last request was sent that was to look, or that failed.
-    var lookedAt: Int64
+    let until: Int64
 
-    mutating func failAgain(_ cause: FailureCause, began: Int64) {
-        self.cause = cause
-        lookedAt = max(lookedAt, began)
-    }
-
-    /// Whether nobody has looked for so long that nothing is known any more: who comes now is the first to ask again.
-    func hasLapsed(now: Int64, recheck: Int64) -> Bool { now - lookedAt > 2 * recheck }
-
-    func isLookDue(now: Int64, recheck: Int64) -> Bool { now - lookedAt >= recheck }
-
-    mutating func look(now: Int64, recheck: Int64) -> FailureMemory.Look {
-        guard isLookDue(now: now, recheck: recheck) else { return .notYet(lookedAt + recheck - now) }
-        lookedAt = now
-        return .due
-    }
-
-    static func look(_ opening: inout Opening?, now: Int64, recheck: Int64) -> FailureMemory.Look {
-        opening?.look(now: now, recheck: recheck) ?? .over
-    }
-
-    func stop(_ kind: FailureScopeKind, now: Int64, _ settings: FailureSettings) -> FailureStop {
-        FailureStop(scope: kind, cause: cause, since: since, wait: max(0, lookedAt + settings.recheck - now))
-    }
-}
-
-/// Different paths that failed lately: so many as it takes to judge by them.
-struct FailedPaths: Sendable {
-    private var paths: [(target: UInt64, at: Int64)] = []
-    private let limit: Int
-
-    init(limit: Int) { self.limit = limit }
-
-    mutating func add(_ target: UInt64, at time: Int64) {
-        if let known = paths.firstIndex(where: { $0.target == target }) {
-            paths.remove(at: known)
-        } else if paths.count == limit {
-            paths.removeFirst()
-        }
-        paths.append((target, time))
-    }
-
-    mutating func forget() { paths = [] }
-
-    /// How many different ones failed since.
-    func count(since time: Int64) -> Int { paths.count { $0.at >= time } }
+    func stop(now: Int64) -> FailureStop { FailureStop(scope: .pause, cause: .status(status), since: since, wait: max(0, until - now)) }
 }
 
 // MARK: The scopes
 
 struct AddressScope: Sendable {
-    var failuresInRow = 0
+    var row = FailureRow()
     /// When anything was last heard of it.
     var reachedAt = Int64.min
-    var opening: Opening?
-    /// When the last attempt to reach it that failed did so.
-    var failedAt: Int64?
+    /// When it was reached again after it had been unreachable. Attempts that began before say nothing of keys.
+    var returnedAt = Int64.min
 }
 
-struct UpstreamScope: Sendable {
-    /// So many different paths have failed, and nothing succeeded.
-    static let threshold = 3
+/// The upstream, or a configured route.
+struct WideScope: Sendable {
+    /// Failed attempts since the last success, and keys among them, that open it. Where fewer keys were seen within `keyAge`, all of them.
+    static let attempts = 5
+    static let keys = 5
+    static let keyAge: Int64 = 3_600_000
 
-    var failed = FailedPaths(limit: UpstreamScope.threshold)
-    var witnesses = Witnesses()
-    /// Those that have failed. What only one has shown tells nothing of the others.
-    var families = Witnesses()
-    var opening: Opening?
-    /// nil before the first exchange.
-    var succeededAt: Int64?
-    /// When it was open last: what was asked before that tells nothing of now.
-    var closedAt = Int64.min
+    var row = FailureRow()
+    private(set) var succeededAt: Int64?
+    /// When it was open last. Attempts that began before say nothing of now.
+    private(set) var closedAt = Int64.min
+    /// When its first attempt began.
+    private var seenAt: Int64?
+    private var failedKeys: [UInt64] = []
+    /// The keys of the last attempts, and when each was seen.
+    private var seenKeys: [(key: UInt64, at: Int64)] = []
 
-    func concerns(_ scopes: borrowing RequestScopes) -> Bool { witnesses.mayStop(scopes.user) && families.mayStop(scopes.family) }
+    /// Whether it fails for this witness. A key that failed while others succeeded fails by itself.
+    func covers(_ key: KeyScope?, _ witness: Witness) -> Bool { row.isOpen && row.witnesses.counts(for: witness) && !isOwn(key) }
 
-    mutating func succeed(now: Int64) {
-        if opening != nil { closedAt = now }
+    private func isOwn(_ key: KeyScope?) -> Bool {
+        guard let key, key.row.count > 0, let succeededAt else { return false }
+        return key.row.firstFailedAt < succeededAt
+    }
+
+    /// Returns whether it was open.
+    mutating func succeed(_ key: UInt64, now: Int64) -> Bool {
         succeededAt = now
-        forgetFailures()
+        see(key, now)
+        return close(now: now)
     }
 
-    mutating func forgetFailures() {
-        failed.forget()
-        (witnesses, families) = (Witnesses(), Witnesses())
-        opening = nil
+    /// Forgets all failures. Returns whether it was open.
+    mutating func close(now: Int64) -> Bool {
+        guard row.count > 0 else { return false }
+        let wasOpen = row.isOpen
+        if wasOpen { closedAt = now }
+        (row, failedKeys) = (FailureRow(), [])
+        return wasOpen
+    }
+
+    /// Returns whether it opens.
+    /// - Parameter known: what is known of the key, with this failure.
+    mutating func fail(
+        _ key: UInt64, _ known: KeyScope, _ witness: Witness, _ cause: FailureCause, began: Int64, now: Int64, _ settings: FailureSettings
+    ) -> Bool {
+        let from = succeededAt ?? seenAt ?? began
+        seenAt = seenAt ?? began
+        guard began >= from else { return false }
+        guard !isOwn(known) else {
+            seenKeys.removeAll { $0.key == key }
+            return false
+        }
+        see(key, now)
+        row.add(witness, cause, now: now)
+        if failedKeys.count < Self.keys, !failedKeys.contains(key) { failedKeys.append(key) }
+        let seen = seenKeys.count { now - $0.at <= Self.keyAge }
+        return now - from >= settings.window && failedKeys.count >= seen && row.opens(at: Self.attempts, now: now)
+    }
+
+    private mutating func see(_ key: UInt64, _ now: Int64) {
+        if seenKeys.count == Self.keys, let oldest = seenKeys.first, now - oldest.at < Self.keyAge / 2 { return }
+        seenKeys.removeAll { $0.key == key }
+        if seenKeys.count == Self.keys { seenKeys.removeFirst() }
+        seenKeys.append((key, now))
     }
 }
 
-struct FamilyScope: Sendable {
-    /// So many different paths of it have failed, and none succeeded.
-    static let threshold = 5
+/// An exact request of one partition.
+struct KeyScope: Sendable {
+    /// Failed attempts in a row that open it.
+    static let attempts = 2
+    /// Clients whose pauses are remembered.
+    static let pauseLimit = 8
 
-    let name: FamilyName
-    var failed = FailedPaths(limit: FamilyScope.threshold)
-    var witnesses = Witnesses()
-    var opening: Opening?
-    /// At first, when it was seen for the first time.
-    var succeededAt: Int64
-    var closedAt = Int64.min
-    /// Of `FailureMemory.era`.
-    var era: Int
-
-    mutating func succeed(now: Int64) {
-        failed.forget()
-        witnesses = Witnesses()
-        succeededAt = now
-        if opening != nil { closedAt = now }
-        opening = nil
-    }
-
-    mutating func forgetFailures(era: Int) {
-        failed.forget()
-        witnesses = Witnesses()
-        opening = nil
-        self.era = era
-    }
-}
-
-struct TargetScope: Sendable {
     let path: [UInt8]
-    var failuresInRow = 0
-    var failedAt = Int64.min
-    var succeededAt = Int64.min
-    var witnesses = Witnesses()
-    var opening: Opening?
-    /// It has succeeded while its family, or all, counted as failing. They do not stop it until it fails itself.
-    var isApart = false
-    var era: Int
-
-    init(_ scopes: borrowing RequestScopes, era: Int) {
-        path = Array(scopes.path.prefix(FailureMemory.shownBytes))
-        self.era = era
-    }
-
-    mutating func succeed(now: Int64) {
-        forgetFailures(era: era)
-        succeededAt = now
-    }
-
-    mutating func forgetFailures(era: Int) {
-        failuresInRow = 0
-        witnesses = Witnesses()
-        opening = nil
-        self.era = era
-    }
-}
-
-struct PauseScope: Sendable {
-    let path: [UInt8]
+    let route: Int?
     let user: UInt64
-    let since: Int64
-    let until: Int64
-    let status: Status
-    /// Of clients without credentials, those that were told so. It may be meant for them alone: by addresses, say.
-    var told: [UInt64]
-    /// When another of them last looked whether it is.
-    var lookedAt: Int64
+    var row = FailureRow()
+    /// Others succeeded between its failures: it fails by itself.
+    private var isOwn = false
+    private(set) var succeededAt = Int64.min
+    private(set) var pauses: [Pause] = []
+    var slowness: Slowness?
 
-    /// So many have to be told before nobody looks.
-    static let toldLimit = 8
+    init(_ scopes: borrowing RequestScopes) { (path, route, user) = (scopes.shownPath, scopes.route, scopes.user) }
 
-    /// One that has just been told to wait, or to wait again.
-    init(_ scopes: borrowing RequestScopes, _ status: Status, until: Int64, after known: PauseScope?, now: Int64) {
-        path = Array(scopes.path.prefix(FailureMemory.shownBytes))
-        (user, self.until, self.status) = (scopes.user, until, status)
-        (since, told, lookedAt) = known.map { ($0.since, $0.told, $0.lookedAt) } ?? (now, [], now)
-        if user == 0, told.count < Self.toldLimit, !told.contains(scopes.client) { told.append(scopes.client) }
+    /// Whether it fails now.
+    /// - Parameter around: when the scope around it last succeeded. Failures from before say nothing of now, unless it fails by itself.
+    func counts(after around: Int64) -> Bool { row.isOpen && (isOwn || around <= row.failedAt) }
+
+    var isWorthKeeping: Bool { row.isOpen || !pauses.isEmpty || slowness != nil }
+
+    /// Whether it may let a copy go out at once.
+    func mayStop(since: Int64, _ now: Int64) -> Bool { row.isOpen && row.failedAt >= since || pauses.contains { $0.until > now } }
+
+    func pause(of witness: Witness, now: Int64) -> Pause? { pauses.first { !$0.witness.isAnother(than: witness) && $0.until > now } }
+
+    mutating func succeed(now: Int64) { (row, isOwn, succeededAt, pauses) = (FailureRow(), false, now, []) }
+
+    /// Returns whether it opens.
+    mutating func fail(
+        _ witness: Witness, _ cause: FailureCause, after around: Int64, began: Int64, window: Int64, now: Int64
+    ) -> Bool {
+        row.turns.end(began: began)
+        guard began >= succeededAt else { return false }
+        if !row.isOpen, now - row.failedAt > window, row.count > 0 { (row, isOwn) = (FailureRow(), false) }
+        if row.count > 0, row.firstFailedAt < around { isOwn = true }
+        row.add(witness, cause, now: now)
+        return row.opens(at: Self.attempts, now: now)
     }
 
-    func isLookDue(by client: UInt64, now: Int64, recheck: Int64) -> Bool {
-        user == 0 && told.count < Self.toldLimit && !told.contains(client) && now - lookedAt >= recheck
+    /// Returns whether the client was not asked to wait already.
+    mutating func pause(_ witness: Witness, _ status: Status, until: Int64, now: Int64) -> Bool {
+        let known = pause(of: witness, now: now)
+        pauses.removeAll { $0.until <= now || !$0.witness.isAnother(than: witness) }
+        if pauses.count == Self.pauseLimit { pauses.removeFirst() }
+        pauses.append(Pause(witness: witness, status: status, since: known?.since ?? now, until: until))
+        return known == nil
     }
-
-    var name: FailureMemory.Scope { .pause(path, user: user) }
-
-    func stop(now: Int64) -> FailureStop { FailureStop(scope: .pause, cause: .status(status), since: since, wait: max(0, until - now)) }
 }

@@ -10,17 +10,16 @@ struct UpstreamCommand: ParsableCommand {
         abstract: "Show what of the upstream is known to fail, or forget it.",
         discussion: """
             address  It cannot be reached.
-            upstream Whatever it is asked for fails.
-            route    All paths of a route fail.
-            family   All paths fail that are alike up to their last slash.
-            target   One path fails.
-            pause    It asked one user to leave one path alone for a while.
+            upstream Every request fails.
+            route    Every request on a configured route fails.
+            key      One request fails, with its arguments and its user.
+            pause    It asked one client to wait before it sends one request again.
 
             Examples:
               cistern upstream
               cistern upstream reset
               cistern upstream reset pause
-              cistern upstream reset target:/users/1
+              cistern upstream reset key:/users/1
             """,
         subcommands: [Show.self, Reset.self], defaultSubcommand: Show.self)
 

@@ -1,0 +1,103 @@
+// The scopes of failure that a request belongs to, and its client as a witness.
+
+import HTTPCore
+
+/// Numbers stand for keys and users: hashes with a secret seed. Made once for a request and lent to all readers: a copy for each would count references.
+public struct RequestScopes: ~Copyable, Sendable {
+    /// Without arguments.
+    public let path: ArraySlice<UInt8>
+    /// The index of its route; nil for paths without one.
+    public let route: Int?
+    /// The exact target with its arguments, the variant, the partition and the host.
+    public let key: UInt64
+    /// The route, or the path up to its last slash: requests with the same number share connections.
+    public let family: UInt64
+    /// 0: nobody in particular.
+    public let user: UInt64
+    /// The client's address; 0 if it is unknown.
+    public let client: UInt64
+
+    /// The client number of Cistern's own probe: a witness of its own.
+    public static let probe = UInt64.max
+
+    /// - Parameters:
+    ///   - host: in lower case, if the upstream gets the client's; else empty. A failure at one host says nothing of another.
+    ///   - variant: a number for all other parts of the request that may change its response; 0 for none.
+    public init(
+        pathAndQuery: ArraySlice<UInt8>, host: [UInt8] = [], variant: UInt64 = 0, route: Int?, user: UInt64, client: UInt64 = 0
+    ) {
+        let end = pathAndQuery.firstIndex(of: UInt8(ascii: "?")) ?? pathAndQuery.endIndex
+        path = pathAndQuery[..<end]
+        self.route = route
+        (self.user, self.client) = (user, client)
+        var hasher = Self.hasher(variant, host, pathAndQuery)
+        hasher.combine(user)
+        key = Self.number(hasher)
+        let directory = Self.directory(of: path)
+        family = Self.number(route == nil ? Self.hasher(0, host, directory) : Self.hasher(UInt64((route ?? 0) + 1), host, []))
+    }
+
+    /// A second one for the same request.
+    public init(_ other: borrowing RequestScopes) {
+        (path, route, key, family) = (other.path, other.route, other.key, other.family)
+        (user, client) = (other.user, other.client)
+    }
+
+    /// The beginning of the path, for display.
+    var shownPath: [UInt8] { Array(path.prefix(FailureMemory.shownBytes)) }
+
+    private static func directory(of path: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        path.lastIndex(of: UInt8(ascii: "/")).map { path[...$0] } ?? path
+    }
+
+    private static func hasher(_ number: UInt64, _ host: [UInt8], _ rest: ArraySlice<UInt8>) -> Hasher {
+        var hasher = Hasher()
+        hasher.combine(number)
+        // No host contains a slash, and every path begins with one.
+        if !host.isEmpty { host.withUnsafeBytes { hasher.combine(bytes: $0) } }
+        if !rest.isEmpty { rest.withUnsafeBytes { hasher.combine(bytes: $0) } }
+        return hasher
+    }
+
+    private static func number(_ hasher: Hasher) -> UInt64 { UInt64(truncatingIfNeeded: hasher.finalize()) }
+}
+
+/// A client, as far as it can be told from others: its address, and the user if a good response came with these credentials before.
+struct Witness: Sendable, Equatable {
+    let address: UInt64
+    /// 0: none, or nobody has proven these credentials.
+    let user: UInt64
+
+    /// Whether they are two clients. One address with and without credentials may be one client.
+    func isAnother(than other: Witness) -> Bool {
+        address != other.address || (user != 0 && other.user != 0 && user != other.user)
+    }
+}
+
+/// The clients that have seen something: what only one has seen counts for nobody else.
+struct Witnesses: Sendable, Equatable {
+    private enum Seen: Equatable {
+        case nobody
+        case one(Witness)
+        case several
+    }
+
+    private var seen = Seen.nobody
+
+    mutating func add(_ witness: Witness) {
+        switch seen {
+        case .nobody: seen = .one(witness)
+        case .one(let other) where witness.isAnother(than: other): seen = .several
+        case .one(let other) where other.user == 0: seen = .one(witness)
+        case .one, .several: break
+        }
+    }
+
+    func counts(for witness: Witness) -> Bool {
+        switch seen {
+        case .nobody: false
+        case .one(let other): !witness.isAnother(than: other)
+        case .several: true
+        }
+    }
+}
