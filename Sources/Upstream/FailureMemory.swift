@@ -51,7 +51,7 @@ public struct FailureMemory: Sendable {
     /// Maximum length of a path that is kept for display.
     static let shownBytes = 128
     static let keyLimit = 4_096
-    /// Keys that were once answered quickly, and users with a good response.
+    /// Keys and users with a good response.
     static let knownLimit = 8_192
 
     public let settings: FailureSettings
@@ -60,8 +60,8 @@ public struct FailureMemory: Sendable {
     /// By the index of the route.
     private var routes: [Int: WideScope] = [:]
     private var keys = RecentTable<KeyScope>(limit: keyLimit) { $0.isWorthKeeping }
-    /// Keys that once had a response within the time that a request with a copy waits.
-    private var quickKeys = RecentTable<Bool>(limit: knownLimit) { _ in false }
+    /// The last success of each key, and whether it was ever quicker than a request with a copy waits.
+    private var successes = RecentTable<(at: Int64, wasQuick: Bool)>(limit: knownLimit) { _ in false }
     /// Users whose credentials came with a good response.
     private var provenUsers = RecentTable<Bool>(limit: knownLimit) { _ in false }
     private var budget = CheckBudget()
@@ -71,7 +71,7 @@ public struct FailureMemory: Sendable {
     private var mayStop = false
     private var nextSearchAt = Int64.min
     /// The last success, as long as nothing has failed since: a second one in the same millisecond says nothing new.
-    private var lastSuccess: (key: UInt64, user: UInt64, at: Int64)?
+    private var lastSuccess: (key: UInt64, client: UInt64, isQuick: Bool, at: Int64)?
     /// Whether a key may be slow by nature.
     public private(set) var knowsSlowKeys = false
 
@@ -153,14 +153,18 @@ public struct FailureMemory: Sendable {
     private func failing(
         _ scopes: borrowing RequestScopes, _ key: KeyScope?, _ witness: Witness
     ) -> (kind: FailureScopeKind, row: FailureRow)? {
-        if upstream.covers(key, witness) { return (.upstream, upstream.row) }
-        if let route = scopes.route.flatMap({ routes[$0] }), route.covers(key, witness) { return (.route, route.row) }
+        if upstream.includes(key), upstream.row.witnesses.counts(for: witness) { return (.upstream, upstream.row) }
+        if let route = scopes.route.flatMap({ routes[$0] }), route.includes(key), route.row.witnesses.counts(for: witness) {
+            return (.route, route.row)
+        }
         guard let key, key.counts(after: successAround(scopes.route)), key.row.witnesses.counts(for: witness) else { return nil }
         return (.key, key.row)
     }
 
-    /// When the narrowest wide scope around a key last succeeded.
-    private func successAround(_ route: Int?) -> Int64 { (route.map { routes[$0] } ?? upstream)?.succeededAt ?? .min }
+    /// When the narrowest wide scope around a key was last well.
+    private func successAround(_ route: Int?) -> Int64 {
+        max((route.map { routes[$0] } ?? upstream)?.goodAt ?? .min, address.returnedAt)
+    }
 
     // MARK: Checks
 
@@ -211,19 +215,19 @@ public struct FailureMemory: Sendable {
         return max(limit, min(2 * slowness.usual, longest))
     }
 
-    private mutating func noteTime(_ scopes: borrowing RequestScopes, _ witness: Witness, took: Int64, limit: Int64) {
-        guard limit > 0 else { return }
-        if took < limit {
-            if !quickKeys.contains(scopes.key) { quickKeys.change(scopes.key) { $0 = true } }
+    private mutating func noteTime(_ scopes: borrowing RequestScopes, _ witness: Witness, took: Int64, isQuick: Bool) {
+        guard !isQuick else {
             if keys[scopes.key]?.slowness != nil { change(scopes) { $0.slowness = nil } }
-        } else if !quickKeys.contains(scopes.key) {
-            knowsSlowKeys = change(scopes) { key in
-                var slowness = key.slowness ?? Slowness(usual: took)
-                slowness.add(took, by: witness)
-                key.slowness = slowness
-                return slowness.count >= Slowness.responses
-            } || knowsSlowKeys
+            return
         }
+        guard successes[scopes.key]?.wasQuick != true else { return }
+        let isSlow = change(scopes) { key in
+            var slowness = key.slowness ?? Slowness(usual: took)
+            slowness.add(took, by: witness)
+            key.slowness = slowness
+            return slowness.count >= Slowness.responses
+        }
+        if isSlow { knowsSlowKeys = true }
     }
 
     // MARK: How attempts ended
@@ -234,20 +238,21 @@ public struct FailureMemory: Sendable {
     ///   - limit: how long a request with a copy waits; 0 for no limit.
     public mutating func succeed(_ scopes: borrowing RequestScopes, took: Int64, limit: Int64, now: Int64) {
         guard settings.isOn else { return }
-        if isCalm, let last = lastSuccess, last == (scopes.key, scopes.user, now), took < limit || limit == 0 { return }
+        let isQuick = limit == 0 || took < limit
+        if isCalm, let last = lastSuccess, last == (scopes.key, scopes.client, isQuick, now) { return }
+        lastSuccess = (scopes.key, scopes.client, isQuick, now)
         reach(now: now)
         if scopes.user != 0, !provenUsers.contains(scopes.user) { provenUsers.change(scopes.user) { $0 = true } }
         if upstream.succeed(scopes.key, now: now) { changes.append(Change(scope: .upstream, cause: nil)) }
         if let route = scopes.route, routes[route, default: WideScope()].succeed(scopes.key, now: now) {
             changes.append(Change(scope: .route(route), cause: nil))
         }
-        noteTime(scopes, witness(of: scopes), took: took, limit: limit)
-        if let key = keys[scopes.key] {
-            if key.row.isOpen { changes.append(Change(scope: .key(key.path), cause: nil)) }
-            if key.pauses.contains(where: { $0.until > now }) { changes.append(Change(scope: .pause(key.path, user: key.user), cause: nil)) }
-            change(scopes) { $0.succeed(now: now) }
-        }
-        lastSuccess = (scopes.key, scopes.user, now)
+        noteTime(scopes, witness(of: scopes), took: took, isQuick: isQuick)
+        successes.change(scopes.key) { $0 = (now, isQuick || $0?.wasQuick == true) }
+        guard let key = keys[scopes.key] else { return }
+        if key.row.isOpen { changes.append(Change(scope: .key(key.path), cause: nil)) }
+        if key.pauses.contains(where: { $0.until > now }) { changes.append(Change(scope: .pause(key.path, user: key.user), cause: nil)) }
+        change(scopes) { $0.succeed() }
     }
 
     /// A request that only reads was sent, and no good response came.
@@ -259,11 +264,14 @@ public struct FailureMemory: Sendable {
         let route = scopes.route.map { ($0, routes[$0] ?? WideScope()) }
         guard began >= max(address.returnedAt, upstream.closedAt, route?.1.closedAt ?? .min) else { return }
         let (witness, around, window) = (witness(of: scopes), successAround(scopes.route), settings.window)
+        let succeededAt = successes[scopes.key]?.at ?? .min
         let (key, opens) = change(scopes) { key in
-            let opens = key.fail(witness, cause, after: around, began: began, window: window, now: now)
+            key.row.turns.end(began: began)
+            let opens = began >= succeededAt && key.fail(witness, cause, after: around, window: window, now: now)
             return (key, opens)
         }
         if opens { open(.key(key.path), cause) }
+        defer { mayStop = mayStop || failing(scopes, key, witness) != nil }
         if upstream.fail(scopes.key, key, witness, cause, began: began, now: now, settings) { open(.upstream, cause) }
         guard let place = route?.0, var scope = route?.1 else { return }
         if scope.fail(scopes.key, key, witness, cause, began: began, now: now, settings) { open(.route(place), cause) }
@@ -343,7 +351,8 @@ public struct FailureMemory: Sendable {
         add(.upstream, 0, upstream.row)
         for (route, scope) in routes.sorted(by: { $0.key < $1.key }) { add(.route(route), UInt64(route), scope.row) }
         for (number, key) in keys.entries {
-            if key.counts(after: successAround(key.route)) { add(.key(key.path), number, key.row) }
+            let isPart = upstream.includes(key) || key.route.flatMap { routes[$0] }?.includes(key) == true
+            if !isPart, key.counts(after: successAround(key.route)) { add(.key(key.path), number, key.row) }
             guard let pause = key.pauses.filter({ $0.until > now }).max(by: { $0.until < $1.until }) else { continue }
             let scope = Scope.pause(key.path, user: key.user)
             found.append(OpenScope(scope: scope, key: number, stop: pause.stop(now: now), lookedAt: nil))

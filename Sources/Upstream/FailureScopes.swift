@@ -272,13 +272,16 @@ struct WideScope: Sendable {
     /// The keys of the last attempts, and when each was seen.
     private var seenKeys: [(key: UInt64, at: Int64)] = []
 
-    /// Whether it fails for this witness. A key that failed while others succeeded fails by itself.
-    func covers(_ key: KeyScope?, _ witness: Witness) -> Bool { row.isOpen && row.witnesses.counts(for: witness) && !isOwn(key) }
+    /// Whether all fails, this key too. A key that failed while others succeeded fails by itself.
+    func includes(_ key: KeyScope?) -> Bool { row.isOpen && !isOwn(key) }
 
     private func isOwn(_ key: KeyScope?) -> Bool {
         guard let key, key.row.count > 0, let succeededAt else { return false }
         return key.row.firstFailedAt < succeededAt
     }
+
+    /// When it last succeeded, or was open.
+    var goodAt: Int64 { max(succeededAt ?? .min, closedAt) }
 
     /// Returns whether it was open.
     mutating func succeed(_ key: UInt64, now: Int64) -> Bool {
@@ -336,7 +339,6 @@ struct KeyScope: Sendable {
     var row = FailureRow()
     /// Others succeeded between its failures: it fails by itself.
     private var isOwn = false
-    private(set) var succeededAt = Int64.min
     private(set) var pauses: [Pause] = []
     var slowness: Slowness?
 
@@ -344,7 +346,7 @@ struct KeyScope: Sendable {
 
     /// Whether it fails now.
     /// - Parameter around: when the scope around it last succeeded. Failures from before say nothing of now, unless it fails by itself.
-    func counts(after around: Int64) -> Bool { row.isOpen && (isOwn || around <= row.failedAt) }
+    func counts(after around: Int64) -> Bool { row.isOpen && (isOwn || around < row.failedAt) }
 
     var isWorthKeeping: Bool { row.isOpen || !pauses.isEmpty || slowness != nil }
 
@@ -353,15 +355,11 @@ struct KeyScope: Sendable {
 
     func pause(of witness: Witness, now: Int64) -> Pause? { pauses.first { !$0.witness.isAnother(than: witness) && $0.until > now } }
 
-    mutating func succeed(now: Int64) { (row, isOwn, succeededAt, pauses) = (FailureRow(), false, now, []) }
+    mutating func succeed() { (row, isOwn, pauses) = (FailureRow(), false, []) }
 
     /// Returns whether it opens.
-    mutating func fail(
-        _ witness: Witness, _ cause: FailureCause, after around: Int64, began: Int64, window: Int64, now: Int64
-    ) -> Bool {
-        row.turns.end(began: began)
-        guard began >= succeededAt else { return false }
-        if !row.isOpen, now - row.failedAt > window, row.count > 0 { (row, isOwn) = (FailureRow(), false) }
+    mutating func fail(_ witness: Witness, _ cause: FailureCause, after around: Int64, window: Int64, now: Int64) -> Bool {
+        if !row.isOpen, row.count > 0, now - row.failedAt > window { (row, isOwn) = (FailureRow(), false) }
         if row.count > 0, row.firstFailedAt < around { isOwn = true }
         row.add(witness, cause, now: now)
         return row.opens(at: Self.attempts, now: now)

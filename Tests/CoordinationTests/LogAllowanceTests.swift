@@ -11,11 +11,11 @@ struct LogAllowanceTests {
     func log() {
         var allowance = LogAllowance()
         var told = 0
-        for _ in 0..<1_000 where allowance.take(.target, now: 0) != nil { told += 1 }
+        for _ in 0..<1_000 where allowance.take(.key, now: 0) != nil { told += 1 }
         #expect(told == LogAllowance.lines)
-        let other = allowance.take(.family, now: 0)
-        let early = allowance.take(.target, now: LogAllowance.period - 1)
-        let late = allowance.take(.target, now: LogAllowance.period)
+        let other = allowance.take(.route, now: 0)
+        let early = allowance.take(.key, now: LogAllowance.period - 1)
+        let late = allowance.take(.key, now: LogAllowance.period)
         #expect(other == 0 && early == nil && late == 991)
     }
 }

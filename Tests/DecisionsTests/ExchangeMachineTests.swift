@@ -10,7 +10,7 @@ struct ExchangeMachineTests {
     private typealias Event = ExchangeMachine.Event
     private typealias Action = ExchangeMachine.Action
 
-    private static let stop = FailureStop(scope: .address, cause: .slow, since: 0, wait: 1_000)
+    private static let stop = FailureStop(scope: .address, cause: .junk, since: 0, wait: 1_000)
 
     /// Each event must bring the action beside it; returns the state at the end.
     private func play(_ events: [(Event, Action)], mayJoin: Bool = true, _ place: SourceLocation = #_sourceLocation)

@@ -275,7 +275,7 @@ struct FailureScopeTests {
         _ = try play.get("/a")
         origin.react { _ in [.json("{}", status: Self.unavailable)] }
         _ = try play.get("/a")
-        #expect(try open(play, .target) == 1)
+        #expect(try open(play, .key) == 1)
         #expect(try play.metric("cistern_failure_scopes_opened_total{scope=\"target\"}") == 1)
         let scope = try #require(JSONValue(try play.admin("GET", "/-/upstream").content)?["scopes"]?.array?.first)
         #expect(scope["scope"] == "target:/a" && scope["kind"] == "target")

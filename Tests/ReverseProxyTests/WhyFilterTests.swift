@@ -68,7 +68,7 @@ struct WhyFilterTests {
 
     @Test("every reason that why gives can be asked for")
     func reasons() throws {
-        #expect(WhyFilter.reasons.isSuperset(of: ["no_store", "connection_refused", "target_failing", "offline", "refresh_ahead"]))
+        #expect(WhyFilter.reasons.isSuperset(of: ["no_store", "connection_refused", "key_failing", "offline", "refresh_ahead"]))
         #expect(WhyFilter.reasons.allSatisfy { $0.allSatisfy { $0.isLetter || $0.isNumber || $0 == "_" } })
     }
 

@@ -348,7 +348,7 @@ struct WhyTests {
     func settings() {
         let known = SettingsTable.all.map(\.path) + RouteTable.all.map { "routes." + $0.path }
         let stops = FailureScopeKind.allCases.flatMap { kind in
-            [FailureCause.slow, .junk].map { FetchFailure.stopped(FailureStop(scope: kind, cause: $0, since: 0, wait: 0)) }
+            [FailureCause.status(503), .junk].map { FetchFailure.stopped(FailureStop(scope: kind, cause: $0, since: 0, wait: 0)) }
         }
         let failures = UpstreamError.allCases.map { FetchFailure.transfer($0) } + UpstreamFault.allCases.map { .fault($0, 200) } + stops
         let advice: [WhyAdvice] =

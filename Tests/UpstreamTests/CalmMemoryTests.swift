@@ -25,34 +25,49 @@ struct CalmMemoryTests {
                 memory.refused()
                 memory.reach()
             })
-        #expect(!isCalm { $0.failFamily("/f/") })
-        #expect(!isCalm(after: 3) { $0.failFamily("/f/") })
+        #expect(!isCalm { $0.failAll() })
+        #expect(!isCalm(after: 30) { $0.failAll() })
         #expect(
-            isCalm(after: 2) { memory in
-                memory.failFamily("/f/")
+            isCalm(after: 3) { memory in
+                memory.failAll()
                 memory.good("/f/1")
             })
-        #expect(!isCalm(after: 9) { $0.pause("/a", user: 1, seconds: 10) })
-        #expect(isCalm(after: 11) { $0.pause("/a", user: 1, seconds: 10) })
+        // What fails still is reported, and stops nothing.
+        #expect(
+            isCalm(after: 4) { memory in
+                for _ in 0..<2 { memory.bad("/f/1") }
+            })
+        #expect(!isCalm(after: 9) { $0.pause("/a", seconds: 10) })
+        #expect(isCalm(after: 11) { $0.pause("/a", seconds: 10) })
     }
 
-    @Test("a pause that was over and begins again stops its user again")
+    @Test("a pause that was over and begins again stops its client again")
     func pausedAgain() {
         let memory = Memory()
-        memory.pause("/a", user: 1, seconds: 1)
+        memory.pause("/a", seconds: 1)
         memory.now = 2_000
-        #expect(memory.ask("/a", user: 1) == .go && memory.memory.isCalm)
-        memory.pause("/a", user: 1, seconds: 1)
-        #expect(memory.stop("/a", user: 1) == .pause)
+        #expect(memory.ask("/a") == .go && memory.memory.isCalm)
+        memory.pause("/a", seconds: 1)
+        #expect(memory.stop("/a") == .pause)
+    }
+
+    @Test("a key that fails again after all was calm stops its copies again")
+    func failsAgain() {
+        let memory = Memory()
+        for _ in 0..<2 { memory.bad("/a") }
+        memory.now = 5_000
+        #expect(memory.ask("/a") == .go && memory.memory.isCalm)
+        memory.bad("/a")
+        #expect(memory.stop("/a") == .key)
     }
 
     @Test("a success that says nothing new is not forgotten where something failed since")
     func repeatedSuccess() {
         let memory = Memory()
         memory.good("/f/1")
-        for _ in 0..<4 { memory.bad("/f/1") }
+        memory.bad("/f/1")
         memory.good("/f/1")
-        for _ in 0..<4 { memory.bad("/f/1") }
+        memory.bad("/f/1")
         #expect(memory.stop("/f/1") == nil)
         memory.refused()
         memory.good("/f/1")

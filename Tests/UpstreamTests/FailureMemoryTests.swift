@@ -64,58 +64,84 @@ struct FailureMemoryTests {
         #expect(memory.ask("/a", .writing) == .go)
     }
 
-    @Test("what failed while it was out of reach says nothing of the paths afterwards; nor what was asked then and fails late")
-    func era() {
+    @Test("what failed while it was out of reach says nothing of requests afterwards; nor what was sent then and fails late")
+    func returned() {
         let memory = Memory()
         memory.good("/x/0")
         memory.now = 11_000
-        memory.good("/other")
-        memory.failFamily("/x/")
-        #expect(memory.stop("/x/0") == .family)
+        memory.failAll()
+        #expect(memory.stop("/x/0") == .upstream)
         for _ in 0..<5 { memory.refused() }
         memory.now = 12_000
         memory.reach()
         #expect(memory.ask("/x/0") == .go)
-        for number in 0..<9 {
-            for user in [1, 2] as [UInt64] { memory.bad("/x/\(number)", user: user, .transfer(.connectionReadTimeout), began: 11_500) }
-        }
         memory.now = 30_000
-        #expect(memory.open == [])
+        for number in 0..<9 {
+            for client in [1, 2] as [UInt64] { memory.bad("/x/\(number)", client: client, .transfer(.connectionReadTimeout), began: 11_500) }
+        }
+        #expect(memory.open == [] && memory.ask("/x/0") == .go)
     }
 
-    // MARK: One path
+    // MARK: One key
 
-    @Test("a path counts as failing after failures in a row; only copies of it are held to it")
-    func target() {
+    @Test("a key fails after two attempts in a row, for two witnesses or for the client whose they are; only copies of it are held to it")
+    func key() {
         let memory = Memory()
-        for number in 0..<4 as Range<UInt64> { memory.bad("/a", user: number) }
+        memory.bad("/a", client: 1)
         #expect(memory.ask("/a") == .go)
-        memory.bad("/a?b=c", user: 9)
-        #expect(memory.stop("/a?d") == .target)
+        memory.bad("/a", client: 2)
+        for client in 1...3 as ClosedRange<UInt64> { #expect(memory.stop("/a", client: client) == .key) }
         #expect(memory.ask("/a", .reading) == .go)
         #expect(memory.ask("/a", .writing) == .go)
-        #expect(memory.ask("/b") == .go)
-        memory.good("/a?e", user: 7)
+        #expect(memory.ask("/b") == .go && memory.ask("/a?b=c") == .go)
+        memory.good("/a", client: 7)
         #expect(memory.ask("/a") == .go)
-        #expect(memory.changes() == ["+target", "-target"])
+        #expect(memory.changes() == ["+key", "-key"])
     }
 
-    @Test("what one user sees fail, or with the same arguments, stops nobody else")
+    @Test("what one client sees fail, with whatever credentials or arguments, stops nobody else")
     func witnesses() {
         let memory = Memory()
-        for _ in 0..<50 { memory.bad("/me", user: 1) }
-        #expect(memory.stop("/me", user: 1) == .target)
-        #expect(memory.ask("/me", user: 2) == .go)
-        for _ in 0..<50 { memory.bad("/search?q=bad") }
-        #expect(memory.stop("/search?q=bad") == .target)
-        #expect(memory.ask("/search?q=good") == .go)
+        for _ in 0..<50 { memory.bad("/me", client: 1) }
+        #expect(memory.stop("/me", client: 1) == .key)
+        #expect(memory.ask("/me", client: 2) == .go)
+        for number in 0..<50 { memory.bad("/search?q=\(number)", client: 1) }
+        #expect(memory.ask("/search?q=good", client: 1) == .go && memory.ask("/search?q=1", client: 2) == .go)
 
         let wide = Memory()
-        wide.good("/u/0", user: 2)
+        wide.good("/u/0", client: 2)
         wide.now = 11_000
-        for number in 0..<50 { wide.bad("/u/\(number)", user: 1) }
-        #expect(wide.stop("/u/60", user: 1) == .upstream || wide.stop("/u/60", user: 1) == .family)
-        #expect(wide.ask("/u/60", user: 2) == .go)
+        for number in 0..<50 { wide.bad("/u/\(number)", client: 1, user: UInt64(number)) }
+        #expect(wide.stop("/u/60", client: 1) == .upstream)
+        #expect(wide.ask("/u/60", client: 2) == .go)
+    }
+
+    @Test("credentials tell clients of one address apart only if a good response came with them before")
+    func provenUsers() {
+        for isProven in [true, false] {
+            let memory = Memory()
+            for user in [1, 2] as [UInt64] { memory.good("/login", client: 9, user: isProven ? user : 0) }
+            memory.now = 20_000
+            for number in 0..<5 { memory.bad("/\(number)", client: 9, user: UInt64(1 + number % 2)) }
+            #expect(memory.open.contains(.upstream))
+            #expect((memory.stop("/other", client: 8) == .upstream) == isProven)
+            // With and without credentials it may be one client.
+            let alone = Memory()
+            alone.good("/login", client: 9, user: 1)
+            alone.now = 20_000
+            for number in 0..<6 { alone.bad("/\(number)", client: 9, user: UInt64(number % 2)) }
+            #expect(alone.stop("/other", client: 8) == nil)
+        }
+    }
+
+    @Test("variants, users and hosts are keys of their own")
+    func keys() {
+        let all = [
+            Memory.scopes("/a").key, Memory.scopes("/a?b").key, Memory.scopes("/a", variant: 1).key, Memory.scopes("/a", user: 1).key,
+            Memory.scopes("/a", host: "h").key,
+        ]
+        #expect(Set(all).count == 5)
+        #expect(Memory.scopes("/a", client: 1).key == Memory.scopes("/a", client: 2).key)
     }
 
     @Test("failures that lie further apart than the window are no row")
@@ -123,202 +149,287 @@ struct FailureMemoryTests {
         let memory = Memory()
         for number in 0..<20 as Range<UInt64> {
             memory.now += 10_001
-            memory.bad("/a", user: number)
+            memory.good("/other")
+            memory.bad("/a", client: number)
+            #expect(memory.ask("/a") == .go && memory.open == [])
         }
+    }
+
+    @Test("a failure of a request that was sent before the last success says nothing")
+    func late() {
+        let memory = Memory()
+        memory.now = 5_000
+        memory.good("/a")
+        for _ in 0..<9 { memory.bad("/a", .transfer(.responseTimeout), began: 4_999) }
         #expect(memory.ask("/a") == .go)
     }
 
-    @Test("a good response that is late leaves a path as it is, and shows that its family is well")
-    func late() {
+    @Test("a success of others says nothing of a key that fails by itself, and ends what failed only while all did")
+    func ownFailures() {
         let memory = Memory()
-        for number in 0..<5 as Range<UInt64> {
-            memory.bad("/reports/1", user: number, .slow)
-            memory.good("/reports/1", user: number, isQuick: false)
-        }
-        #expect(memory.stop("/reports/1") == .target)
-        memory.now = 20_000
+        for _ in 0..<2 { memory.bad("/a") }
+        memory.now = 10
         memory.good("/other")
-        memory.failFamily("/reports/", paths: 4)
-        #expect(memory.ask("/reports/9") == .go)
-        memory.good("/reports/1")
-        #expect(memory.ask("/reports/1") == .go)
+        #expect(memory.ask("/a") == .go)
+        memory.bad("/a")
+        memory.now = 20
+        memory.good("/other")
+        #expect(memory.stop("/a") == .key)
     }
 
-    // MARK: A family
+    // MARK: The upstream and the routes
 
-    @Test("a family counts as failing after five different paths, none having succeeded within the window; any success ends it")
-    func family() {
+    @Test("all fails after five attempts on five keys, by two witnesses, nothing having succeeded for the window; one success ends it")
+    func upstream() {
         let memory = Memory()
-        memory.good("/f/0")
-        memory.good("/other")
+        memory.good("/x/0")
         memory.now = 9_999
-        memory.failFamily("/f/")
-        #expect(memory.ask("/f/9") == .go)
-        memory.now = 10_500
-        memory.good("/other")
-        memory.failFamily("/f/", paths: 1)
-        #expect(memory.stop("/f/9") == .family)
-        #expect(memory.ask("/f/9", .reading) == .go && memory.ask("/f/9", .writing) == .go)
-        #expect(memory.ask("/f") == .go && memory.ask("/f/g/1") == .go)
-        memory.good("/f/77")
-        #expect(memory.ask("/f/9") == .go)
+        memory.failAll()
+        #expect(memory.ask("/new") == .go)
+        memory.now = 10_000
+        memory.bad("/x/0")
+        #expect(memory.stop("/new", client: 3) == .upstream)
+        #expect(memory.ask("/new", .reading) == .go && memory.ask("/new", .writing) == .go)
+        memory.good("/x/77")
+        #expect(memory.ask("/new") == .go)
+        for number in 0..<5 { #expect(memory.ask("/x/\(number)") == .go) }
     }
 
-    @Test("four paths are no family, however often they fail")
-    func fourPaths() {
+    @Test("the keys of the last hour are enough, if there are fewer than five")
+    func fewKeys() {
         let memory = Memory()
-        memory.good("/other")
-        for _ in 0..<40 {
-            memory.now += 1_000
-            memory.good("/other")
-            memory.failFamily("/f/", paths: 4)
-        }
-        #expect(memory.ask("/f/9") == .go)
-        #expect(memory.stop("/f/3") == .target)
+        for number in 0..<3 { memory.good("/\(number)") }
+        memory.now = 20_000
+        for _ in 0..<5 { memory.bad("/0", client: 2) }
+        memory.bad("/1")
+        #expect(memory.open == [.key])
+        memory.bad("/2")
+        #expect(memory.stop("/2", client: 3) == .upstream)
+        let hour = Memory()
+        for number in 0..<3 { hour.good("/\(number)") }
+        hour.now = 3_600_001
+        for client in 0..<5 as Range<UInt64> { hour.bad("/0", client: client) }
+        #expect(hour.open.contains(.upstream))
     }
 
-    @Test("paths of a route are one family, whatever their directories")
+    @Test("a failure of one client stops that client; the first failure of another makes it everybody's, and a success nobody's")
+    func secondWitness() {
+        func single() -> Memory {
+            let memory = Memory()
+            memory.good("/x/0")
+            memory.now = 11_000
+            for number in 0..<5 { memory.bad("/x/\(number)", client: 1) }
+            #expect(memory.stop("/y", client: 1) == .upstream && memory.ask("/y", client: 2) == .go)
+            return memory
+        }
+        let (failed, well) = (single(), single())
+        failed.bad("/y", client: 2)
+        for client in 1...3 as ClosedRange<UInt64> { #expect(failed.stop("/y", client: client) == .upstream) }
+        well.good("/y", client: 2)
+        #expect(well.ask("/y", client: 1) == .go && well.open == [])
+    }
+
+    @Test("a route fails by itself, whatever its directories, and others are sent as ever")
     func routes() {
         let memory = Memory()
-        memory.memory.succeed(Memory.scopes("/a/1", route: 3), isQuick: true, now: 0)
+        memory.good("/a/1", route: 3)
         memory.now = 10_000
         memory.good("/other/1")
         for number in 0..<5 {
-            for user in [1, 2] as [UInt64] {
-                memory.memory.fail(Memory.scopes("/a\(number)/1", user: user, route: 3), .status(503), began: 10_000, now: 10_000)
-            }
+            for client in [1, 2] as [UInt64] { memory.bad("/a\(number)/1", client: client, route: 3) }
         }
-        guard case .serveCopy(let stop, _) = memory.memory.admit(Memory.scopes("/z", route: 3), .withCopy(mayLookBehind: true), now: 10_000)
-        else {
-            Issue.record("not stopped")
-            return
-        }
-        #expect(stop.scope == .family)
-        #expect(memory.memory.openScopes(now: 10_000).contains { $0.scope == .family(.route(3)) })
-        #expect(memory.ask("/a0/2") == .go)
+        #expect(memory.stop("/z", route: 3) == .route)
+        #expect(memory.open.contains(.route) && !memory.open.contains(.upstream))
+        #expect(memory.ask("/z") == .go && memory.ask("/z", route: 4) == .go)
+        memory.good("/z", route: 3)
+        #expect(memory.stop("/a1/1", route: 3) == nil)
     }
 
-    @Test("junk tells of its own path only: never of a family or of all")
-    func junk() {
+    @Test("a key that failed while others succeeded opens nothing wide, and is not covered by it")
+    func ownKeys() {
+        let memory = Memory()
+        for second in 0..<20 as Range<Int64> {
+            memory.now = second * 1_000
+            memory.bad("/bad", client: 2)
+            memory.good("/well", client: 1)
+        }
+        memory.now = 30_000
+        for number in 0..<40 { memory.bad("/bad", client: UInt64(number)) }
+        #expect(memory.open == [.key])
+    }
+
+    @Test("junk and logins for everything are an outage like any other", arguments: [FailureCause.junk, .status(302), .status(500)])
+    func anyCause(cause: FailureCause) {
         let memory = Memory()
         memory.good("/f/0")
         memory.now = 20_000
-        for number in 1...9 {
-            for user in [1, 2] as [UInt64] {
-                for _ in 0..<5 { memory.bad("/f/\(number)", user: user, .junk) }
-            }
-            #expect(memory.stop("/f/\(number)") == .target)
+        for number in 1...5 {
+            for client in [1, 2] as [UInt64] { memory.bad("/f/\(number)", client: client, cause) }
         }
-        #expect(memory.ask("/f/0") == .go && memory.ask("/g/1") == .go)
-        #expect(memory.memory.openScopes(now: memory.now).allSatisfy { $0.scope.kind == .target })
+        #expect(memory.stop("/g", client: 3) == .upstream)
     }
 
-    @Test("a path that was found well while its family failed goes by itself from then on")
-    func apart() {
+    // MARK: Silence
+
+    @Test("a copy goes out at once only if an attempt failed within two rechecks; what is reported ends by evidence only")
+    func silence() {
         let memory = Memory()
-        memory.good("/f/0")
-        memory.now = 10_000
-        memory.good("/other")
-        memory.failFamily("/f/")
-        #expect(memory.stop("/f/good") == .family)
-        memory.good("/f/good")
-        memory.now = 20_000
-        memory.good("/other")
-        memory.failFamily("/f/")
-        #expect(memory.stop("/f/unknown") == .family)
-        #expect(memory.ask("/f/good") == .go)
-        memory.bad("/f/good", user: 1)
-        #expect(memory.stop("/f/good") == .family)
+        memory.bad("/a", client: 1)
+        memory.bad("/a", client: 2)
+        memory.now = 2_000
+        #expect(memory.stop("/a") == .key)
+        memory.now = 2_001
+        #expect(memory.ask("/a") == .go)
+        memory.now = 4_000_000
+        #expect(memory.open == [.key] && memory.changes() == ["+key"])
+        memory.bad("/a", client: 3)
+        #expect(memory.stop("/a") == .key)
+        memory.good("/a")
+        #expect(memory.open == [] && memory.changes() == ["-key"])
+
+        let wide = Memory()
+        wide.good("/x/0")
+        wide.now = 11_000
+        wide.failAll()
+        wide.now = 14_000
+        #expect(wide.ask("/x/9") == .go && wide.memory.isDown)
+        wide.now = 4_000_000
+        #expect(wide.memory.isDown && wide.open == [.upstream])
+        wide.good("/x/9")
+        #expect(!wide.memory.isDown)
     }
 
-    // MARK: All
+    // MARK: Checks
 
-    @Test("all counts as failing after three paths and no success at all; of one family it tells nothing of the others")
-    func upstream() {
+    @Test("one request a recheck is the check of a key: in the background if it can, else itself")
+    func checks() {
         let memory = Memory()
-        memory.good("/a/0")
-        memory.now = 10_000
-        memory.failFamily("/a/", paths: 2)
-        #expect(memory.ask("/a/1") == .go)
-        memory.failFamily("/a/", paths: 3)
-        #expect(memory.stop("/a/9") == .upstream)
-        #expect(memory.ask("/b/9") == .go)
-        memory.failFamily("/b/", paths: 1)
-        #expect(memory.stop("/c/9") == .upstream)
-        #expect(memory.ask("/c/9", .reading) == .go && memory.ask("/c/9", .writing) == .go)
-        // Which families have failed is known, however many paths of one fail last.
-        memory.failFamily("/a/", paths: 40)
-        #expect(memory.stop("/c/9") == .upstream)
-        memory.good("/c/9")
-        #expect(memory.ask("/a/9") == .go && memory.ask("/b/9") == .go)
-    }
-
-    // MARK: Looking
-
-    @Test("one request a recheck looks: in the background where it can, else itself")
-    func looks() {
-        let memory = Memory()
-        for number in 0..<5 as Range<UInt64> { memory.bad("/a", user: number) }
-        let stop = { (wait: Int64) in FailureStop(scope: .target, cause: .status(503), since: 0, wait: wait) }
+        for client in 0..<2 as Range<UInt64> { memory.bad("/a", client: client) }
+        let stop = { (wait: Int64) in FailureStop(scope: .key, cause: .status(503), since: 0, wait: wait) }
         memory.now = 999
         #expect(memory.ask("/a") == .serveCopy(stop(1), looksBehind: false))
-        #expect(memory.look(.target, "/a") == .notYet(1))
+        #expect(memory.look("/a") == .notYet(250))
         memory.now = 1_000
         #expect(memory.ask("/a") == .serveCopy(stop(0), looksBehind: true))
+        memory.bad("/a", began: 1_000)
         #expect(memory.ask("/a") == .serveCopy(stop(1_000), looksBehind: false))
         memory.now = 2_000
         #expect(memory.ask("/a", .withCopy(mayLookBehind: false)) == .go)
-        #expect(memory.ask("/a", .withCopy(mayLookBehind: false)) == .serveCopy(stop(1_000), looksBehind: false))
+        memory.bad("/a", began: 2_000)
         memory.now = 3_000
-        #expect(memory.look(.target, "/a") == .due)
-        #expect(memory.look(.target, "/a") == .notYet(1_000))
+        #expect(memory.look("/a") == .due)
         memory.good("/a")
-        #expect(memory.look(.target, "/a") == .over)
-        #expect(memory.look(.family, "/a") == .over && memory.look(.upstream, "/a") == .over)
+        #expect(memory.look("/a") == .over)
     }
 
-    @Test("while all fails, or the family, nothing within it is looked at beside")
-    func oneLook() {
+    @Test("a check that has not ended delays the next one, and no longer than one and a half rechecks")
+    func unfinishedCheck() {
         let memory = Memory()
-        memory.good("/f/0")
-        memory.now = 10_000
-        memory.good("/other")
-        memory.failFamily("/f/", paths: 5)
-        memory.now = 10_100
-        for number in 0..<5 as Range<UInt64> { memory.bad("/f/1", user: number) }
-        memory.now = 11_100
-        #expect(memory.look(.target, "/f/1") == .notYet(1_000))
-        #expect(memory.look(.family, "/f/1") == .due)
-        memory.now = 21_000
-        memory.failFamily("/f/", paths: 5)
-        memory.failFamily("/g/", paths: 1)
-        memory.now = 22_000
-        #expect(memory.look(.family, "/f/1") == .notYet(1_000))
-        #expect(memory.look(.upstream, "/f/1") == .due)
+        for client in 0..<2 as Range<UInt64> { memory.bad("/a", client: client) }
+        memory.now = 1_000
+        #expect(memory.checks("/a") == true)
+        memory.now = 2_499
+        memory.bad("/a", .transfer(.responseTimeout), began: 0)
+        #expect(memory.checks("/a") == false)
+        memory.now = 2_500
+        #expect(memory.checks("/a") == true)
     }
 
-    @Test("what nobody has looked at for two rechecks is asked as if it had not failed")
-    func lapse() {
+    @Test("the client whose last check lies furthest back has the next one, so that one client does not take all of them")
+    func turns() {
         let memory = Memory()
-        for number in 0..<5 as Range<UInt64> { memory.bad("/a", user: number) }
+        for client in [1, 2] as [UInt64] { memory.bad("/a", client: client) }
+        memory.now = 1_000
+        #expect(memory.checks("/a", client: 1) == true)
+        memory.bad("/a", client: 1, began: 1_000)
+        #expect(memory.checks("/a", client: 2) == false)
         memory.now = 2_000
-        #expect(memory.open == [.target])
-        memory.now = 2_001
-        #expect(memory.open == [])
-        #expect(memory.ask("/a") == .go)
-        #expect(memory.changes() == ["+target", "-target"])
+        #expect(memory.checks("/a", client: 1) == false)
+        #expect(memory.checks("/a", client: 2) == true)
+        memory.bad("/a", client: 2, began: 2_000)
+        // A turn that is not used passes to the others.
+        #expect(memory.checks("/a", client: 1) == false && memory.checks("/a", client: 3) == false)
+        memory.now = 3_900
+        #expect(memory.checks("/a", client: 2) == false)
+        memory.now = 4_000
+        #expect(memory.checks("/a", client: 2) == true)
+    }
+
+    @Test("checks of a wide scope begin quickly and fall to one in a recheck")
+    func wideChecks() {
+        let memory = Memory()
+        memory.good("/x/0")
+        memory.now = 11_000
+        memory.failAll()
+        var checks: [Int64] = []
+        for time in stride(from: Int64(11_000), to: 16_000, by: 10) {
+            memory.now = time
+            // Requests of many keys, so that each is checked once in a recheck.
+            guard memory.checks("/y/\(time)") == true else { continue }
+            checks.append(time)
+            memory.bad("/y/\(time)", began: time)
+        }
+        #expect(checks.count >= 7 && checks.count <= 9)
+        #expect(zip(checks, checks.dropFirst()).suffix(3).allSatisfy { $1 - $0 >= 1_000 })
+    }
+
+    @Test("single keys share a budget of checks, and one client leaves the others room")
+    func checkBudget() {
+        let memory = Memory()
+        for client in [1, 2] as [UInt64] {
+            for number in 0..<100 { for _ in 0..<2 { memory.bad("/\(client)?\(number)", client: client) } }
+        }
+        memory.now = 1_500
+        let counts = ([1, 2] as [UInt64]).map { client in (0..<100).count { memory.checks("/\(client)?\($0)", client: client) == true } }
+        #expect(counts == [8, 4])
+        memory.now = 2_500
+        for number in 0..<100 { memory.bad("/2?\(number)", client: 2, began: 1_500) }
+        #expect((0..<100).count { memory.checks("/2?\($0)", client: 2) == true } == 8)
+    }
+
+    // MARK: Slow by nature
+
+    @Test("a key that was never quick gets twice its usual time; one that once was keeps the limit")
+    func slowByNature() {
+        func patience(_ memory: Memory, _ target: String = "/poll", client: UInt64 = 1) -> Int64 {
+            memory.memory.patience(Memory.scopes(target, client: client), limit: 1_500, atMost: 30_000)
+        }
+        let memory = Memory()
+        for number in 1...20 {
+            #expect(patience(memory) == 1_500)
+            memory.now = Int64(number) * 5_000
+            memory.good("/poll", took: 4_000)
+        }
+        #expect(patience(memory) == 8_000)
+        #expect(patience(memory, "/poll?x") == 1_500)
+        // What one client has seen counts for that client.
+        #expect(patience(memory, client: 2) == 1_500)
+        memory.good("/poll", client: 2, took: 4_000)
+        #expect(patience(memory, client: 3) == 8_000)
+        memory.good("/poll", took: 50)
+        #expect(patience(memory) == 1_500)
+        for _ in 0..<40 { memory.good("/poll", took: 4_000) }
+        #expect(patience(memory) == 1_500)
+
+        let slower = Memory()
+        for _ in 0..<20 { slower.good("/poll", took: 29_000) }
+        #expect(patience(slower) == 30_000)
+        let degrading = Memory()
+        degrading.good("/poll", took: 50)
+        for _ in 0..<40 { degrading.good("/poll", took: 4_000) }
+        #expect(patience(degrading) == 1_500 && degrading.ask("/poll") == .go)
     }
 
     // MARK: Pauses
 
-    @Test("a pause is one user's, on one path, no longer than allowed, and over when the upstream has answered well")
+    @Test("a pause is one client's, of one key, no longer than allowed, and over when the upstream has responded well")
     func pauses() {
         let memory = Memory { $0.retryAfterLimit = 60_000 }
         memory.pause("/login", user: 1, seconds: 300)
         #expect(memory.stop("/login", user: 1) == .pause)
-        #expect(memory.stop("/login?x", user: 1) == .pause)
         #expect(memory.ask("/login", user: 1, .reading) == .go && memory.ask("/login", user: 1, .writing) == .go)
-        #expect(memory.ask("/login", user: 2) == .go && memory.ask("/login") == .go && memory.ask("/a", user: 1) == .go)
+        #expect(memory.ask("/login?x", user: 1) == .go && memory.ask("/login", user: 2) == .go && memory.ask("/a", user: 1) == .go)
+        #expect(memory.ask("/login", client: 2, user: 1) == .go)
         memory.now = 59_999
         #expect(memory.stop("/login", user: 1) == .pause)
         memory.now = 60_000
@@ -349,7 +460,7 @@ struct FailureMemoryTests {
         let memory = Memory { $0.isOn = false }
         for _ in 0..<50 {
             memory.refused()
-            memory.failFamily("/a/")
+            memory.failAll("/a/")
             memory.pause("/a/1", user: 1, seconds: 20)
         }
         #expect(memory.ask("/a/1", user: 1) == .go)
@@ -360,9 +471,9 @@ struct FailureMemoryTests {
     func reset() {
         let memory = unreachable()
         memory.pause("/p", user: 1, seconds: 20)
-        for number in 0..<5 as Range<UInt64> { memory.bad("/a", user: number, .slow) }
-        #expect(memory.open == [.address, .target, .pause])
-        for scope in memory.memory.openScopes(now: 0) { memory.memory.reset(scope) }
+        for client in 0..<2 as Range<UInt64> { memory.bad("/a", client: client, .transfer(.responseTimeout)) }
+        #expect(Set(memory.open) == [.address, .key, .pause])
+        for scope in memory.memory.openScopes(now: 0) { memory.memory.reset(scope, now: 0) }
         #expect(memory.open == [])
         #expect(memory.ask("/p", user: 1) == .go && memory.ask("/a") == .go)
     }
@@ -372,13 +483,12 @@ struct FailureMemoryTests {
         let memory = Memory()
         for number in 0..<60_000 {
             memory.now += 1
-            memory.bad("/random/\(number)/x", user: 1)
-            memory.bad("/random/\(number)", user: 2)
-            if number % 100 == 0 { memory.good("/well") }
-            memory.pause("/random/\(number)", user: 3, seconds: 300)
+            for _ in 0..<2 { memory.bad("/random/\(number)", client: 1) }
+            if number % 100 == 0 { memory.good("/well", client: 2) }
+            memory.pause("/random/\(number)", client: 3, seconds: 300)
         }
-        #expect(memory.ask("/well") == .go && memory.ask("/well", user: 1) == .go)
-        #expect(memory.open.count <= FailureMemory.targetLimit + FailureMemory.familyLimit + FailureMemory.pauseLimit)
+        #expect(memory.ask("/well", client: 2) == .go && memory.ask("/well", client: 1) == .go)
+        #expect(memory.open.count <= 2 * FailureMemory.keyLimit + 1)
     }
 
     @Test("a table forgets what was not used lately, and keeps what is to be kept, within bounds")
@@ -397,38 +507,6 @@ struct FailureMemoryTests {
         #expect(table.count <= 125)
     }
 
-    /// What fails, and how: each at a share of the traffic.
-    private enum Bad: CaseIterable { case onePath, oneUser, onePathOfOneUser }
-
-    @Test("one path or one user fails in any way: no neighbour is ever stopped", .slow, arguments: [1, 5, 9])
-    func neighbours(tenths: Int) {
-        var random = Seeded(state: 4_711 + UInt64(tenths))
-        for bad in Bad.allCases {
-            let memory = Memory()
-            for _ in 0..<20_000 {
-                memory.now += Int64.random(in: 0...20, using: &random)
-                let fails = Int.random(in: 0..<10, using: &random) < tenths
-                let user: UInt64 = fails && bad != .onePath ? 1 : .random(in: 2...9, using: &random)
-                let path = fails && bad != .oneUser ? "/f/bad" : "/f/\(Int.random(in: 0..<20, using: &random))"
-                let response = memory.ask(path, user: user)
-                if !fails { #expect(response == .go, "\(bad): \(path) of \(user) at \(memory.now)") }
-                guard response == .go else { continue }
-                guard fails else {
-                    memory.good(path, user: user)
-                    continue
-                }
-                switch Int.random(in: 0..<6, using: &random) {
-                case 0: memory.bad(path, user: user, .slow, began: memory.now - 1_500)
-                case 1: memory.bad(path, user: user, .transfer(.connectionReadTimeout), began: memory.now - 30_000)
-                case 2: memory.bad(path, user: user, .transfer(.connectionTerminated))
-                case 3: memory.bad(path, user: user, .junk)
-                case 4: memory.pause(path, user: user, seconds: 300)
-                default: memory.bad(path, user: user)
-                }
-            }
-        }
-    }
-
     @Test("repeats are a share of what is sent")
     func budget() {
         var budget = RetryBudget(percent: 10)
@@ -442,18 +520,5 @@ struct FailureMemoryTests {
         var none = RetryBudget(percent: 0)
         let isSpent = none.spend()
         #expect(!isTooEarly && isDue && !isSpent)
-    }
-}
-
-/// SplitMix64: the same walk each time.
-private struct Seeded: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        value = (value ^ (value >> 27)) &* 0x94d0_49bb_1331_11eb
-        return value ^ (value >> 31)
     }
 }

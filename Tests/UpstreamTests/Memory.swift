@@ -1,4 +1,4 @@
-// What the tests of the failure memory are written in.
+// The vocabulary of the failure memory's tests.
 
 import HTTPCore
 import Testing
@@ -16,28 +16,43 @@ final class Memory {
         memory = FailureMemory(settings)
     }
 
-    static func scopes(_ target: String, host: String = "", user: UInt64 = 0, route: Int? = nil, client: UInt64 = 0) -> RequestScopes {
-        RequestScopes(pathAndQuery: Array(target.utf8)[...], host: Array(host.utf8), route: route, user: user, client: client)
+    static func scopes(
+        _ target: String, host: String = "", variant: UInt64 = 0, user: UInt64 = 0, route: Int? = nil, client: UInt64 = 1
+    ) -> RequestScopes {
+        RequestScopes(
+            pathAndQuery: Array(target.utf8)[...], host: Array(host.utf8), variant: variant, route: route, user: user, client: client)
     }
 
-    func ask(_ target: String, user: UInt64 = 0, _ asking: FailureMemory.Asking = .withCopy(mayLookBehind: true)) -> FailureAdmission {
-        let stops = memory.stops(Self.scopes(target, user: user), asking, now: now)
-        let admission = memory.admit(Self.scopes(target, user: user), asking, now: now)
-        #expect(stops == (admission != .go), "what is told without asking is what is done")
+    func ask(
+        _ target: String, client: UInt64 = 1, user: UInt64 = 0, route: Int? = nil,
+        _ asking: FailureMemory.Asking = .withCopy(mayLookBehind: true)
+    ) -> FailureAdmission {
+        let scopes = Self.scopes(target, user: user, route: route, client: client)
+        let stops = memory.stops(scopes, asking, now: now)
+        let admission = memory.admit(scopes, asking, now: now)
+        #expect(stops == (admission != .go), "what is said without asking is what is done")
         return admission
     }
 
     /// What stops a request that has a copy.
-    func stop(_ target: String, user: UInt64 = 0) -> FailureScopeKind? {
-        if case .serveCopy(let stop, _) = ask(target, user: user) { stop.scope } else { nil }
+    func stop(_ target: String, client: UInt64 = 1, user: UInt64 = 0, route: Int? = nil) -> FailureScopeKind? {
+        if case .serveCopy(let stop, _) = ask(target, client: client, user: user, route: route) { stop.scope } else { nil }
     }
 
-    func good(_ target: String, user: UInt64 = 0, isQuick: Bool = true) {
-        memory.succeed(Self.scopes(target, user: user), isQuick: isQuick, now: now)
+    /// Whether the request is stopped and repeated in the background; nil if it is sent.
+    func checks(_ target: String, client: UInt64 = 1, user: UInt64 = 0) -> Bool? {
+        if case .serveCopy(_, let looksBehind) = ask(target, client: client, user: user) { looksBehind } else { nil }
     }
 
-    func bad(_ target: String, user: UInt64 = 0, _ cause: FailureCause = .status(503), began: Int64? = nil) {
-        memory.fail(Self.scopes(target, user: user), cause, began: began ?? now, now: now)
+    func good(_ target: String, client: UInt64 = 1, user: UInt64 = 0, route: Int? = nil, took: Int64 = 10) {
+        memory.succeed(Self.scopes(target, user: user, route: route, client: client), took: took, limit: 1_500, now: now)
+    }
+
+    func bad(
+        _ target: String, client: UInt64 = 1, user: UInt64 = 0, route: Int? = nil, _ cause: FailureCause = .status(503),
+        began: Int64? = nil
+    ) {
+        memory.fail(Self.scopes(target, user: user, route: route, client: client), cause, began: began ?? now, now: now)
     }
 
     func refused(began: Int64? = nil) { memory.failToReach(.connectionRefused, began: began ?? now, now: now) }
@@ -46,21 +61,21 @@ final class Memory {
 
     func reach() { memory.reach(now: now) }
 
-    func pause(_ target: String, user: UInt64, seconds: Int64) {
-        memory.pause(Self.scopes(target, user: user), 429, retryAfter: seconds * 1000, now: now)
+    func pause(_ target: String, client: UInt64 = 1, user: UInt64 = 0, seconds: Int64) {
+        memory.pause(Self.scopes(target, user: user, client: client), 429, retryAfter: seconds * 1000, now: now)
     }
 
-    func look(_ kind: FailureScopeKind, _ target: String) -> FailureMemory.Look { memory.look(kind, Self.scopes(target), now: now) }
+    func look(_ target: String, client: UInt64 = 1) -> FailureMemory.Look { memory.look(Self.scopes(target, client: client), now: now) }
 
-    /// What became known, and what did no more, since this was last asked.
+    /// The scopes that opened and closed since the last call.
     func changes() -> [String] { memory.takeChanges().map { ($0.cause == nil ? "-" : "+") + $0.scope.kind.rawValue } }
 
     var open: [FailureScopeKind] { memory.openScopes(now: now).map(\.scope.kind) }
 
-    /// Both users fail on so many paths of a family that nothing succeeds in.
-    func failFamily(_ directory: String, paths: Int = 5) {
-        for number in 0..<paths {
-            for user in [1, 2] as [UInt64] { bad("\(directory)\(number)", user: user) }
+    /// Two clients fail with every request, and nothing succeeds.
+    func failAll(_ directory: String = "/x/", keys: Int = 5, route: Int? = nil) {
+        for number in 0..<keys {
+            for client in [1, 2] as [UInt64] { bad("\(directory)\(number)", client: client, route: route) }
         }
     }
 }

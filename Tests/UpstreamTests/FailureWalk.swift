@@ -1,0 +1,243 @@
+// A small world around the failure memory: clients, an upstream that fails in some way, copies, background checks. Events in the order of
+// their times; a seed gives the same walk each time.
+
+import HTTPCore
+
+@testable import Upstream
+
+/// SplitMix64.
+struct Seeded: RandomNumberGenerator {
+    var state: UInt64
+
+    init(state: UInt64) { self.state = state }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var value = state
+        value = (value ^ (value >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        value = (value ^ (value >> 27)) &* 0x94d0_49bb_1331_11eb
+        return value ^ (value >> 31)
+    }
+}
+
+/// How the upstream treats a request.
+enum Treatment: CaseIterable {
+    case well, status, junk, login, cut, hang, refused
+
+    static let failures = allCases.filter { $0 != .well && $0 != .refused }
+}
+
+/// One thing that clients ask for.
+struct WalkKey {
+    var target: String
+    var route: Int?
+    var hasCopy = true
+    /// When the content of the copy was made.
+    var copyMadeAt: Int64 = 0
+    /// Since when the upstream answers it well; nil while it does not.
+    var wellSince: Int64? = 0
+}
+
+struct WalkClient {
+    var address: UInt64
+    var user: UInt64 = 0
+}
+
+final class FailureWalk {
+    static let rescueAfter: Int64 = 1_500
+    static let firstByte: Int64 = 5_000
+
+    enum Event {
+        case request(client: Int, key: Int)
+        case ended(Attempt)
+        case timer
+        case change(() -> Void)
+    }
+
+    struct Attempt {
+        let client: Int
+        let key: Int
+        let began: Int64
+        let treatment: Treatment
+        /// Whether a client still waits for it.
+        var isWaitedFor: Bool
+    }
+
+    /// What a client got.
+    struct Answer {
+        let client: Int
+        let key: Int
+        let asked: Int64
+        /// How old the content was; negative if it came from the upstream.
+        let age: Int64
+        /// It went out without waiting.
+        let isImmediate: Bool
+    }
+
+    var memory: FailureMemory
+    let settings: FailureSettings
+    var random: Seeded
+    var keys: [WalkKey] = []
+    var clients: [WalkClient] = []
+    /// How the upstream treats a request now.
+    var treat: (_ client: Int, _ key: Int) -> Treatment = { _, _ in .well }
+    private(set) var answers: [Answer] = []
+    /// When checks were sent, and of which key.
+    private(set) var checks: [(key: Int, at: Int64)] = []
+    private(set) var sent: [(key: Int, at: Int64)] = []
+    private(set) var now: Int64 = 0
+    private var stopped: [Int: (client: Int, askedAt: Int64, checkedAt: Int64)] = [:]
+    private var queue: [(at: Int64, order: Int, event: Event)] = []
+    private var order = 0
+    private var watchesAddress = false
+
+    init(seed: UInt64, _ settings: FailureSettings = FailureSettings()) {
+        self.settings = settings
+        memory = FailureMemory(settings)
+        random = Seeded(state: seed)
+    }
+
+    // MARK: The queue, a heap
+
+    func schedule(_ event: Event, at time: Int64) {
+        order += 1
+        queue.append((time, order, event))
+        var child = queue.count - 1
+        while child > 0, isBefore(child, (child - 1) / 2) {
+            queue.swapAt(child, (child - 1) / 2)
+            child = (child - 1) / 2
+        }
+    }
+
+    private func isBefore(_ one: Int, _ other: Int) -> Bool { (queue[one].at, queue[one].order) < (queue[other].at, queue[other].order) }
+
+    private func next() -> (at: Int64, order: Int, event: Event)? {
+        guard !queue.isEmpty else { return nil }
+        queue.swapAt(0, queue.count - 1)
+        let first = queue.removeLast()
+        var parent = 0
+        while true {
+            var least = parent
+            for child in [2 * parent + 1, 2 * parent + 2] where child < queue.count && isBefore(child, least) { least = child }
+            guard least != parent else { return first }
+            queue.swapAt(parent, least)
+            parent = least
+        }
+    }
+
+    func run(until end: Int64) {
+        schedule(.timer, at: now)
+        while let next = next() {
+            guard next.at <= end else { break }
+            now = next.at
+            switch next.event {
+            case .request(let client, let key): request(client, key)
+            case .ended(let attempt): ended(attempt)
+            case .change(let change): change()
+            case .timer:
+                lookAround()
+                schedule(.timer, at: now + settings.recheck / 10)
+            }
+        }
+        now = end
+    }
+
+    /// A client sends a request again and again.
+    func ask(_ key: Int, by client: Int, every interval: ClosedRange<Int64>, from start: Int64, until end: Int64) {
+        var time = start
+        while time < end {
+            schedule(.request(client: client, key: key), at: time)
+            time += Int64.random(in: interval, using: &random)
+        }
+    }
+
+    // MARK: The shell
+
+    func scopes(_ client: Int, _ key: Int) -> RequestScopes {
+        Memory.scopes(keys[key].target, user: clients[client].user, route: keys[key].route, client: clients[client].address)
+    }
+
+    private func request(_ client: Int, _ key: Int) {
+        let asking: FailureMemory.Asking = keys[key].hasCopy ? .withCopy(mayLookBehind: true) : .reading
+        switch memory.admit(scopes(client, key), asking, now: now) {
+        case .go: send(client, key, isWaitedFor: true)
+        case .refuse: watchesAddress = true
+        case .serveCopy(let stop, let looksBehind):
+            answer(client, key, asked: now, isImmediate: true)
+            if stop.scope == .address { watchesAddress = true } else { keep(client, key) }
+            guard looksBehind else { return }
+            checks.append((key, now))
+            send(client, key, isWaitedFor: false)
+        }
+    }
+
+    private func keep(_ client: Int, _ key: Int) {
+        stopped[key] = (client, now, stopped[key]?.checkedAt ?? .min)
+        if stopped.count > 64 { stopped.min { $0.value.askedAt < $1.value.askedAt }.map { stopped[$0.key] = nil } }
+    }
+
+    private func send(_ client: Int, _ key: Int, isWaitedFor: Bool) {
+        sent.append((key, now))
+        let treatment = treat(client, key)
+        let took: Int64 =
+            switch treatment {
+            case .hang: Self.firstByte
+            default: Int64.random(in: 1...200, using: &random)
+            }
+        schedule(
+            .ended(Attempt(client: client, key: key, began: now, treatment: treatment, isWaitedFor: isWaitedFor)), at: now + took)
+    }
+
+    private func ended(_ attempt: Attempt) {
+        let scopes = scopes(attempt.client, attempt.key)
+        let asked = min(now, attempt.began + Self.rescueAfter)
+        switch attempt.treatment {
+        case .well:
+            memory.succeed(scopes, took: now - attempt.began, limit: Self.rescueAfter, now: now)
+            keys[attempt.key].copyMadeAt = max(keys[attempt.key].copyMadeAt, now)
+            if attempt.isWaitedFor { answers.append(Answer(client: attempt.client, key: attempt.key, asked: attempt.began, age: -1, isImmediate: false)) }
+            return
+        case .status: memory.fail(scopes, .status(503), began: attempt.began, now: now)
+        case .login: memory.fail(scopes, .status(302), began: attempt.began, now: now)
+        case .junk: memory.fail(scopes, .junk, began: attempt.began, now: now)
+        case .cut: memory.fail(scopes, .transfer(.responseIncomplete), began: attempt.began, now: now)
+        case .hang: memory.fail(scopes, .transfer(.responseTimeout), began: attempt.began, now: now)
+        case .refused: memory.failToReach(.connectionRefused, began: attempt.began, now: now)
+        }
+        guard keys[attempt.key].hasCopy else { return }
+        if attempt.isWaitedFor { answer(attempt.client, attempt.key, asked: asked, isImmediate: false) }
+        if memory.isFailing(scopes) { keep(attempt.client, attempt.key) }
+    }
+
+    private func answer(_ client: Int, _ key: Int, asked: Int64, isImmediate: Bool) {
+        let age = keys[key].wellSince.map { asked - max(keys[key].copyMadeAt, $0) } ?? 0
+        answers.append(Answer(client: client, key: key, asked: asked, age: age, isImmediate: isImmediate))
+    }
+
+    private func lookAround() {
+        if watchesAddress {
+            switch memory.attempt(now: now) {
+            case .over: watchesAddress = false
+            case .notYet: break
+            case .due:
+                // It connects, or not; no request is sent.
+                let isRefused = treat(0, 0) == .refused
+                if isRefused { memory.failToReach(.connectionRefused, began: now, now: now) } else { memory.reach(now: now) }
+            }
+        }
+        for (key, known) in stopped.sorted(by: { ($0.value.checkedAt, $0.key) < ($1.value.checkedAt, $1.key) }) {
+            guard now - known.askedAt < settings.window else {
+                stopped[key] = nil
+                continue
+            }
+            switch memory.look(scopes(known.client, key), now: now) {
+            case .over: stopped[key] = nil
+            case .notYet: break
+            case .due:
+                stopped[key]?.checkedAt = now
+                checks.append((key, now))
+                send(known.client, key, isWaitedFor: false)
+            }
+        }
+    }
+}

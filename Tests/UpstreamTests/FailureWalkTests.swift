@@ -1,0 +1,174 @@
+// The failure memory's two principles as properties of random walks: silence is no evidence, and one client is no witness. A failing walk
+// names its seed.
+
+import HTTPCore
+import TestSupport
+import Testing
+
+@testable import Upstream
+
+@Suite("The failure memory in random worlds")
+struct FailureWalkTests {
+    static let walks = 10_000
+    /// Walks run in parts, so that they can run side by side.
+    static let parts: [Int] = Array(0..<10)
+
+    // MARK: An attacker
+
+    /// Well requests of honest clients, a bad path that they ask for too, and one client that does what it can.
+    private func attacked(_ seed: UInt64) -> (walk: FailureWalk, wellKeys: Int) {
+        let walk = FailureWalk(seed: seed)
+        let (length, right) = (Int64(30_000), 2 * walk.settings.recheck)
+        let honest = Int.random(in: 1...4, using: &walk.random)
+        walk.clients = (0..<honest).map { WalkClient(address: UInt64($0 + 1), user: Bool.random(using: &walk.random) ? UInt64($0 + 10) : 0) }
+        let attackers = Int.random(in: 1...3, using: &walk.random)
+        // One address, with other credentials each time.
+        for user in 0..<attackers { walk.clients.append(WalkClient(address: 99, user: UInt64(user == 0 ? 0 : 100 + user))) }
+        let wellKeys = Int.random(in: 1...3, using: &walk.random)
+        let route = Bool.random(using: &walk.random) ? 0 : nil
+        for key in 0..<wellKeys { walk.keys.append(WalkKey(target: "/data?item=\(key)", route: key == 0 ? nil : route)) }
+        walk.keys.append(WalkKey(target: "/bad", route: route, wellSince: nil))
+        let evil = Int.random(in: 1...20, using: &walk.random)
+        for key in 0..<evil {
+            walk.keys.append(WalkKey(target: "/data?evil=\(key)", route: route, hasCopy: Bool.random(using: &walk.random), wellSince: nil))
+        }
+        let (kind, badKind) = (Treatment.failures.randomElement(using: &walk.random)!, Treatment.failures.randomElement(using: &walk.random)!)
+        // What the attacker asks for fails, and so may the well requests of this client, by its own limit.
+        let isLimited = Bool.random(using: &walk.random)
+        walk.treat = { client, key in
+            if key == wellKeys { return badKind }
+            if key < wellKeys { return client >= honest && isLimited ? kind : .well }
+            return kind
+        }
+        for client in 0..<honest {
+            for key in 0..<wellKeys where client == 0 || Bool.random(using: &walk.random) {
+                // The first client alone asks often enough.
+                walk.ask(key, by: client, every: client == 0 ? 200...right : 200...9_000, from: Int64(client * 37), until: length)
+            }
+            walk.ask(wellKeys, by: client, every: 300...3_000, from: 100, until: length)
+        }
+        let start = Int64.random(in: 0...10_000, using: &walk.random)
+        for client in honest..<walk.clients.count {
+            for key in (wellKeys + 1)..<walk.keys.count { walk.ask(key, by: client, every: 500...8_000, from: start, until: length) }
+            if isLimited { walk.ask(0, by: client, every: 300...1_000, from: start, until: length) }
+        }
+        return (walk, wellKeys)
+    }
+
+    @Test("whatever an attacker sends, nobody gets an old copy of what the upstream answers well", .slow, arguments: parts)
+    func attackers(part: Int) {
+        for seed in stride(from: UInt64(part), to: UInt64(Self.walks), by: Self.parts.count) {
+            let (walk, wellKeys) = attacked(seed)
+            walk.run(until: 30_000)
+            let honest = walk.clients.count { $0.address != 99 }
+            for answer in walk.answers where answer.key < wellKeys && answer.client < honest {
+                #expect(answer.age <= walk.settings.recheck + 200, "seed \(seed): \(answer)")
+            }
+            #expect(!walk.memory.isDown || walk.memory.openScopes(now: walk.now).isEmpty, "seed \(seed)")
+        }
+    }
+
+    // MARK: A true outage
+
+    enum Traffic: CaseIterable { case brisk, oneClient, threeTargets, everyFourSeconds }
+
+    private func outage(_ seed: UInt64) -> (walk: FailureWalk, kind: Treatment, from: Int64, until: Int64) {
+        let walk = FailureWalk(seed: seed)
+        let traffic = Traffic.allCases[Int(seed) % Traffic.allCases.count]
+        let kinds = Treatment.allCases.filter { $0 != .well }
+        let kind = kinds[Int(seed / 4) % kinds.count]
+        let clients = traffic == .oneClient ? 1 : Int.random(in: 2...5, using: &walk.random)
+        walk.clients = (0..<clients).map { WalkClient(address: UInt64($0 + 1)) }
+        let count = traffic == .threeTargets || traffic == .everyFourSeconds ? 3 : Int.random(in: 6...12, using: &walk.random)
+        let routes: [Int?] = Bool.random(using: &walk.random) ? [nil] : [nil, 0, 1]
+        for key in 0..<count { walk.keys.append(WalkKey(target: "/k\(key)", route: routes[key % routes.count])) }
+        let (from, until) = (Int64(20_000), Int64(80_000))
+        var isDown = false
+        walk.treat = { _, _ in isDown ? kind : .well }
+        walk.schedule(
+            .change {
+                isDown = true
+                for key in walk.keys.indices { walk.keys[key].wellSince = nil }
+            }, at: from)
+        walk.schedule(
+            .change {
+                isDown = false
+                for key in walk.keys.indices { walk.keys[key].wellSince = until }
+            }, at: until)
+        if traffic == .everyFourSeconds {
+            var (time, turn) = (Int64(0), 0)
+            while time < 90_000 {
+                walk.schedule(.request(client: turn % clients, key: turn / clients % count), at: time)
+                (time, turn) = (time + 4_000, turn + 1)
+            }
+        } else {
+            for key in 0..<count {
+                for client in 0..<clients { walk.ask(key, by: client, every: 500...3_000, from: Int64(key * 61 + client * 13), until: 90_000) }
+            }
+        }
+        return (walk, kind, from, until)
+    }
+
+    @Test("in a true outage copies go out at once, checks are few, and a second after the return all is as before", .slow, arguments: parts)
+    func outages(part: Int) {
+        for seed in stride(from: UInt64(part), to: UInt64(Self.walks / 10), by: Self.parts.count) {
+            let (walk, kind, from, until) = outage(seed)
+            // It opens within the time of five failures and their ends, however rare requests are.
+            let isOpenAt = from + 30_000 + FailureWalk.firstByte
+            walk.run(until: isOpenAt)
+            #expect(walk.memory.isDown, "seed \(seed), \(kind)")
+            walk.run(until: until + 10_000)
+            let recheck = walk.settings.recheck
+            for answer in walk.answers where answer.asked >= isOpenAt && answer.asked < until {
+                #expect(answer.isImmediate, "seed \(seed), \(kind): \(answer)")
+            }
+            for answer in walk.answers where answer.asked > until + recheck + 200 {
+                #expect(!answer.isImmediate && answer.age < 0, "seed \(seed), \(kind): \(answer)")
+            }
+            #expect(walk.memory.openScopes(now: walk.now).isEmpty, "seed \(seed), \(kind)")
+            bounded(walk, seed)
+        }
+    }
+
+    /// At most one check of a key in a recheck, and a bounded number in all.
+    private func bounded(_ walk: FailureWalk, _ seed: UInt64) {
+        var last: [Int: Int64] = [:]
+        var window: [Int64] = []
+        for check in walk.checks {
+            if let before = last[check.key] { #expect(check.at - before >= walk.settings.recheck, "seed \(seed): key \(check.key)") }
+            last[check.key] = check.at
+            window = window.filter { check.at - $0 < walk.settings.recheck } + [check.at]
+            #expect(window.count <= 2 * CheckBudget.limit, "seed \(seed)")
+        }
+    }
+
+    @Test("10,000 keys of a route hang beside well ones: rescues are immediate once it is open, and checks stay few", .slow)
+    func manyKeys() {
+        let walk = FailureWalk(seed: 1)
+        walk.clients = (1...4).map { WalkClient(address: $0) }
+        walk.keys = (0..<10_000).map { WalkKey(target: "/orders/\($0)", route: 0, wellSince: nil) }
+        walk.keys += (0..<20).map { WalkKey(target: "/well/\($0)") }
+        var isDown = false
+        walk.treat = { _, key in isDown && key < 10_000 ? .hang : .well }
+        walk.schedule(.change { isDown = true }, at: 10_000)
+        for time in stride(from: Int64(0), to: 60_000, by: 10) {
+            let client = Int.random(in: 0..<4, using: &walk.random)
+            walk.schedule(.request(client: client, key: Int.random(in: 0..<10_000, using: &walk.random)), at: time)
+            walk.schedule(.request(client: client, key: 10_000 + Int.random(in: 0..<20, using: &walk.random)), at: time + 5)
+        }
+        walk.run(until: 60_000)
+        let open = walk.memory.openScopes(now: walk.now).filter { $0.scope == .route(0) }
+        #expect(open.count == 1)
+        let opened = Int64(22_000) + FailureWalk.firstByte
+        for answer in walk.answers {
+            if answer.key >= 10_000 {
+                #expect(answer.age < 0)
+            } else if answer.asked > opened {
+                #expect(answer.isImmediate)
+            }
+        }
+        for second in stride(from: opened, to: 60_000, by: 1_000) {
+            #expect(walk.sent.count { $0.key < 10_000 && $0.at >= second && $0.at < second + 1_000 } <= 20)
+        }
+    }
+}
