@@ -11,8 +11,7 @@ import Upstream
 /// Touched on its shard's loop only.
 final class Rechecks {
     private unowned let shard: ProxyShard
-    /// By the key of its scopes.
-    private var stopped: [UInt64: Stopped] = [:]
+    private var stopped: [Place: Stopped] = [:]
     private var timer: LoopTimer?
     private var wakesAt: Int64 = 0
     private var isEnded = false
@@ -26,6 +25,11 @@ final class Rechecks {
     private static let stoppedLimit = 64
     /// Attempts under way at once, if each takes much longer than the time between two.
     private static let attemptLimit = 32
+
+    private struct Place: Hashable {
+        let key: UInt64
+        let client: UInt64
+    }
 
     private struct Stopped {
         var request: DecidedRequest
@@ -56,21 +60,21 @@ final class Rechecks {
     /// A request was stopped, or it failed; its copy goes out.
     func keep(_ request: DecidedRequest, client: @autoclosure () -> UpstreamRequestFields.Client, behind number: UInt64) {
         shard.loop.assertOnLoop()
-        let key = request.scopes.key
-        guard stopped[key] == nil else {
-            stopped[key]?.askedAt = now
+        let place = Place(key: request.scopes.key, client: request.scopes.client)
+        guard stopped[place] == nil else {
+            stopped[place]?.askedAt = now
             return
         }
         if stopped.count >= Self.stoppedLimit { makeRoom() }
-        stopped[key] = Stopped(request: request, client: client(), number: number, askedAt: now)
+        stopped[place] = Stopped(request: request, client: client(), number: number, askedAt: now)
         wake(after: shard.shared.health.recheck / 16)
     }
 
     private func makeRoom() {
         var counts: [UInt64: Int] = [:]
-        for known in stopped.values { counts[known.request.scopes.client, default: 0] += 1 }
+        for place in stopped.keys { counts[place.client, default: 0] += 1 }
         let most = counts.max { $0.value < $1.value }?.key
-        stopped.filter { $0.value.request.scopes.client == most }.min { $0.value.askedAt < $1.value.askedAt }.map { stopped[$0.key] = nil }
+        stopped.filter { $0.key.client == most }.min { $0.value.askedAt < $1.value.askedAt }.map { stopped[$0.key] = nil }
     }
 
     func watchAddress() {
@@ -107,19 +111,19 @@ final class Rechecks {
                 note(shard.shared.health.recheck)
             }
         }
-        for (key, known) in stopped.sorted(by: { $0.value.checkedAt < $1.value.checkedAt }) {
+        for (place, known) in stopped.sorted(by: { $0.value.checkedAt < $1.value.checkedAt }) {
             guard now - known.askedAt < shard.shared.health.window else {
-                stopped[key] = nil
+                stopped[place] = nil
                 continue
             }
             switch shard.shared.health.look(known.request.scopes, now: now) {
-            case .over: stopped[key] = nil
+            case .over: stopped[place] = nil
             case .notYet(let wait): note(wait)
             case .due:
                 shard.background.fetches.look(known.request, client: known.client, behind: known.number)
                 // Explanations name the client of the first check; later ones are brought about by all that sent the request since.
-                if !known.isUnnamed { stopped[key] = known.unnamed }
-                stopped[key]?.checkedAt = now
+                if !known.isUnnamed { stopped[place] = known.unnamed }
+                stopped[place]?.checkedAt = now
                 note(shard.shared.health.recheck)
             }
         }

@@ -126,7 +126,7 @@ public struct FailureMemory: Sendable {
         noteStopped(kind, scopes, witness, isCheck: isCheckDue, now)
         let interval = interval(kind, row)
         // Another client's turn may pass unused.
-        return isCheckDue ? .due : .notYet(max(row.timeToCheck(interval, now: now), interval / 4))
+        return isCheckDue ? .due : .notYet(max(row.timeToCheck(interval, now: now), interval / 8))
     }
 
     /// Whether the request belongs to what fails for its client: all such requests share a part of the connections.

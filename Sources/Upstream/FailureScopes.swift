@@ -169,9 +169,9 @@ struct CheckTurns: Sendable {
 
     private func rank(_ witness: Witness) -> Int { checked.lastIndex { !$0.isAnother(than: witness) } ?? -1 }
 
-    /// A turn passes to any client if it is not used within a second interval.
+    /// A turn that is not used soon passes to any client.
     func isTurn(of witness: Witness, interval: Int64, now: Int64) -> Bool {
-        guard let waiting, let checkedAt, now - checkedAt < 2 * interval else { return true }
+        guard let waiting, let checkedAt, now - checkedAt < interval * 5 / 4 else { return true }
         return rank(witness) <= rank(waiting)
     }
 

@@ -308,7 +308,7 @@ struct FailureMemoryTests {
         let stop = { (wait: Int64) in FailureStop(scope: .key, cause: .status(503), since: 0, wait: wait) }
         memory.now = 999
         #expect(memory.ask("/a") == .serveCopy(stop(1), looksBehind: false))
-        #expect(memory.look("/a") == .notYet(250))
+        #expect(memory.look("/a") == .notYet(125))
         memory.now = 1_000
         #expect(memory.ask("/a") == .serveCopy(stop(0), looksBehind: true))
         memory.bad("/a", began: 1_000)
@@ -349,9 +349,9 @@ struct FailureMemoryTests {
         memory.bad("/a", client: 2, began: 2_000)
         // A turn that is not used passes to the others.
         #expect(memory.checks("/a", client: 1) == false && memory.checks("/a", client: 3) == false)
-        memory.now = 3_900
+        memory.now = 3_249
         #expect(memory.checks("/a", client: 2) == false)
-        memory.now = 4_000
+        memory.now = 3_250
         #expect(memory.checks("/a", client: 2) == true)
     }
 
@@ -408,15 +408,24 @@ struct FailureMemoryTests {
         #expect(patience(memory, client: 3) == 8_000)
         memory.good("/poll", took: 50)
         #expect(patience(memory) == 1_500)
-        for _ in 0..<40 { memory.good("/poll", took: 4_000) }
+        for _ in 0..<40 {
+            memory.now += 1
+            memory.good("/poll", took: 4_000)
+        }
         #expect(patience(memory) == 1_500)
 
         let slower = Memory()
-        for _ in 0..<20 { slower.good("/poll", took: 29_000) }
+        for _ in 0..<20 {
+            slower.now += 1
+            slower.good("/poll", took: 29_000)
+        }
         #expect(patience(slower) == 30_000)
         let degrading = Memory()
         degrading.good("/poll", took: 50)
-        for _ in 0..<40 { degrading.good("/poll", took: 4_000) }
+        for _ in 0..<40 {
+            degrading.now += 1
+            degrading.good("/poll", took: 4_000)
+        }
         #expect(patience(degrading) == 1_500 && degrading.ask("/poll") == .go)
     }
 

@@ -63,6 +63,11 @@ final class FailureWalk {
         var isWaitedFor: Bool
     }
 
+    private struct Stopped: Hashable {
+        let key: Int
+        let client: Int
+    }
+
     /// What a client got.
     struct Answer {
         let client: Int
@@ -86,7 +91,7 @@ final class FailureWalk {
     private(set) var checks: [(key: Int, at: Int64)] = []
     private(set) var sent: [(key: Int, at: Int64)] = []
     private(set) var now: Int64 = 0
-    private var stopped: [Int: (client: Int, askedAt: Int64, checkedAt: Int64)] = [:]
+    private var stopped: [Stopped: (askedAt: Int64, checkedAt: Int64)] = [:]
     private var queue: [(at: Int64, order: Int, event: Event)] = []
     private var order = 0
     private var watchesAddress = false
@@ -126,9 +131,8 @@ final class FailureWalk {
     }
 
     func run(until end: Int64) {
-        schedule(.timer, at: now)
-        while let next = next() {
-            guard next.at <= end else { break }
+        if now == 0 { schedule(.timer, at: 0) }
+        while let first = queue.first, first.at <= end, let next = next() {
             now = next.at
             switch next.event {
             case .request(let client, let key): request(client, key)
@@ -172,7 +176,8 @@ final class FailureWalk {
     }
 
     private func keep(_ client: Int, _ key: Int) {
-        stopped[key] = (client, now, stopped[key]?.checkedAt ?? .min)
+        let place = Stopped(key: key, client: client)
+        stopped[place] = (now, stopped[place]?.checkedAt ?? .min)
         if stopped.count > 64 { stopped.min { $0.value.askedAt < $1.value.askedAt }.map { stopped[$0.key] = nil } }
     }
 
@@ -225,18 +230,19 @@ final class FailureWalk {
                 if isRefused { memory.failToReach(.connectionRefused, began: now, now: now) } else { memory.reach(now: now) }
             }
         }
-        for (key, known) in stopped.sorted(by: { ($0.value.checkedAt, $0.key) < ($1.value.checkedAt, $1.key) }) {
+        let order = { (one: (key: Stopped, value: (askedAt: Int64, checkedAt: Int64))) in (one.value.checkedAt, one.key.key, one.key.client) }
+        for (place, known) in stopped.sorted(by: { order($0) < order($1) }) {
             guard now - known.askedAt < settings.window else {
-                stopped[key] = nil
+                stopped[place] = nil
                 continue
             }
-            switch memory.look(scopes(known.client, key), now: now) {
-            case .over: stopped[key] = nil
+            switch memory.look(scopes(place.client, place.key), now: now) {
+            case .over: stopped[place] = nil
             case .notYet: break
             case .due:
-                stopped[key]?.checkedAt = now
-                checks.append((key, now))
-                send(known.client, key, isWaitedFor: false)
+                stopped[place]?.checkedAt = now
+                checks.append((place.key, now))
+                send(place.client, place.key, isWaitedFor: false)
             }
         }
     }
