@@ -85,10 +85,10 @@ struct CommandTests {
         let shown = try tool.run("upstream")
         #expect(shown.text.contains(": up\n") && shown.text.contains("pause:/users/1"))
         #expect(shown.text.contains("status_503") && shown.text.contains("failure.retry_after_limit"))
-        #expect(shown.lines.last?.hasPrefix("pause: copies go out at once where a request has no credentials") == true)
+        #expect(shown.lines.last?.hasPrefix("pause: this client's copies go out at once") == true)
         #expect(try tool.run("stats").text.contains("failing: pause 1"))
-        let unknown = try tool.run("upstream reset target:/users/2")
-        #expect(unknown.status == 1 && unknown.text.contains("No scope that fails is called target:/users/2"))
+        let unknown = try tool.run("upstream reset key:/users/2")
+        #expect(unknown.status == 1 && unknown.text.contains("No scope that fails is called key:/users/2"))
         #expect(try tool.run("upstream reset pause:/users/1").text == "1 scope is asked again as ever\n")
         #expect(try tool.run("upstream reset").text == "0 scopes are asked again as ever\n")
     }

@@ -182,7 +182,7 @@ struct APIBoundaryTests {
         }
         #expect(sick.requests.allSatisfy { $0.target == "/health" })
         let scopes = Self.scopes(try play.admin("GET", "/-/upstream?api=a"))
-        #expect(!scopes.isEmpty && scopes.allSatisfy { $0 == "target:/a/health" || $0 == "route:health" }, "\(scopes)")
+        #expect(!scopes.isEmpty && scopes.allSatisfy { $0 == "key:/a/health" || $0 == "route:health" }, "\(scopes)")
     }
 
     private static func scopes(_ response: TestResponse) -> [String] {

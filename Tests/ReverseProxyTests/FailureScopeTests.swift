@@ -130,24 +130,112 @@ struct FailureScopeTests {
 
     // MARK: Paths
 
-    @Test("a path that hangs: its copies go out at once, those without one still ask, and its neighbours notice nothing")
-    func target() throws {
+    @Test("a request that fails twice in a row: its copy goes out at once, those without one still ask, and its neighbours notice nothing")
+    func key() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)
-        for target in ["/bad", "/well"] { _ = try play.get(target) }
-        origin.react { $0.target == "/bad" ? [.hang] : [.json("2")] }
-        for _ in 1...5 { #expect(try softDeadline(play, "/bad").text == "1") }
+        for target in ["/bad", "/bad?well", "/well"] { _ = try play.get(target) }
+        origin.react { $0.target == "/bad" ? [.json("{}", status: Self.unavailable)] : [.json("2")] }
+        for _ in 1...2 { #expect(try play.get("/bad").text == "1") }
         let before = try play.metric("cistern_upstream_requests_total")
-        #expect(detail(try play.get("/bad")) == "target_failing")
+        #expect(detail(try play.get("/bad")) == "key_failing")
         #expect(try play.metric("cistern_upstream_requests_total") == before)
-        #expect(try play.get("/well").text == "2" && play.get("/new").text == "2")
+        #expect(try play.get("/bad?well").text == "2" && play.get("/well").text == "2" && play.get("/new").text == "2")
         #expect(try play.request("POST", "/well", content: "{}").status == 200)
         let why = JSONValue(try play.admin("GET", "/-/why?path=/bad&last=1").content)?["exchanges"]?.array?.first
-        #expect(why?["reason"] == "target_failing" && why?["advice"]?.array?.first?["setting"] == "cache.rescue_after")
+        #expect(why?["reason"] == "key_failing" && why?["advice"]?.array?.first?["setting"] == "failure.recheck")
+        // No client asks, and yet its return is found.
+        origin.react { _ in [.json("3")] }
+        play.time.advance(by: .seconds(1))
+        #expect(try play.waitFor("cistern_failure_scopes{scope=\"key\"}", 0))
+        #expect(try play.get("/bad").text == "3")
     }
 
-    @Test("a family fails: its copies go out at once, all else is asked, and a second after its return everything is as before")
-    func family() throws {
+    @Test("a hang is no failure before its time-out has passed: each request is sent until then")
+    func hang() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/bad")
+        origin.react { $0.target == "/bad" ? [.hang] : [.json("2")] }
+        for _ in 1...8 {
+            let response = try softDeadline(play, "/bad")
+            #expect(response.text == "1" && detail(response) == "slow")
+        }
+        #expect(try open(play, .key) == 0)
+        // The first two have waited for as long as the upstream has for a response.
+        play.time.advance(by: .seconds(20))
+        #expect(try play.waitFor("cistern_failure_scopes{scope=\"key\"}", 1))
+        #expect(detail(try play.get("/bad")) == "key_failing")
+    }
+
+    @Test("an attacker whose arguments are answered 503 changes nothing for its neighbours, of the same path too")
+    func attacker() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin) { $0.downstream.trustedProxies = Self.everybody }
+        let honest = [("X-Forwarded-For", "192.0.2.1")]
+        for target in ["/data", "/data?evil=1", "/other"] { _ = try play.get(target, honest) }
+        origin.react { $0.target.contains("evil") ? [.json("{}", status: Self.unavailable)] : [.json("\(origin.requests.count)")] }
+        for second in 0..<20 {
+            for number in 0..<5 {
+                _ = try play.get("/data?evil=\(number)", [("X-Forwarded-For", "198.51.100.9"), ("Authorization", "Bearer \(second)")])
+            }
+            for target in ["/data", "/other"] {
+                let before = origin.requests.count
+                let response = try play.get(target, honest)
+                #expect(response["Cache-Status"]?.contains("hit") != true && response.text == "\(before)")
+            }
+            play.time.advance(by: .seconds(1))
+        }
+        #expect(try open(play, .upstream) == 0)
+        // What the attacker has seen fail is asked for by others.
+        let before = origin.requests.count
+        _ = try play.get("/data?evil=1", honest)
+        #expect(origin.requests.count == before + 1)
+    }
+
+    @Test("while one client alone has seen all fail, each other client's requests are sent")
+    func secondClient() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin) { $0.downstream.trustedProxies = Self.everybody }
+        let clients = (1...3).map { [("X-Forwarded-For", "192.0.2.\($0)")] }
+        for number in 1...6 { _ = try play.get("/\(number)", clients[0]) }
+        play.time.advance(by: .seconds(11))
+        origin.react { _ in [.json("{}", status: Self.unavailable)] }
+        for number in 1...5 { _ = try play.get("/\(number)", clients[0]) }
+        #expect(detail(try play.get("/6", clients[0])) == "upstream_failing")
+        #expect(detail(try play.get("/6", clients[1])) == "server_error")
+        for client in clients { #expect(detail(try play.get("/6", client)) == "upstream_failing") }
+    }
+
+    @Test("a request that is slow by nature gets twice its usual time, and why says so")
+    func longPoll() throws {
+        let gates = (0..<25).map { _ in Gate() }
+        let served = Counter()
+        let origin = ScriptedOrigin { _ in [.pass(gates[served.next()]), .json("1")] }
+        let play = try ProxyPlay(origin)
+        func poll(_ number: Int, seconds: Int) throws -> TestResponse {
+            let client = try play.client()
+            client.send("GET /poll HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(origin.waitForRequests(number + 1))
+            play.time.advance(by: .milliseconds(1_400))
+            play.time.advance(by: .milliseconds(seconds * 1_000 - 1_400))
+            gates[number].open()
+            let response = try #require(client.readResponse())
+            #expect(try play.waitFor("cistern_upstream_active_requests", 0))
+            return response
+        }
+        for number in 0..<20 { _ = try poll(number, seconds: 4) }
+        let response = try poll(20, seconds: 4)
+        #expect(response["Cache-Status"]?.contains("slow") != true)
+        let why = JSONValue(try play.admin("GET", "/-/why?last=1").content)?["exchanges"]?.array?.first
+        #expect(why?["explanation"]?.array?.contains { $0.string?.contains("slow by nature") == true } == true)
+        #expect(detail(try poll(21, seconds: 9)) == "slow")
+    }
+
+    private static let everybody = NetworkList(parsing: "0.0.0.0/0")
+
+    @Test("a route fails: its copies go out at once, all else is asked, and a second after its return everything is as before")
+    func route() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin) {
             var bad = Route()
@@ -162,7 +250,7 @@ struct FailureScopeTests {
             #expect(try play.get("/good").text == "1")
             #expect(detail(try play.get("/bad/\(number)/x")) == "server_error")
         }
-        #expect(detail(try play.get("/bad/6/x")) == "family_failing")
+        #expect(detail(try play.get("/bad/6/x")) == "route_failing")
         #expect(try play.get("/bad/new").status == 503)
         #expect(try play.request("PUT", "/bad/1/x", content: "{}").status == 503)
         #expect(origin.requests.last?.method == "PUT")
@@ -176,14 +264,14 @@ struct FailureScopeTests {
         #expect(try play.get("/bad/3/x").text == "2")
     }
 
-    @Test("all fails: copies go out at once, and one look a recheck finds the return")
+    @Test("all fails: copies go out at once, and one check a recheck finds the return")
     func upstream() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)
         for number in 1...6 { _ = try play.get("/\(number)/x") }
         play.time.advance(by: .seconds(11))
         origin.react { _ in [.json("{}", status: Self.unavailable)] }
-        for number in 1...3 { #expect(detail(try play.get("/\(number)/x")) == "server_error") }
+        for number in 1...5 { #expect(detail(try play.get("/\(number)/x")) == "server_error") }
         #expect(detail(try play.get("/6/x")) == "upstream_failing")
         #expect(try play.metric("cistern_upstream_state{state=\"open\"}") == 1)
         let before = origin.requests.count
@@ -202,16 +290,20 @@ struct FailureScopeTests {
         for number in 1...6 { #expect(try play.get("/\(number)/x").text == "2") }
     }
 
-    @Test("an application's 500 and a user's 429 are not remembered")
-    func ownMatters() throws {
+    @Test("a client's 429 is not remembered; a 500 and a redirect to a login are failures like others")
+    func causes() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try ProxyPlay(origin)
-        _ = try play.get("/a")
-        for status in ["500 No", "429 No"] {
-            origin.react { _ in [.json("{}", status: status)] }
-            for _ in 1...20 { #expect(try play.get("/a").text == "1") }
-        }
-        #expect(origin.requests.count == 41)
+        for target in ["/a", "/b", "/c"] { _ = try play.get(target) }
+        origin.react { _ in [.json("{}", status: "429 No")] }
+        for _ in 1...20 { #expect(try play.get("/a").text == "1") }
+        #expect(origin.requests.count == 23)
+        origin.react { _ in [.json("{}", status: "500 No")] }
+        for _ in 1...2 { #expect(try play.get("/b").text == "1") }
+        #expect(detail(try play.get("/b")) == "key_failing")
+        origin.react { _ in [.send("HTTP/1.1 302 Found\r\nLocation: https://login.test/\r\nContent-Length: 0\r\n\r\n")] }
+        for _ in 1...2 { #expect(try play.get("/c").text == "1") }
+        #expect(detail(try play.get("/c")) == "key_failing")
     }
 
     @Test("where a copy exists these are trouble too", arguments: [507, 508, 509, 520, 525, 530, 598, 599])
@@ -258,9 +350,10 @@ struct FailureScopeTests {
         let origin = ScriptedOrigin { _ in [.json("{}", status: "404 Not Found")] }
         let play = try ProxyPlay(origin) {
             $0.background.probe.path = "/health"
-            $0.upstream.failure.threshold = 1
         }
-        #expect(try play.waitFor("cistern_failure_scopes{scope=\"target\"}", 1))
+        #expect(try play.waitFor("cistern_upstream_responses_total{status_class=\"4xx\"}", 1))
+        play.time.advance(by: .seconds(10))
+        #expect(try play.waitFor("cistern_failure_scopes{scope=\"key\"}", 1))
         #expect(origin.requests.allSatisfy { $0.target == "/health" })
         origin.react { _ in [.json("{}")] }
         #expect(try play.get("/a").status == 200)
@@ -271,23 +364,23 @@ struct FailureScopeTests {
     @Test("what fails is listed with cause and setting, and asked again as ever when it is reset")
     func reset() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
-        let play = try ProxyPlay(origin) { $0.upstream.failure.threshold = 1 }
+        let play = try ProxyPlay(origin)
         _ = try play.get("/a")
         origin.react { _ in [.json("{}", status: Self.unavailable)] }
-        _ = try play.get("/a")
+        for _ in 1...2 { _ = try play.get("/a") }
         #expect(try open(play, .key) == 1)
-        #expect(try play.metric("cistern_failure_scopes_opened_total{scope=\"target\"}") == 1)
+        #expect(try play.metric("cistern_failure_scopes_opened_total{scope=\"key\"}") == 1)
         let scope = try #require(JSONValue(try play.admin("GET", "/-/upstream").content)?["scopes"]?.array?.first)
-        #expect(scope["scope"] == "target:/a" && scope["kind"] == "target")
-        #expect(scope["cause"] == "status_503" && scope["setting"] == "failure.threshold")
-        #expect(scope["effect"]?.string?.hasPrefix("copies go out at once") == true)
+        #expect(scope["scope"] == "key:/a" && scope["kind"] == "key")
+        #expect(scope["cause"] == "status_503" && scope["setting"] == "failure.recheck")
+        #expect(scope["effect"]?.string?.hasPrefix("the copy of this request goes out at once") == true)
         let stats = JSONValue(try play.admin("GET", "/-/stats").content)?["upstream"]
-        #expect(stats?["failing"]?["target"] == 1 && stats?["state"] == "closed" && stats?["up"] == true)
+        #expect(stats?["failing"]?["key"] == 1 && stats?["state"] == "closed" && stats?["up"] == true)
 
-        let unknown = try play.admin("POST", "/-/upstream/reset?scope=target:/b")
-        #expect(unknown.status == 404 && unknown.text.contains("target:/a"))
+        let unknown = try play.admin("POST", "/-/upstream/reset?scope=key:/b")
+        #expect(unknown.status == 404 && unknown.text.contains("key:/a"))
         #expect(JSONValue(try play.admin("POST", "/-/upstream/reset?scope=pause").content)?["reset"] == 0)
-        #expect(JSONValue(try play.admin("POST", "/-/upstream/reset?scope=target:/a").content)?["reset"] == 1)
+        #expect(JSONValue(try play.admin("POST", "/-/upstream/reset?scope=key:/a").content)?["reset"] == 1)
         origin.react { _ in [.json("2")] }
         #expect(try play.get("/a").text == "2")
     }

@@ -22,7 +22,7 @@ struct LastGoodTests {
     }
 
     private func openScopes(_ play: ProxyPlay) throws -> [String] {
-        try ["target", "family", "upstream"].filter { try play.metric("cistern_failure_scopes{scope=\"\($0)\"}") != 0 }
+        try ["key", "route", "upstream"].filter { try play.metric("cistern_failure_scopes{scope=\"\($0)\"}") != 0 }
     }
 
     // MARK: What cannot be looked at
@@ -153,9 +153,10 @@ struct LastGoodTests {
         }
         play.time.advance(by: .seconds(20))
         for number in 1..<10 {
+            #expect(try play.get("/f/0").text == "{\"id\":2}")
             for _ in 0..<5 { #expect(try play.get("/f/\(number)").text == Self.good) }
         }
-        #expect(try openScopes(play) == ["target"])
+        #expect(try openScopes(play) == ["key"])
         #expect(try play.get("/f/0").text == "{\"id\":2}")
     }
 
