@@ -98,16 +98,17 @@ public enum SettingsTable {
             help: "Remember what of the upstream fails, so that stored copies of it go out at once."),
         Setting(
             path: "failure.threshold", binding: .count(\.failure.threshold, 1...10_000),
-            help: "Failures in a row after which the upstream counts as out of reach, or one path as failing."),
+            help: "Failed attempts to connect in a row after which the address counts as unreachable."),
         Setting(
             path: "failure.window", binding: .duration(\.failure.window, 1_000...hour),
-            help: "A family of paths, or all, counts as failing where several failed and none succeeded for this long."),
+            help:
+                "Minimum time without a success after which a route or the whole upstream counts as failing. A stopped request is repeated for this long."),
         Setting(
             path: "failure.recheck", binding: .duration(\.failure.recheck, 10...hour),
-            help: "How often it is looked whether what fails is well again. So long a return may go unnoticed."),
+            help: "Interval between checks of what fails. A failed attempt lets stored copies go out at once for twice this time."),
         Setting(
             path: "failure.retry_after_limit", binding: .duration(\.failure.retryAfterLimit, 0...(24 * hour)),
-            help: "Longest Retry-After of the upstream that is obeyed, for the user and the path that got it; 0 for never."),
+            help: "Maximum Retry-After that is followed, for the client and the request that got it. 0 ignores it."),
         Setting(
             path: "failure.probe_path", binding: .text(\.failure.probePath),
             help: "Ask for this path from time to time, to know the upstream's state without clients; empty for never."),

@@ -103,7 +103,7 @@ public struct FailureMemory: Sendable {
         noteStopped(kind, scopes, witness, isCheck: isCheckDue, now)
         // A request that cannot be repeated in the background is its own check.
         if isCheckDue, !mayLookBehind { return .go }
-        let wait = isCheckDue ? 0 : row.timeToCheck(interval(kind, row), now: now)
+        let wait = isCheckDue ? 0 : row.timeToCheck(interval(kind, row, witness), now: now)
         return .serveCopy(row.stop(kind, wait: wait), looksBehind: isCheckDue)
     }
 
@@ -124,7 +124,7 @@ public struct FailureMemory: Sendable {
         guard let (kind, row) = failing(scopes, key, witness) else { return .over }
         let isCheckDue = isCheckDue(kind, row, key, witness, now)
         noteStopped(kind, scopes, witness, isCheck: isCheckDue, now)
-        let interval = interval(kind, row)
+        let interval = interval(kind, row, witness)
         // Another client's turn may pass unused.
         return isCheckDue ? .due : .notYet(max(row.timeToCheck(interval, now: now), interval / 8))
     }
@@ -168,16 +168,16 @@ public struct FailureMemory: Sendable {
 
     // MARK: Checks
 
-    /// The interval between checks. A wide scope has more of them at first. A check of a key that has not ended delays the next one.
-    private func interval(_ kind: FailureScopeKind, _ row: FailureRow) -> Int64 {
-        if kind == .key { return row.turns.isUnderWay ? settings.recheck * 3 / 2 : settings.recheck }
+    /// The interval between checks. A wide scope has more of them at first. A check that has not ended delays the next one of its client.
+    private func interval(_ kind: FailureScopeKind, _ row: FailureRow, _ witness: Witness? = nil) -> Int64 {
+        if kind == .key { return witness.map(row.turns.isUnderWay) == true ? settings.recheck * 3 / 2 : settings.recheck }
         return settings.recheck >> max(0, 4 - row.turns.sent)
     }
 
     private func isCheckDue(
         _ kind: FailureScopeKind, _ row: FailureRow, _ key: KeyScope?, _ witness: Witness, _ now: Int64
     ) -> Bool {
-        let interval = interval(kind, row)
+        let interval = interval(kind, row, witness)
         guard row.timeToCheck(interval, now: now) == 0, row.turns.isTurn(of: witness, interval: interval, now: now) else { return false }
         // A key that belongs to several scopes is checked once in a recheck.
         if let checkedAt = key?.row.turns.checkedAt, now - checkedAt < settings.recheck { return false }

@@ -161,13 +161,15 @@ struct CheckTurns: Sendable {
 
     private(set) var checkedAt: Int64?
     private(set) var sent = 0
-    private(set) var isUnderWay = false
+    private var hasEnded = true
     /// The clients of the last checks, the latest last.
     private var checked: [Witness] = []
     /// Of the clients that were stopped since, the one whose last check lies furthest back.
     private var waiting: Witness?
 
     private func rank(_ witness: Witness) -> Int { checked.lastIndex { !$0.isAnother(than: witness) } ?? -1 }
+
+    func isUnderWay(by witness: Witness) -> Bool { !hasEnded && checked.last?.isAnother(than: witness) == false }
 
     /// A turn that is not used soon passes to any client.
     func isTurn(of witness: Witness, interval: Int64, now: Int64) -> Bool {
@@ -185,13 +187,13 @@ struct CheckTurns: Sendable {
         checked.removeAll { !$0.isAnother(than: witness) }
         if checked.count == Self.limit { checked.removeFirst() }
         checked.append(witness)
-        (checkedAt, isUnderWay, waiting) = (now, true, nil)
+        (checkedAt, hasEnded, waiting) = (now, false, nil)
         sent += 1
     }
 
     /// An attempt has ended.
     mutating func end(began: Int64) {
-        if began >= checkedAt ?? .min { isUnderWay = false }
+        if began >= checkedAt ?? .min { hasEnded = true }
     }
 }
 

@@ -25,6 +25,11 @@ NEIGHBOURS = 1_900
 CONTROL = 300
 SHARES = (10, 50, 90)
 FAULTS = ("503", "429 wait", "503 wait", "cut", "junk", "hang", "slow", "reset", "one user's POST", "one user")
+# One client's requests, which differ from its neighbours' in their arguments only.
+ATTACKS = ("503", "429 wait", "503 wait", "cut", "junk", "hang", "slow", "reset", "login", "500")
+ARGUMENTS = ("/f/1?evil={id}", "/f/2?evil=1")
+# All neighbours ask by addresses of their own, as a trusted proxy tells.
+ATTACKER = "X-Forwarded-For: 198.51.100.9\r\n"
 OUTAGES = ("refused", "unresolved", "hang", "503")
 # Seconds. Shorter than the product's defaults where the run would take too long.
 SOFT, FIRST_BYTE, WINDOW, RECHECK = 0.5, 2.0, 2.0, 1.0
@@ -80,6 +85,8 @@ class OriginSide(asyncio.Protocol):
             case "429 wait": write(response(b"{}", b"429 No", b"Retry-After: 300\r\n"))
             case "503 wait": write(response(b"{}", b"503 No", b"Retry-After: 300\r\n"))
             case "junk": write(response(b"<p>"))
+            case "500": write(response(b"{}", b"500 No"))
+            case "login": write(response(b"", b"302 Found", b"Location: https://login.test/\r\n"))
             case "slow": asyncio.get_running_loop().call_later(2 * SOFT, lambda: self.transport.is_closing() or write(good))
             case "poll": asyncio.get_running_loop().call_later(FIRST_BYTE / 2, lambda: self.transport.is_closing() or write(good))
             case "hang": pass
@@ -151,7 +158,8 @@ class Cistern:
         host = names.host if names else "127.0.0.1"
         milliseconds = lambda seconds: f"{int(seconds * 1000)}ms"
         command = [options.cistern, "serve", "--upstream", f"http://{host}:{origin.port}", "--listen", f"unix:{self.socket}",
-                   "--cache-dir", os.path.join(directory, "store"), "--cache-size", "32MiB", "--shards", "2", "--log-level", "info"]
+                   "--cache-dir", os.path.join(directory, "store"), "--cache-size", "32MiB", "--shards", "2", "--log-level", "info",
+                   "--set", "trusted_proxies=unix:"]
         for setting, value in (("failure.memory", "on" if remembers else "off"), ("failure.window", milliseconds(WINDOW)),
                                ("failure.recheck", milliseconds(RECHECK)), ("cache.rescue_after", milliseconds(SOFT)),
                                ("upstream.first_byte_timeout", milliseconds(FIRST_BYTE))):
@@ -245,7 +253,8 @@ class Cell:
         self.free = [Connection(self.cistern.socket) for _ in range(BAD_AT_ONCE)]
         prime = Connection(self.cistern.socket)
         users = ["", "Authorization: Bearer bad\r\n", "Authorization: Bearer good\r\n"]
-        for target in [f"/{family}/{number}" for family in "fg" for number in range(20)] + list(self.paths) + ["/login"]:
+        bad = [path for path in self.paths if "{id}" not in path]
+        for target in [f"/{family}/{number}" for family in "fg" for number in range(20)] + bad + ["/login"]:
             for user in users:
                 await prime.ask("GET", target, user)
         await asyncio.gather(*(self.neighbour(number) for number in range(8)))
@@ -274,7 +283,7 @@ class Cell:
             target = target.replace("{id}", str(self.chance.randrange(10_000)))
         try:
             async with asyncio.timeout(2 * SOFT):
-                await connection.ask(method, target, f"{user}X-Play: {play}\r\n", b"{}" if method == "POST" else None)
+                await connection.ask(method, target, f"{user}{ATTACKER}X-Play: {play}\r\n", b"{}" if method == "POST" else None)
         except (asyncio.IncompleteReadError, OSError, asyncio.TimeoutError, ValueError):
             pass
         finally:
@@ -290,6 +299,7 @@ class Cell:
                 owed -= 1
                 self.start_bad()
             method, target, user = self.pick(self.count)
+            user += f"X-Forwarded-For: 192.0.2.{number + 1}\r\n"
             try:
                 async with asyncio.timeout(PATIENCE):
                     answer = await connection.ask(method, target, user, b"{}" if method == "POST" else None)
@@ -362,6 +372,7 @@ class Neighbours:
         print("\n**One part fails, its neighbours are well**\n\n| fault | of the traffic | neighbours | different | late | without memory | "
               "scopes opened | log lines | memory |\n|---|---|---|---|---|---|---|---|---|")
         plays = [(fault, share, ("/f/bad",)) for fault in FAULTS for share in SHARES]
+        plays += [(fault, 50, ARGUMENTS) for fault in ATTACKS]
         plays += [("503", 50, ("/orders/{id}",)), ("hang", 50, ("/orders/{id}",)), ("hang", 50, ("/f/bad", "/h/bad"))]
         total = different = bad = 0
         for fault, share, paths in plays:
