@@ -123,7 +123,7 @@ public struct WhyExplanation {
         if let failure { sentences.append(failure.sentence(status: trace.upstream.status)) }
         if trace.upstream.patience > 0 {
             let time = ShownFigures.duration(microseconds: Int64(trace.upstream.patience) * 1_000)
-            sentences.append("This request is slow by nature: the upstream had \(time), twice the usual time, before the copy would go out.")
+            sentences.append("This request is slow by nature: the upstream had \(time), twice the usual time.")
         }
         if trace.found.isGone {
             sentences.append(

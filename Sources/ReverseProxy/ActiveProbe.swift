@@ -33,7 +33,8 @@ final class ActiveProbe: TransferReceiver {
         // It is the upstream's path; routes and scopes have those of clients.
         let target = (shard.settings.strippedPath + Array(settings.path.utf8))[...]
         let place = shard.routes.place(of: target)
-        scopes = RequestScopes(pathAndQuery: target, route: place == shard.routes.all.count - 1 ? nil : place, user: 0, client: RequestScopes.probe)
+        let route = place == shard.routes.all.count - 1 ? nil : place
+        scopes = RequestScopes(pathAndQuery: target, route: route, user: 0, client: RequestScopes.probe)
     }
 
     func start() { ask() }

@@ -102,7 +102,8 @@ public enum SettingsTable {
         Setting(
             path: "failure.window", binding: .duration(\.failure.window, 1_000...hour),
             help:
-                "Minimum time without a success after which a route or the whole upstream counts as failing. A stopped request is repeated for this long."),
+                "Minimum time without a success after which a route or the whole upstream counts as failing. A stopped request is repeated for this long."
+        ),
         Setting(
             path: "failure.recheck", binding: .duration(\.failure.recheck, 10...hour),
             help: "Interval between checks of what fails. A failed attempt lets stored copies go out at once for twice this time."),

@@ -333,7 +333,9 @@ public struct FailureMemory: Sendable {
     /// Searches all scopes, once in a while, for one that may let a copy go out at once.
     private mutating func searchOpen(_ now: Int64) {
         nextSearchAt = now + settings.recheck
-        mayStop = upstream.row.isOpen || routes.values.contains { $0.row.isOpen } || keys.contains { $0.mayStop(since: now - settings.right, now) }
+        let since = now - settings.right
+        mayStop =
+            upstream.row.isOpen || routes.values.contains { $0.row.isOpen } || keys.contains { $0.mayStop(since: since, now) }
     }
 
     // MARK: Showing

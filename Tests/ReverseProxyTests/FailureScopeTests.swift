@@ -239,7 +239,6 @@ struct FailureScopeTests {
         #expect(detail(try poll(21, seconds: 9)) == "slow")
     }
 
-
     @Test("a route fails: its copies go out at once, all else is asked, and a second after its return everything is as before")
     func route() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }

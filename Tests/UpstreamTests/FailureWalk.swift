@@ -9,8 +9,6 @@ import HTTPCore
 struct Seeded: RandomNumberGenerator {
     var state: UInt64
 
-    init(state: UInt64) { self.state = state }
-
     mutating func next() -> UInt64 {
         state &+= 0x9e37_79b9_7f4a_7c15
         var value = state
@@ -200,7 +198,9 @@ final class FailureWalk {
         case .well:
             memory.succeed(scopes, took: now - attempt.began, limit: Self.rescueAfter, now: now)
             keys[attempt.key].copyMadeAt = max(keys[attempt.key].copyMadeAt, now)
-            if attempt.isWaitedFor { answers.append(Answer(client: attempt.client, key: attempt.key, asked: attempt.began, age: -1, isImmediate: false)) }
+            if attempt.isWaitedFor {
+                answers.append(Answer(client: attempt.client, key: attempt.key, asked: attempt.began, age: -1, isImmediate: false))
+            }
             return
         case .status: memory.fail(scopes, .status(503), began: attempt.began, now: now)
         case .login: memory.fail(scopes, .status(302), began: attempt.began, now: now)
@@ -230,7 +230,8 @@ final class FailureWalk {
                 if isRefused { memory.failToReach(.connectionRefused, began: now, now: now) } else { memory.reach(now: now) }
             }
         }
-        let order = { (one: (key: Stopped, value: (askedAt: Int64, checkedAt: Int64))) in (one.value.checkedAt, one.key.key, one.key.client) }
+        let order = { (one: (key: Stopped, value: (askedAt: Int64, checkedAt: Int64))) in (one.value.checkedAt, one.key.key, one.key.client)
+        }
         for (place, known) in stopped.sorted(by: { order($0) < order($1) }) {
             guard now - known.askedAt < settings.window else {
                 stopped[place] = nil

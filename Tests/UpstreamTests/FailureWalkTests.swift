@@ -21,7 +21,9 @@ struct FailureWalkTests {
         let walk = FailureWalk(seed: seed)
         let (length, right) = (Int64(30_000), 2 * walk.settings.recheck)
         let honest = Int.random(in: 1...4, using: &walk.random)
-        walk.clients = (0..<honest).map { WalkClient(address: UInt64($0 + 1), user: Bool.random(using: &walk.random) ? UInt64($0 + 10) : 0) }
+        walk.clients = (0..<honest).map {
+            WalkClient(address: UInt64($0 + 1), user: Bool.random(using: &walk.random) ? UInt64($0 + 10) : 0)
+        }
         let attackers = Int.random(in: 1...3, using: &walk.random)
         // One address, with other credentials each time.
         for user in 0..<attackers { walk.clients.append(WalkClient(address: 99, user: UInt64(user == 0 ? 0 : 100 + user))) }
@@ -33,7 +35,9 @@ struct FailureWalkTests {
         for key in 0..<evil {
             walk.keys.append(WalkKey(target: "/data?evil=\(key)", route: route, hasCopy: Bool.random(using: &walk.random), wellSince: nil))
         }
-        let (kind, badKind) = (Treatment.failures.randomElement(using: &walk.random)!, Treatment.failures.randomElement(using: &walk.random)!)
+        let (kind, badKind) = (
+            Treatment.failures.randomElement(using: &walk.random)!, Treatment.failures.randomElement(using: &walk.random)!
+        )
         // What the attacker asks for fails, and so may the well requests of this client, by its own limit.
         let isLimited = Bool.random(using: &walk.random)
         // For some seconds everything fails, so that several witnesses have seen it.
@@ -77,8 +81,8 @@ struct FailureWalkTests {
             for answer in walk.answers where answer.key < wellKeys && answer.client < honest {
                 guard answer.asked < 11_000 || answer.asked >= 15_000 else { continue }
                 // A turn that another client does not use takes a quarter of a recheck. One key may be well for some clients only: then they
-                // have every second turn.
-                let turns: Int64 = answer.key == 0 ? 2 : 1
+                // have every second turn, and a check that hangs delays the next one of its client.
+                let turns: Int64 = answer.key == 0 ? 3 : 1
                 #expect(answer.age <= turns * walk.settings.recheck * 5 / 4 + 300, "seed \(seed): \(answer)")
             }
             #expect(!walk.memory.isDown || walk.memory.openScopes(now: walk.now).isEmpty, "seed \(seed)")
@@ -120,7 +124,9 @@ struct FailureWalkTests {
             }
         } else {
             for key in 0..<count {
-                for client in 0..<clients { walk.ask(key, by: client, every: 500...3_000, from: Int64(key * 61 + client * 13), until: 90_000) }
+                for client in 0..<clients {
+                    walk.ask(key, by: client, every: 500...3_000, from: Int64(key * 61 + client * 13), until: 90_000)
+                }
             }
         }
         return (walk, kind, from, until)

@@ -1,0 +1,139 @@
+// Which requests check what fails, and how long a request that is slow by nature is waited for.
+
+import HTTPCore
+import Testing
+
+@testable import Upstream
+
+@Suite("Checks of what fails, and slow requests")
+struct FailureCheckTests {
+    // MARK: Checks
+
+    @Test("one request a recheck is the check of a key: in the background if it can, else itself")
+    func checks() {
+        let memory = Memory()
+        for client in 0..<2 as Range<UInt64> { memory.bad("/a", client: client) }
+        let stop = { (wait: Int64) in FailureStop(scope: .key, cause: .status(503), since: 0, wait: wait) }
+        memory.now = 999
+        #expect(memory.ask("/a") == .serveCopy(stop(1), looksBehind: false))
+        #expect(memory.look("/a") == .notYet(125))
+        memory.now = 1_000
+        #expect(memory.ask("/a") == .serveCopy(stop(0), looksBehind: true))
+        memory.bad("/a", began: 1_000)
+        #expect(memory.ask("/a") == .serveCopy(stop(1_000), looksBehind: false))
+        memory.now = 2_000
+        #expect(memory.ask("/a", .withCopy(mayLookBehind: false)) == .go)
+        memory.bad("/a", began: 2_000)
+        memory.now = 3_000
+        #expect(memory.look("/a") == .due)
+        memory.good("/a")
+        #expect(memory.look("/a") == .over)
+    }
+
+    @Test("a check that has not ended delays the next one, and no longer than one and a half rechecks")
+    func unfinishedCheck() {
+        let memory = Memory()
+        for client in 0..<2 as Range<UInt64> { memory.bad("/a", client: client) }
+        memory.now = 1_000
+        #expect(memory.checks("/a") == true)
+        memory.now = 2_499
+        memory.bad("/a", .transfer(.responseTimeout), began: 0)
+        #expect(memory.checks("/a") == false)
+        memory.now = 2_500
+        #expect(memory.checks("/a") == true)
+    }
+
+    @Test("the client whose last check lies furthest back has the next one, so that one client does not take all of them")
+    func turns() {
+        let memory = Memory()
+        for client in [1, 2] as [UInt64] { memory.bad("/a", client: client) }
+        memory.now = 1_000
+        #expect(memory.checks("/a", client: 1) == true)
+        memory.bad("/a", client: 1, began: 1_000)
+        #expect(memory.checks("/a", client: 2) == false)
+        memory.now = 2_000
+        #expect(memory.checks("/a", client: 1) == false)
+        #expect(memory.checks("/a", client: 2) == true)
+        memory.bad("/a", client: 2, began: 2_000)
+        // A turn that is not used passes to the others.
+        #expect(memory.checks("/a", client: 1) == false && memory.checks("/a", client: 3) == false)
+        memory.now = 3_249
+        #expect(memory.checks("/a", client: 2) == false)
+        memory.now = 3_250
+        #expect(memory.checks("/a", client: 2) == true)
+    }
+
+    @Test("checks of a wide scope begin quickly and fall to one in a recheck")
+    func wideChecks() {
+        let memory = Memory()
+        memory.good("/x/0")
+        memory.now = 11_000
+        memory.failAll()
+        var checks: [Int64] = []
+        for time in stride(from: Int64(11_000), to: 16_000, by: 10) {
+            memory.now = time
+            // Requests of many keys, so that each is checked once in a recheck.
+            guard memory.checks("/y/\(time)") == true else { continue }
+            checks.append(time)
+            memory.bad("/y/\(time)", began: time)
+        }
+        #expect(checks.count >= 7 && checks.count <= 9)
+        #expect(zip(checks, checks.dropFirst()).suffix(3).allSatisfy { $1 - $0 >= 1_000 })
+    }
+
+    @Test("single keys share a budget of checks, and one client leaves the others room")
+    func checkBudget() {
+        let memory = Memory()
+        for client in [1, 2] as [UInt64] {
+            for number in 0..<100 { for _ in 0..<2 { memory.bad("/\(client)?\(number)", client: client) } }
+        }
+        memory.now = 1_500
+        let counts = ([1, 2] as [UInt64]).map { client in (0..<100).count { memory.checks("/\(client)?\($0)", client: client) == true } }
+        #expect(counts == [8, 4])
+        memory.now = 2_500
+        for number in 0..<100 { memory.bad("/2?\(number)", client: 2, began: 1_500) }
+        #expect((0..<100).count { memory.checks("/2?\($0)", client: 2) == true } == 8)
+    }
+
+    // MARK: Slow by nature
+
+    @Test("a key that was never quick gets twice its usual time; one that once was keeps the limit")
+    func slowByNature() {
+        func patience(_ memory: Memory, _ target: String = "/poll", client: UInt64 = 1) -> Int64 {
+            memory.memory.patience(Memory.scopes(target, client: client), limit: 1_500, atMost: 30_000)
+        }
+        let memory = Memory()
+        for number in 1...20 {
+            #expect(patience(memory) == 1_500)
+            memory.now = Int64(number) * 5_000
+            memory.good("/poll", took: 4_000)
+        }
+        #expect(patience(memory) == 8_000)
+        #expect(patience(memory, "/poll?x") == 1_500)
+        // What one client has seen counts for that client.
+        #expect(patience(memory, client: 2) == 1_500)
+        memory.good("/poll", client: 2, took: 4_000)
+        #expect(patience(memory, client: 3) == 8_000)
+        memory.good("/poll", took: 50)
+        #expect(patience(memory) == 1_500)
+        for _ in 0..<40 {
+            memory.now += 1
+            memory.good("/poll", took: 4_000)
+        }
+        #expect(patience(memory) == 1_500)
+
+        let slower = Memory()
+        for _ in 0..<20 {
+            slower.now += 1
+            slower.good("/poll", took: 29_000)
+        }
+        #expect(patience(slower) == 30_000)
+        let degrading = Memory()
+        degrading.good("/poll", took: 50)
+        for _ in 0..<40 {
+            degrading.now += 1
+            degrading.good("/poll", took: 4_000)
+        }
+        #expect(patience(degrading) == 1_500 && degrading.ask("/poll") == .go)
+    }
+}
