@@ -370,7 +370,7 @@ class Play:
             self.cistern.wait_idle()
         self.origin.down()
         got = self.ask("after")
-        if self.fault.after == "new":
+        if self.fault.after == "new" or (self.fault.after == "first" and not hasCopy):
             self.check_copy(got, 2 if "new" in (self.fault.copy, self.fault.bare) else None)
         elif hasCopy and self.fault.after == "gone":
             if got.status not in (404, 410) or "/gone" not in got.all("cache-status")[-1]:

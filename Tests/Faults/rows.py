@@ -10,7 +10,7 @@ Without one (`bare`):
   passed          as above: there is nothing better to give
   new             as above
 
-Afterwards (`after`) the store must hold `old`, the copy as it was; `new`, what the fault's response brought; `gone`, beside the copy, that
+Afterwards (`after`) the store must hold `old`, the copy as it was; `new`, what the fault's response brought; `first`, that only where there was no copy; `gone`, beside the copy, that
 the upstream said that it is gone, which is what goes out then; nothing else, ever.
 """
 import gzip
@@ -253,8 +253,10 @@ REPLACED = faults(
     ("text before JSON (a PHP warning)", (answer(b"<br />\n<b>Warning</b>: Undefined variable $x\n" + JUNK),)),
     ("text behind JSON", (answer(JUNK + b"<!-- 12 ms -->"),)),
     ("UTF-16", (answer(JUNK.decode().encode("utf-16")),)),
-    ("invalid UTF-8", (answer(b'{"name":"\xc3\x28"}'),)),
-    ("surrogates in UTF-8", (answer(b'{"name":"\xed\xa0\x80"}'),)),
+    # Readers may take it: it is passed on, and never takes the place of JSON by the letter.
+    ("invalid UTF-8", (answer(b'{"name":"\xc3\x28"}'),), {"copy": "passed", "after": "first"}),
+    ("surrogates in UTF-8", (answer(b'{"name":"\xed\xa0\x80"}'),), {"copy": "passed", "after": "first"}),
+    ("ISO-8859-1", (answer(b'{"name":"caf\xe9"}', type=b"application/json; charset=iso-8859-1"),), {"copy": "passed", "after": "first"}),
     ("control character in a string", (answer(b'{"name":"a\x00b"}'),)),
     ("NaN", (answer(b'{"value":NaN}'),)),
     ("quotes of JavaScript", (answer(b"{'value':1}"),)),
@@ -328,8 +330,6 @@ REFUSED = faults(
     ("504", status(b"504 Gateway Timeout"), {"bare": "passed 504"}),
     ("429", status(b"429 Too Many Requests"), {"bare": "passed 429"}),
     ("429 with Retry-After", status(b"429 Too Many Requests", b"Retry-After: 1\r\n"), {"bare": "passed 429", "pause": 4}),
-    ("204 where content was", (b"HTTP/1.1 204 No Content\r\n\r\n",), {"bare": "passed 204"}),
-    ("205 where content was", (b"HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n",), {"bare": "passed 205"}),
     ("206 that nobody asked for", status(b"206 Partial Content", b"Content-Range: bytes 0-926/2000\r\n")),
     ("304 that nobody asked for", (b"HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=600\r\n\r\n",)),
     ("304 for another tag", (b'HTTP/1.1 304 Not Modified\r\nETag: "other"\r\nCache-Control: max-age=600\r\n\r\n',),
@@ -360,6 +360,10 @@ MEANT = [
     for text in (b"404 Not Found", b"410 Gone")
 ] + faults(
     "answers that are meant",
+    ("204 where content was is passed on, the copy stays", (b"HTTP/1.1 204 No Content\r\n\r\n",), {}),
+    ("205 where content was is passed on, the copy stays", (b"HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n",), {}),
+    ("302 to a signed URL is passed on, the copy stays",
+     status(b"302 Found", b"Location: https://files.invalid/1?X-Amz-Signature=ab\r\n", b""), {}),
     ("303 to a result is passed on, the copy stays", status(b"303 See Other", b"Location: /results/1\r\n", b""), {}),
     ("404 as HTML is passed on, the copy stays", status(b"404 Not Found", content=PAGE, type=b"text/html"), {}),
     ("201 is passed on, the copy stays", status(b"201 Created"), {}),
@@ -372,7 +376,7 @@ MEANT = [
     ("Set-Cookie reaches one client only", (answer(fields=b"Set-Cookie: session=secret\r\n"),),
      {"after": "new", "unstored": ("set-cookie",)}),
     ("fields named by Connection", (answer(fields=b"Connection: x-hop\r\nX-Hop: secret\r\n"),), {"after": "new", "unstored": ("x-hop",)}),
-    ("byte order mark (RFC 8259 §8.1)", (answer(b"\xef\xbb\xbf" + JUNK),), {"after": "new"}),
+    ("byte order mark (RFC 8259 §8.1)", (answer(b"\xef\xbb\xbf" + JUNK),), {"after": "first"}),
     ("Cache-Control that is none", (answer(fields=b"Cache-Control: max-age=abc, =, ;;\r\n"),), {"after": "new"}),
     ("Content-Length twice the same", (answer(fields=b"Content-Length: %d\r\n" % len(JUNK)),), {"after": "new"}),
     ("closed by its end: whole JSON", (head() + JUNK, CLOSE), {"after": "new", "passed": (200, JUNK)}),
