@@ -192,9 +192,11 @@ public struct ArchiveJudgement: Sendable {
     public let flaw: NotStoredReason?
     /// The entity tag of its data, where it came without a validator.
     public let ownTag: [UInt8]?
+    /// JSON that RFC 8259 refuses.
+    public let isLenient: Bool
 
-    public init(good: GoodResponse, flaw: NotStoredReason?, ownTag: [UInt8]?) {
-        self.good = good
+    public init(good: GoodResponse, flaw: NotStoredReason?, ownTag: [UInt8]?, isLenient: Bool) {
+        (self.good, self.isLenient) = (good, isLenient)
         self.flaw = flaw
         self.ownTag = ownTag
     }

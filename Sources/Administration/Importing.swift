@@ -52,7 +52,10 @@ enum Importing {
         _ archived: ArchivedResponse, in cache: ResponseCache, _ api: any AdministeredAPI, at time: CacheTime
     ) -> String? {
         let judgement = api.judge(archived)
-        switch cache.take(archived, good: judgement.good, flaw: judgement.flaw, ownTag: judgement.ownTag, at: time) {
+        let isLenient = judgement.isLenient
+        switch cache.take(
+            archived, good: judgement.good, flaw: judgement.flaw, ownTag: judgement.ownTag, isLenient: isLenient, at: time)
+        {
         case .stored, .rememberedAsGone: return nil
         case .notStored(let reason): return reason.rawValue
         case .olderThanStored: return NotImportedReason.olderThanStored.rawValue

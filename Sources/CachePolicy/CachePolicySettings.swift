@@ -1,6 +1,7 @@
 // What the operator decides about caching, as plain values for the rules.
 
 import HTTPCore
+import JSON
 import WellKnownNames
 
 /// How far a stored response may be used against the letter while the upstream cannot be reached.
@@ -66,6 +67,8 @@ public struct CachePolicySettings: Sendable {
     public var memberLimit = 128
     /// Whether stored JSON without a validator gets one that is made of its data.
     public var makesEntityTags = true
+    /// Which JSON is taken beyond RFC 8259.
+    public var reading = JSONReading.otherBytes
     public var credentials = CredentialSettings()
     /// Request fields that are part of every key, in lower case: for upstreams whose responses depend on them without saying so in Vary.
     public var keyFields: [String] = []

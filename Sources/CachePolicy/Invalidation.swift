@@ -48,7 +48,7 @@ public enum Invalidation {
         guard settings.strictness == .rescue else { return .takesOut }
         if response.status.isRedirection {
             guard let location = response.fields.first(.location),
-                !Redirection.staysWithin(origin, location, from: request, mayBePage: false)
+                !Redirection.staysWithin(origin, location, from: request)
             else { return .takesOut }
             return .makesStale
         }

@@ -14,8 +14,8 @@ public enum UpstreamFault: String, Sendable, CaseIterable {
     case unexpectedStatus = "unexpected_status"
     case redirected = "redirected"
     case unprovenEnd = "unproven_end"
-    /// A 404, as for many other targets at the same time.
-    case routesLost = "routes_lost"
+    /// An unexpected status, as for many other targets at the same time (`Crowds`).
+    case crowd
     /// The operator's own demands.
     case unexpectedSize = "unexpected_size"
     case missingValue = "missing_value"
@@ -28,6 +28,8 @@ public enum LastGood {
     public struct Copy: Sendable {
         public var status: Status = 200
         public var isJSON = false
+        /// JSON that RFC 8259 refuses.
+        public var isLenient = false
         public var isCoded = false
         /// nil where nobody knows, or it makes no difference.
         public var isHTML: Bool?
@@ -40,6 +42,7 @@ public enum LastGood {
         public init(_ metadata: StoredMetadata, head: UnsafeRawBufferPointer, beside response: ResponseHead) {
             status = metadata.status
             (isJSON, isCoded) = (metadata.flags.contains(.isJSON), metadata.flags.contains(.coded))
+            isLenient = metadata.flags.contains(.isLenient)
             guard !isJSON, MediaType(of: response.fields)?.isHTML == true else { return }
             isHTML = StoredHead.parse(head).flatMap { MediaType(of: $0.fields) }?.isHTML
         }
@@ -51,6 +54,7 @@ public enum LastGood {
             case .noContent: status = 204
             case .page: isHTML = true
             case .other: isHTML = false
+            case .lenientJSON: (isJSON, isLenient) = (true, true)
             case .json: isJSON = true
             }
         }
@@ -58,12 +62,9 @@ public enum LastGood {
         fileprivate var hasContent: Bool { status != 204 && status != 205 }
     }
 
-    /// What the head alone tells.
-    /// - Parameters:
-    ///   - request: that it came to: its path, to tell a redirect to elsewhere (a login page) from one to the same resource, and what it accepts.
-    ///   - upstream: to tell its own URIs from others'.
+    /// The fault that the head alone proves; nil if the client can use the response.
     public static func faultOfHead(
-        _ response: ResponseHead, beside copy: Copy, to request: RequestHead, at upstream: UpstreamOrigin? = nil, strictness: Strictness
+        _ response: ResponseHead, beside copy: Copy, to request: RequestHead, strictness: Strictness
     ) -> UpstreamFault? {
         switch response.status {
         // RFC 9111 §4.3.3, RFC 5861 §4.
@@ -71,9 +72,8 @@ public enum LastGood {
         case _ where strictness == .strict: return nil
         case let status where isServersTrouble(status): return .serverError
         case 429: return .rateLimited
-        case 204, 205: return copy.hasContent ? .unexpectedStatus : nil
+        case 204, 205: return nil
         case 206, 304: return .unexpectedStatus
-        case 302, 303, 307: return copy.status.isRedirection || isMeant(response, to: request, at: upstream) ? nil : .redirected
         // A coding that the upstream was not asked for, and has not used before.
         case let status where status.isSuccessful && !copy.isCoded && ContentCoding(response.fields) == nil: return .undecodable
         case let status where status.isSuccessful:
@@ -82,12 +82,36 @@ public enum LastGood {
         }
     }
 
+    /// What is unexpected in a response that its client can use: the stored response goes out instead only where a gateway fails (`Crowds`). nil if
+    /// nothing is.
+    /// - Parameters:
+    ///   - request: the client's: its path tells a redirect to another resource from one to the same resource.
+    ///   - upstream: tells the upstream's own URIs from others'.
+    public static func surprise(
+        _ response: ResponseHead, beside copy: Copy, to request: RequestHead, at upstream: UpstreamOrigin? = nil, strictness: Strictness
+    ) -> Surprise? {
+        guard strictness == .rescue, copy.status.isSuccessful else { return nil }
+        switch response.status {
+        case 404: return .notFound
+        case 403:
+            let hasType = MediaType(of: response.fields) != nil
+            return isOfOtherType(response, than: copy) || (copy.isJSON && !hasType) ? .forbidden : nil
+        case 204, 205: return copy.hasContent ? .noContent : nil
+        case 302, 303, 307: return Redirection.surprise(response, to: request, at: upstream)
+        default: return nil
+        }
+    }
+
     /// Why a response that may be stored does not take the place of this copy: what is good is not lost to what is not. Nor is it to what is meant,
     /// but says something else than the copy: that the resource is gone, moved, or has another form too.
-    public static func obstacle(_ response: ResponseHead, inPlaceOf copy: Copy, strictness: Strictness) -> NotStoredReason? {
+    /// - Parameter isLenient: whether the response is JSON that RFC 8259 refuses; where only its head is known, false.
+    public static func obstacle(
+        _ response: ResponseHead, isLenient: Bool = false, inPlaceOf copy: Copy, strictness: Strictness
+    ) -> NotStoredReason? {
         guard strictness == .rescue, copy.status.isSuccessful else { return nil }
         guard response.status.isSuccessful else { return .status }
         if response.status == 204 || response.status == 205 { return copy.hasContent ? .noContent : nil }
+        if isLenient, copy.isJSON, !copy.isLenient { return .invalidJSON }
         return isOfOtherType(response, than: copy) ? .contentType : nil
     }
 
@@ -95,6 +119,8 @@ public enum LastGood {
     public enum Worth: UInt8, Sendable, Comparable {
         case noSuccess = 1
         case noContent, page, other, json
+        /// Less than `json`, and written by later versions only.
+        case lenientJSON
 
         /// - Parameter head: the stored one. Only where nothing else tells is it read.
         public init(_ metadata: StoredMetadata, head: UnsafeRawBufferPointer) {
@@ -103,7 +129,7 @@ public enum LastGood {
             } else if metadata.status == 204 || metadata.status == 205 {
                 self = .noContent
             } else if metadata.flags.contains(.isJSON) {
-                self = .json
+                self = metadata.flags.contains(.isLenient) ? .lenientJSON : .json
             } else {
                 // Beside what has no type everything is good enough that is good enough beside a page.
                 let type = StoredHead.parse(head).flatMap { MediaType(of: $0.fields) }
@@ -111,11 +137,13 @@ public enum LastGood {
             }
         }
 
-        public static func < (one: Self, other: Self) -> Bool { one.rawValue < other.rawValue }
+        public static func < (one: Self, other: Self) -> Bool { one.rank < other.rank }
+
+        private var rank: Int { self == .json ? 7 : Int(rawValue) }
     }
 
     /// Something else where JSON was, or a web page where there was none.
-    private static func isOfOtherType(_ response: ResponseHead, than copy: Copy) -> Bool {
+    public static func isOfOtherType(_ response: ResponseHead, than copy: Copy) -> Bool {
         if copy.isJSON { return !MediaType.isJSON(response.fields, orElse: true) }
         return copy.isHTML == false && MediaType(of: response.fields)?.isHTML == true
     }
@@ -157,29 +185,11 @@ public enum LastGood {
     public static func faultOfContent(_ verdict: JSONVerdict, isDelimited: Bool) -> UpstreamFault? {
         switch verdict {
         // What cannot be told is no fault.
-        case .valid, .tooDeep: nil
+        case .valid, .tooDeep, .lenient: nil
         case .validScalar: isDelimited ? nil : .unprovenEnd
         case .empty: .emptyContent
         case .invalid: .invalidJSON
         }
-    }
-
-    /// To the same resource, by another name or with other arguments, or to another one of the same upstream.
-    private static func isMeant(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> Bool {
-        guard let location = response.fields.first(.location) else { return true }
-        guard leads(location, elsewhereThan: request.pathAndQuery) else { return true }
-        // 303 says that what follows is the response to what was asked (RFC 9110 §15.4.4): no server has that for a page of its own.
-        return Redirection.staysWithin(upstream, location, from: request, mayBePage: response.status != 303)
-    }
-
-    private static func leads(_ location: ArraySlice<UInt8>, elsewhereThan path: ArraySlice<UInt8>) -> Bool {
-        var target = location
-        if let scheme = target.firstIndex(of: UInt8(ascii: ":")), target[scheme...].starts(with: Array("://".utf8)) {
-            target = target[(scheme + 3)...]
-            target = target[(target.firstIndex(of: UInt8(ascii: "/")) ?? target.endIndex)...]
-        }
-        let isMark: (UInt8) -> Bool = { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }
-        return !target.prefix { !isMark($0) }.elementsEqual(path.prefix { !isMark($0) })
     }
 }
 
@@ -206,30 +216,18 @@ extension MediaType {
 }
 
 extension UpstreamFault {
-    /// Whether the upstream means it if it says so for long enough: the resource may have moved, or be empty now.
-    public func mayBeMeant(_ status: Status) -> Bool {
+    /// Whether the failure memory counts it. It counts the statuses of trouble by the head.
+    public var isFailure: Bool {
         switch self {
-        case .redirected: true
-        case .unexpectedStatus: status == 204 || status == 205
-        default: false
-        }
-    }
-
-    /// Whether what came is no response of the application at all: that tells of the upstream. A redirect to a login page, or values that the
-    /// operator does not want, may be one user's.
-    public var isJunk: Bool {
-        switch self {
-        case .invalidJSON, .undecodable, .emptyContent, .unexpectedType, .unprovenEnd: true
-        case .serverError, .rateLimited, .unexpectedStatus, .routesLost, .redirected, .unexpectedSize, .missingValue, .unwantedValue,
-            .shrunk:
-            false
+        case .invalidJSON, .undecodable, .emptyContent, .unexpectedType, .unprovenEnd, .redirected: true
+        case .serverError, .rateLimited, .unexpectedStatus, .crowd, .unexpectedSize, .missingValue, .unwantedValue, .shrunk: false
         }
     }
 
     /// The same, as the reason why the response was not stored.
     public var notStored: NotStoredReason {
         switch self {
-        case .serverError, .rateLimited, .redirected, .unexpectedStatus, .routesLost: .status
+        case .serverError, .rateLimited, .redirected, .unexpectedStatus, .crowd: .status
         case .invalidJSON: .invalidJSON
         case .undecodable: .undecodable
         case .emptyContent: .empty

@@ -1,19 +1,48 @@
-// Where a redirect leads that comes where a copy is: to another place on the same server, as when a job is done, or to elsewhere or a login page, as
-// when a session or a network's own gate is in the way.
+// Where a redirect leads that comes where a stored response is: to another resource, as when a job is done or a file has a signed URL, or to a login, an
+// error page or a network's own gate.
 
 import HTTPCore
 
 enum Redirection {
-    /// Whether it leads to a resource of the same upstream that does not look like a login.
-    /// - Parameters:
-    ///   - upstream: nil where nobody knows its name.
-    ///   - mayBePage: nor may it look like a page for people.
-    static func staysWithin(
-        _ upstream: UpstreamOrigin?, _ location: ArraySlice<UInt8>, from request: RequestHead, mayBePage: Bool
-    ) -> Bool {
+    /// Whether a reference leads to a resource of the same upstream that does not look like a login.
+    static func staysWithin(_ upstream: UpstreamOrigin, _ location: ArraySlice<UInt8>, from request: RequestHead) -> Bool {
         guard let target = target(of: location, upstream, from: request) else { return false }
-        let way = Way(target.prefix { !isMark($0) }, from: request.pathAndQuery.prefix { !isMark($0) })
-        return !looksLikeLogin(target, way) && !(mayBePage && looksLikePage(way))
+        return !looksLikeLogin(target, Way(target.prefix { !isMark($0) }, from: request.pathAndQuery.prefix { !isMark($0) }), [])
+    }
+
+    /// nil if the redirect leads to the same resource, by another name or with other arguments, or nowhere.
+    static func surprise(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> Surprise? {
+        guard let location = response.fields.first(.location), leads(location, elsewhereThan: request.pathAndQuery) else { return nil }
+        let own = target(of: location, upstream, from: request)
+        let target = own ?? foreignTarget(of: location)
+        let path = target.prefix { !isMark($0) }
+        let way = Way(path, from: request.pathAndQuery.prefix { !isMark($0) })
+        let origin = own == nil ? location.dropLast(target.count).map(\.asciiLowercased) : []
+        // 303 says that the response to the request follows (RFC 9110 §15.4.4): no server has that for a page of its own.
+        let isPage = looksLikeLogin(target, way, origin) || (response.status != 303 && looksLikePage(way))
+        var hasher = Hasher()
+        hasher.combine(origin)
+        hasher.combine(path)
+        let address = UInt64(truncatingIfNeeded: hasher.finalize())
+        return isPage ? .page(address: address) : .redirect(address: address)
+    }
+
+    /// The path and the arguments of another origin's URI.
+    private static func foreignTarget(of location: ArraySlice<UInt8>) -> [UInt8] {
+        let scheme = location.prefix { !isEnd($0) && $0 != UInt8(ascii: ":") }
+        var rest = location.dropFirst(scheme.count)
+        if rest.first == UInt8(ascii: ":") { rest = rest.dropFirst() }
+        guard rest.starts(with: Array("//".utf8)) || rest.starts(with: Array("/\\".utf8)) else { return Array(rest) }
+        return Array(rest.dropFirst(2).drop { !isEnd($0) })
+    }
+
+    private static func leads(_ location: ArraySlice<UInt8>, elsewhereThan path: ArraySlice<UInt8>) -> Bool {
+        var target = location
+        if let scheme = target.firstIndex(of: UInt8(ascii: ":")), target[scheme...].starts(with: Array("://".utf8)) {
+            target = target[(scheme + 3)...]
+            target = target[(target.firstIndex(of: UInt8(ascii: "/")) ?? target.endIndex)...]
+        }
+        return !target.prefix { !isMark($0) }.elementsEqual(path.prefix { !isMark($0) })
     }
 
     // MARK: The same origin
@@ -110,14 +139,15 @@ enum Redirection {
         return String(decoding: bytes.map(\.asciiLowercased), as: UTF8.self)
     }
 
-    private static func looksLikeLogin(_ target: [UInt8], _ way: Way) -> Bool {
+    /// - Parameter origin: of another upstream; its host may be called so too.
+    private static func looksLikeLogin(_ target: [UInt8], _ way: Way, _ origin: [UInt8]) -> Bool {
         // Arguments, and the path that a page in the browser reads behind the mark.
         let rest = target[target.prefix { !isMark($0) }.endIndex...]
         let arguments = rest.split { isEnd($0) || $0 == UInt8(ascii: "&") || $0 == UInt8(ascii: ";") }.map(plain)
         // WS-Federation has no name of its own.
         if arguments.contains(where: { $0.hasPrefix("wa=wsignin") }) { return true }
         let names = arguments.map { String($0.prefix { $0 != "=" }) }
-        return (way.segments + names).contains { has($0, loginParts, loginWords) }
+        return (way.segments + names + [plain(origin[...])]).contains { has($0, loginParts, loginWords) }
     }
 
     /// Whether it may be a page that tells people something: of an error, or where they begin.

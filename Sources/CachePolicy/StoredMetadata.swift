@@ -14,7 +14,7 @@ public enum StoredKind: UInt8, Sendable {
     case searchVariance = 4
     /// Which cookies the upstream gave to clients that had none.
     case cookieOrigins = 5
-    /// Beside a response: the 404 or 410 that came after it.
+    /// Beside a response: the 404, 410 or 403 that came after it.
     case gone = 6
 }
 
@@ -70,6 +70,8 @@ public struct StoredFlags: OptionSet, Sendable {
     public static let ofOtherOrigin = StoredFlags(rawValue: 1 << 26)
     /// The response is for all requests, whatever unknown fields they have (`UnknownFields.makeNoDifference`).
     public static let forAllFields = StoredFlags(rawValue: 1 << 27)
+    /// JSON that RFC 8259 refuses, and that readers may take (`JSONVerdict.lenient`).
+    public static let isLenient = StoredFlags(rawValue: 1 << 28)
     /// Stale, whatever the response said. None of them is written with the metadata.
     public static let countsAsStale: StoredFlags = [.markedStale, .unseen, .ofOtherOrigin]
 }
@@ -94,6 +96,8 @@ public struct StoredMetadata: Sendable, Equatable {
     /// Where the validators' values lie in the stored head; empty where there is none.
     public var etag: Range<Int> = 0..<0
     public var lastModified: Range<Int> = 0..<0
+    /// A number for what the request said that the response came to, beyond its target and its credentials (`RequestLikeness`); 0 if unknown.
+    public var likeness: UInt64 = 0
 
     public init(requestTime: Timestamp, responseTime: Timestamp, date: Timestamp) {
         self.requestTime = requestTime
@@ -140,7 +144,9 @@ public struct StoredMetadata: Sendable, Equatable {
     public var hasValidator: Bool { !etag.isEmpty || !lastModified.isEmpty }
 
     private static let version: UInt8 = 1
+    /// Without what older versions did not write.
     public static let encodedBytes = 88
+    private static let likenessPlace = encodedBytes
 
     public static func kind(of bytes: UnsafeRawBufferPointer) -> StoredKind? {
         bytes.count >= 2 && bytes[0] == version ? StoredKind(rawValue: bytes[1]) : nil
@@ -148,7 +154,7 @@ public struct StoredMetadata: Sendable, Equatable {
 
     /// - Parameter kind: of a whole response, or of one that lies beside it.
     public func encoded(as kind: StoredKind = .response) -> [UInt8] {
-        var out = [UInt8](repeating: 0, count: Self.encodedBytes)
+        var out = [UInt8](repeating: 0, count: Self.likenessPlace + 8)
         out.withUnsafeMutableBytes { bytes in
             bytes[0] = Self.version
             bytes[1] = kind.rawValue
@@ -172,6 +178,7 @@ public struct StoredMetadata: Sendable, Equatable {
             store(place: lastModified.lowerBound, 2)
             store(place: lastModified.upperBound, 3)
             bytes.storeBytes(of: order.number.littleEndian, toByteOffset: 80, as: UInt64.self)
+            bytes.storeBytes(of: likeness.littleEndian, toByteOffset: Self.likenessPlace, as: UInt64.self)
         }
         return out
     }
@@ -182,7 +189,8 @@ public struct StoredMetadata: Sendable, Equatable {
 
     /// nil where the bytes are not a stored response of this version and kind, or damaged so that one cannot count with them.
     public init?(_ bytes: UnsafeRawBufferPointer, as kind: StoredKind = .response) {
-        guard bytes.count >= Self.encodedBytes, Self.kind(of: bytes) == kind else { return nil }
+        let hasLikeness = bytes.count >= Self.likenessPlace + 8
+        guard hasLikeness || bytes.count == Self.encodedBytes, Self.kind(of: bytes) == kind else { return nil }
         func number(_ index: Int) -> Int64 { Int64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8 + index * 8, as: Int64.self)) }
         func offset(_ index: Int) -> Int {
             Int(UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 64 + index * 4, as: UInt32.self)))
@@ -203,6 +211,9 @@ public struct StoredMetadata: Sendable, Equatable {
         etag = offset(0)..<offset(1)
         lastModified = offset(2)..<offset(3)
         order = SentOrder(number: UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 80, as: UInt64.self)))
+        if hasLikeness {
+            likeness = UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: Self.likenessPlace, as: UInt64.self))
+        }
     }
 
     // MARK: The other kinds

@@ -37,6 +37,10 @@ public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     /// JSON that nests deeper than is looked at.
     case tooDeep = "too_deep"
     case notGood = "not_good"
+    /// Not what the route's `keep_if` demands.
+    case notKept = "keep_if"
+    /// GraphQL's errors without data.
+    case graphQLError = "graphql_error"
     /// A response whose request was sent later is stored.
     case outdated = "outdated"
     case storeRefused = "store_refused"

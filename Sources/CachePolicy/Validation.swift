@@ -92,8 +92,9 @@ public enum Validation {
             merged, control: control, contentBytes: stored.contentBytes, requestTime: recency.requestTime,
             responseTime: recency.responseTime)
         var (bytes, metadata) = StoredHead.make(received, settings: settings)
-        metadata.flags.formUnion(stored.metadata.flags.intersection([.weakenedETag, .isJSON, .ownTag, .authorized, .cameCoded, .isOpen]))
-        metadata.order = recency.order
+        metadata.flags.formUnion(
+            stored.metadata.flags.intersection([.weakenedETag, .isJSON, .isLenient, .ownTag, .authorized, .cameCoded, .isOpen]))
+        (metadata.order, metadata.likeness) = (recency.order, stored.metadata.likeness)
         return (bytes, metadata)
     }
 

@@ -54,6 +54,16 @@ public enum WholeDecision: Sendable, Equatable {
 
 // MARK: The head
 
+/// What other responses, and the client's own requests, tell of an unexpected response.
+public enum UnexpectedResponse: Sendable, Equatable {
+    /// Whether a gateway fails in this way for many targets.
+    case surprise(Surprise)
+    /// Whether it is a representation of its own, which the upstream has for this Accept field.
+    case otherForm
+    /// Whether its client has just written to the target.
+    case afterOwnWrite
+}
+
 /// All that is known when a response's head is there. Not copyable, since it is large.
 public struct ResponseFacts: ~Copyable {
     /// The copy: what the rules know of it, and its head.
@@ -95,8 +105,8 @@ public struct ResponseFacts: ~Copyable {
     ///   - response: without what concerns the connection.
     ///   - hasStandIn: whether the copy of others may stand in. Asked only where it counts: where the request has no copy of its own, only an
     ///     upstream in trouble is a reason for it, since all else that is wrong with a response may be about this user.
-    ///   - isMeant: whether the same has come for so long that the upstream means it. Asked only where it counts.
-    public func judge(_ response: ResponseHead, hasStandIn: () -> Bool, isMeant: () -> Bool = { false }) -> ResponseDecision? {
+    ///   - seen: what other responses tell of an unexpected one. Asked only where it counts.
+    public func judge(_ response: ResponseHead, hasStandIn: () -> Bool, _ seen: (UnexpectedResponse) -> Bool) -> ResponseDecision? {
         if Validation.isUnasked(status, request: sent) { return .fail(.unexpectedStatus) }
         // Whatever is stored: a copy is no stream.
         if isStream { return .stream(.stream) }
@@ -104,9 +114,8 @@ public struct ResponseFacts: ~Copyable {
         guard let copy else {
             return status != 429 && LastGood.isTrouble(status) && hasStandIn() ? .fail(.serverError) : nil
         }
-        guard mayRescue, let fault = fault(response, beside: copy) else { return nil }
-        if request.method != .options, fault.mayBeMeant(status), isMeant() { return nil }
-        return .fail(fault)
+        guard mayRescue else { return nil }
+        return fault(response, beside: copy, seen).map { .fail($0) }
     }
 
     private func answersConditions(_ response: ResponseHead) -> ResponseDecision? {
@@ -122,14 +131,18 @@ public struct ResponseFacts: ~Copyable {
         }
     }
 
-    private func fault(_ response: ResponseHead, beside copy: Copy) -> UpstreamFault? {
+    private func fault(_ response: ResponseHead, beside copy: Copy, _ seen: (UnexpectedResponse) -> Bool) -> UpstreamFault? {
         if request.method == .options { return LastGood.faultOfPreflight(response) }
         // A part was asked for: only an upstream in trouble is a reason to cut it from the copy.
         if request.fields.contains(.range) { return LastGood.isTrouble(status) ? .serverError : nil }
-        let fault = LastGood.faultOfHead(
-            response, beside: LastGood.Copy(copy.metadata, head: copy.head, beside: response), to: request, at: upstream,
-            strictness: strictness)
-        return fault ?? good?.faultOfHead(response)
+        let copy = LastGood.Copy(copy.metadata, head: copy.head, beside: response)
+        if let fault = LastGood.faultOfHead(response, beside: copy, to: request, strictness: strictness) {
+            return fault == .unexpectedType && seen(.otherForm) ? nil : fault
+        }
+        if let surprise = LastGood.surprise(response, beside: copy, to: request, at: upstream, strictness: strictness) {
+            return !seen(.afterOwnWrite) && seen(.surprise(surprise)) ? surprise.fault : nil
+        }
+        return good?.faultOfHead(response)
     }
 
     // MARK: What can be used
@@ -157,11 +170,10 @@ public struct ResponseFacts: ~Copyable {
 
     /// - Parameters:
     ///   - storage: whether the rules let it be stored.
-    ///   - gone: what it says of the copy.
+    ///   - saysGone: whether the head says that what is stored is gone.
     ///   - room: asked for only where the response would be held.
-    public func use(_ storage: StorageDecision, _ gone: GoneJudgement, _ room: @autoclosure () -> Room) -> ResponseDecision {
-        if case .routesLost = gone, mayRescue, strictness == .rescue { return .fail(.routesLost) }
-        if isLookedUp, request.method != .head, let purpose = purpose(storage, gone) {
+    public func use(_ storage: StorageDecision, saysGone: Bool, _ room: @autoclosure () -> Room) -> ResponseDecision {
+        if isLookedUp, request.method != .head, let purpose = purpose(storage, saysGone) {
             let room = room()
             if room.isRefused { return .stream(.storeRefused) }
             if !room.isTooLarge { return .collect(purpose) }
@@ -170,12 +182,11 @@ public struct ResponseFacts: ~Copyable {
         return .stream(.tooLarge)
     }
 
-    private func purpose(_ storage: StorageDecision, _ gone: GoneJudgement) -> CollectedFor? {
-        switch (storage, gone) {
-        case (.allowed, _): .store
-        case (.forbidden(let reason), .candidate): .gone(reason)
-        case (.forbidden(let reason), .nothing), (.forbidden(let reason), .routesLost):
-            mayRescue && status.isSuccessful ? .check(reason) : nil
+    private func purpose(_ storage: StorageDecision, _ saysGone: Bool) -> CollectedFor? {
+        switch storage {
+        case .allowed: .store
+        case .forbidden(let reason) where saysGone: .gone(reason)
+        case .forbidden(let reason): mayRescue && status.isSuccessful ? .check(reason) : nil
         }
     }
 }

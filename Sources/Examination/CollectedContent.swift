@@ -13,6 +13,9 @@ public struct CollectedContent {
 
     public init() {}
 
+    /// - Parameter reading: what is taken beyond RFC 8259.
+    public init(_ reading: JSONReading) { checker = JSONTextChecker(reading) }
+
     /// - Parameters:
     ///   - length: nil where nobody knows.
     ///   - isJSON: and without a coding.

@@ -18,15 +18,25 @@ public struct ContentExamination: Sendable {
         let verdict: JSONVerdict
         /// Whether its end is certain.
         let isDelimited: Bool
+        /// What is taken beyond RFC 8259.
+        let reading: JSONReading
 
-        public init(_ bytes: [UInt8], _ coding: ContentCoding?, isJSON: Bool, _ verdict: JSONVerdict, isDelimited: Bool) {
+        public init(
+            _ bytes: [UInt8], _ coding: ContentCoding?, isJSON: Bool, _ verdict: JSONVerdict, isDelimited: Bool,
+            reading: JSONReading = .standard
+        ) {
             (self.bytes, self.coding, self.isJSON, self.verdict, self.isDelimited) = (bytes, coding, isJSON, verdict, isDelimited)
+            self.reading = reading
         }
     }
 
     /// What is asked of it.
     public struct Demands: Sendable {
         let good: GoodResponse
+        /// Content that lacks this is passed on, and not kept.
+        var kept = GoodResponse()
+        /// Whether the request is one of GraphQL: then errors without data are not kept either.
+        var isGraphQL = false
         /// The length of the stored copy's content, where there is one.
         let storedBytes: Int?
         /// Whether JSON gets a tag of its data.
@@ -34,9 +44,16 @@ public struct ContentExamination: Sendable {
         /// The most that decoded content may be.
         let limitBytes: Int
 
-        public init(_ good: GoodResponse, storedBytes: Int?, makesTag: Bool, limitBytes: Int) {
-            (self.good, self.storedBytes, self.makesTag, self.limitBytes) = (good, storedBytes, makesTag, limitBytes)
+        public init(
+            _ good: GoodResponse, kept: GoodResponse = GoodResponse(), isGraphQL: Bool = false, storedBytes: Int?, makesTag: Bool,
+            limitBytes: Int
+        ) {
+            (self.good, self.kept, self.isGraphQL) = (good, kept, isGraphQL)
+            (self.storedBytes, self.makesTag, self.limitBytes) = (storedBytes, makesTag, limitBytes)
         }
+
+        /// Whether content is looked through from end to end.
+        var searchesContent: Bool { good.searchesContent || kept.searchesContent || isGraphQL }
     }
 
     private let arrived: Arrived
@@ -48,8 +65,10 @@ public struct ContentExamination: Sendable {
         /// The content without its coding; nil where it has none, or none that can be taken off.
         public var decoded: [UInt8]?
         public var fault: UpstreamFault?
-        /// Why nobody can tell whether it is good: that is no fault, but it is not kept.
+        /// Why it is not kept although it has no fault: nobody can tell whether it is good, or the route keeps no such content.
         public var obstacle: NotStoredReason?
+        /// JSON that RFC 8259 refuses, and that readers may take.
+        public var isLenient = false
         /// An entity tag, with quotes.
         public var ownTag: [UInt8]?
 
@@ -68,7 +87,7 @@ public struct ContentExamination: Sendable {
         guard arrived.bytes.count <= bytes else { return nil }
         do throws(ContentDecoder.Failure) {
             let decoded = try ContentDecoder.decode(arrived.bytes, coding, limit: min(demands.limitBytes, bytes))
-            var findings = arrived.isJSON ? found(JSONTextChecker.check(decoded.span)) : Findings()
+            var findings = arrived.isJSON ? found(JSONTextChecker.check(decoded.span, arrived.reading)) : Findings()
             findings.decoded = decoded
             return judged(decoded, findings)
         } catch .tooLarge {
@@ -82,18 +101,30 @@ public struct ContentExamination: Sendable {
     private func found(_ verdict: JSONVerdict) -> Findings {
         guard arrived.isJSON else { return Findings(fault: arrived.isDelimited ? nil : .unprovenEnd) }
         return Findings(
-            fault: LastGood.faultOfContent(verdict, isDelimited: arrived.isDelimited), obstacle: verdict == .tooDeep ? .tooDeep : nil)
+            fault: LastGood.faultOfContent(verdict, isDelimited: arrived.isDelimited), obstacle: verdict == .tooDeep ? .tooDeep : nil,
+            isLenient: verdict == .lenient)
     }
 
     /// Whether content without a coding is looked at once more at its end.
-    private var isGoneThrough: Bool { arrived.isJSON && (demands.makesTag || demands.good.searchesContent) }
+    private var isGoneThrough: Bool { arrived.isJSON && (demands.makesTag || demands.searchesContent) }
 
     private func judged(_ plain: [UInt8], _ findings: Findings) -> Findings {
         // What looks through content recurses no deeper than the limit.
         guard findings.obstacle == nil else { return findings }
         var findings = findings
-        findings.fault = findings.fault ?? demands.good.faultOfContent(plain.span, isJSON: arrived.isJSON, storedBytes: demands.storedBytes)
-        if demands.makesTag, arrived.isJSON, findings.fault == nil { findings.ownTag = Self.tag(of: plain) }
+        // Nothing is looked for in content that readers take in different ways.
+        let isJSON = arrived.isJSON && !findings.isLenient
+        func fault(_ demands: GoodResponse) -> UpstreamFault? {
+            demands.faultOfContent(plain.span, isJSON: isJSON, storedBytes: self.demands.storedBytes)
+        }
+        findings.fault = findings.fault ?? fault(demands.good)
+        guard findings.fault == nil else { return findings }
+        if fault(demands.kept) != nil {
+            findings.obstacle = .notKept
+        } else if isJSON, demands.isGraphQL, GraphQLResponse.isError(plain.span) {
+            findings.obstacle = .graphQLError
+        }
+        if demands.makesTag, isJSON { findings.ownTag = Self.tag(of: plain) }
         return findings
     }
 

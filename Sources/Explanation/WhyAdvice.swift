@@ -62,6 +62,8 @@ extension NotStoredReason {
         case .undecodable: "the response's coding could not be taken off"
         case .tooDeep: "the response is JSON that nests deeper than is looked at"
         case .notGood: "the response is not what the route calls a good one"
+        case .notKept: "the response lacks what the route's keep_if demands"
+        case .graphQLError: "the response has GraphQL errors and no data"
         case .outdated: "a response that was asked for later had come before it, and is stored"
         case .storeRefused: "the store did not take it, or something was purged or written meanwhile"
         case .stream: "it is a stream, which is passed on as it comes"
@@ -91,13 +93,14 @@ extension NotStoredReason {
         case .tooLarge: WhyAdvice("cache.buffer_limit", "is the largest response that is kept; store.size bounds it too")
         case .tooManyMembers: WhyAdvice("cache.member_limit", "is the most fields in Vary and the most groups of a kept response")
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
+        case .notKept: WhyAdvice("routes.keep_if.must_have", "and the others beside it say which responses of the route are kept")
         case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
         case .oneTimeCredentials:
             WhyAdvice(
                 "credentials.partition", "ignore: on a route whose responses are the same for all, they are kept, whoever asks")
         case .requestContent, .changingContent, .unreadContent, .connectionUser, .rangeRequest, .preconditions, .noContent, .partial,
-            .requestNoStore,
-            .noStore, .varyStar, .contentCoding, .invalidJSON, .empty, .unprovenEnd, .undecodable, .tooDeep, .outdated, .stream,
+            .requestNoStore, .noStore, .varyStar, .contentCoding, .invalidJSON, .graphQLError, .empty, .unprovenEnd, .undecodable, .tooDeep,
+            .outdated, .stream,
             .notAllowed:
             nil
         }
@@ -338,7 +341,7 @@ extension UpstreamFault {
         case .unexpectedStatus: "a status like this was not asked for"
         case .redirected: "it leads elsewhere, as to a login page"
         case .unprovenEnd: "nothing proves that it was complete"
-        case .routesLost: "many targets turned 404 at once, as when a gateway loses its routes"
+        case .crowd: "many targets turned so at once, as when a gateway loses its routes"
         case .unexpectedSize: "the route's good responses have another size"
         case .missingValue: "it lacks a value that the route's good responses have"
         case .unwantedValue: "it has a value that the route's good responses have not"
@@ -446,7 +449,7 @@ extension UpstreamFault {
         case .unexpectedSize: WhyAdvice("routes.good.min_bytes", "and routes.good.max_bytes say how long a good response of the route is")
         case .missingValue: WhyAdvice("routes.good.must_have", "names the values of a good response of the route")
         case .unwantedValue: WhyAdvice("routes.good.must_not_have", "names the values that no good response of the route has")
-        case .routesLost: WhyAdvice("cache.gone", "ignore: a 404 is passed on, however many targets have one")
+        case .crowd: WhyAdvice("cache.gone", "ignore: a 404 or 403 is passed on, however many targets have one")
         case .shrunk: WhyAdvice("routes.good.shrink_limit", "is the least share of the stored one's length")
         case .serverError, .rateLimited, .invalidJSON, .undecodable, .emptyContent, .unexpectedType, .unexpectedStatus, .redirected,
             .unprovenEnd:

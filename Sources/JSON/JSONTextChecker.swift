@@ -9,8 +9,20 @@ public enum JSONVerdict: Sendable, Equatable {
     case validScalar
     /// An object or array that nests deeper than is gone into.
     case tooDeep
+    /// Complete and balanced, and no JSON text by RFC 8259: readers may take it, in a way of their own (`JSONReading`).
+    case lenient
     case empty
     case invalid
+}
+
+/// What is taken beyond RFC 8259.
+public enum JSONReading: Sendable {
+    /// Nothing. A byte order mark is ignored.
+    case standard
+    /// Bytes within strings that are no UTF-8, and a byte order mark: `lenient`.
+    case otherBytes
+    /// Also NaN, Infinity, and what stands before a text so that browsers do not run it as a script: `lenient`.
+    case extensions
 }
 
 public struct JSONTextChecker: Sendable {
@@ -26,8 +38,12 @@ public struct JSONTextChecker: Sendable {
     private var isScalar = true
     /// Bytes of a byte order mark that were there; beyond three where the start is passed.
     private var markAt = 0
+    private let reading: JSONReading
+    private var isLenient = false
+    /// What an extension has begun: the bytes that must follow, and the state behind them.
+    private var pending: (bytes: ArraySlice<UInt8>, then: JSONState) = ([], .afterValue)
 
-    public init() {}
+    public init(_ reading: JSONReading = .standard) { self.reading = reading }
 
     /// - Returns: false as soon as the text cannot be valid any more.
     public mutating func consume(_ bytes: Span<UInt8>) -> Bool {
@@ -41,7 +57,12 @@ public struct JSONTextChecker: Sendable {
     }
 
     public mutating func finish() -> JSONVerdict {
-        guard depth == 0, let state = JSONState(rawValue: state) else { return .invalid }
+        let verdict = verdict
+        return isLenient && (verdict == .valid || verdict == .validScalar) ? .lenient : verdict
+    }
+
+    private var verdict: JSONVerdict {
+        guard depth == 0, pending.bytes.isEmpty, let state = JSONState(rawValue: state) else { return .invalid }
         switch state {
         case .value: return markAt == 1 || markAt == 2 ? .invalid : .empty
         case .afterValue: return isScalar ? .validScalar : deepObjects.isEmpty ? .valid : .tooDeep
@@ -50,8 +71,8 @@ public struct JSONTextChecker: Sendable {
         }
     }
 
-    public static func check(_ bytes: Span<UInt8>) -> JSONVerdict {
-        var checker = JSONTextChecker()
+    public static func check(_ bytes: Span<UInt8>, _ reading: JSONReading = .standard) -> JSONVerdict {
+        var checker = JSONTextChecker(reading)
         return checker.consume(bytes) ? checker.finish() : .invalid
     }
 
@@ -69,6 +90,7 @@ public struct JSONTextChecker: Sendable {
             }
             markAt += 1
             index += 1
+            if markAt == 3, reading != .standard { isLenient = true }
         }
         return index
     }
@@ -76,7 +98,7 @@ public struct JSONTextChecker: Sendable {
     private mutating func run(
         _ buffer: UnsafeBufferPointer<UInt8>, from start: Int, _ classes: UnsafeBufferPointer<UInt8>, _ next: UnsafeBufferPointer<UInt8>
     ) -> Bool {
-        var index = start
+        guard var index = readPending(buffer, from: start) else { return false }
         var state = self.state
         let end = buffer.count
         defer { self.state = state }
@@ -86,16 +108,71 @@ public struct JSONTextChecker: Sendable {
                 guard index < end else { break }
             }
             let byte = buffer[index]
+            let former = state
             state = next[Int(state) << JSONAutomaton.shift | Int(classes[Int(byte)])]
             index += 1
             if state >= JSONState.firstAction {
                 state = act(state)
-                guard state != JSONState.failed.rawValue else { return false }
+                guard state == JSONState.failed.rawValue else { continue }
+                guard let known = recover(from: former, byte), let place = readPending(buffer, from: known.isRead ? index : index - 1)
+                else { return false }
+                (state, index) = (known.state, place)
             } else if byte == 0x0a {
                 index = JSONScanning.spacesEnd(buffer, from: index)
             }
         }
         return state != JSONState.failed.rawValue
+    }
+
+    /// Goes on where RFC 8259 does not.
+    /// - Parameter former: the state in which the byte makes no sense.
+    /// - Returns: the state that counts, and whether the byte is read with it; nil if this is no JSON in any reading.
+    private mutating func recover(from former: UInt8, _ byte: UInt8) -> (state: UInt8, isRead: Bool)? {
+        guard reading != .standard, let former = JSONState(rawValue: former) else { return nil }
+        switch former {
+        case .text where byte >= 0x80, .nameText where byte >= 0x80: return lenient(former, isRead: true)
+        case .textUTF8x1, .textUTF8x2, .textUTF8x3, .textE0, .textED, .textF0, .textF4: return lenient(.text, isRead: false)
+        case .nameUTF8x1, .nameUTF8x2, .nameUTF8x3, .nameE0, .nameED, .nameF0, .nameF4: return lenient(.nameText, isRead: false)
+        default: return reading == .extensions ? extend(former, byte) : nil
+        }
+    }
+
+    private mutating func lenient(_ state: JSONState, isRead: Bool) -> (state: UInt8, isRead: Bool) {
+        isLenient = true
+        return (state.rawValue, isRead)
+    }
+
+    private mutating func extend(_ former: JSONState, _ byte: UInt8) -> (state: UInt8, isRead: Bool)? {
+        let rest: String
+        var then = JSONState.afterValue
+        switch (former, byte) {
+        case (.value, UInt8(ascii: "N")), (.firstElement, UInt8(ascii: "N")): rest = "aN"
+        case (.value, UInt8(ascii: "I")), (.firstElement, UInt8(ascii: "I")), (.minus, UInt8(ascii: "I")): rest = "nfinity"
+        // Only before the text there is no value open.
+        case (.value, UInt8(ascii: ")")) where depth == 0: (rest, then) = ("]}'", .value)
+        case (.value, UInt8(ascii: "w")) where depth == 0: (rest, then) = ("hile(1);", .value)
+        case (.f, UInt8(ascii: "o")) where depth == 0: (rest, then) = ("r(;;);", .value)
+        case (.value, UInt8(ascii: ",")) where depth == 0 && isLenient: return (JSONState.value.rawValue, true)
+        default: return nil
+        }
+        pending = (Array(rest.utf8)[...], then)
+        return lenient(then, isRead: true)
+    }
+
+    /// Reads what an extension has begun.
+    /// - Returns: the index behind it; nil if something else stands there.
+    private mutating func readPending(_ buffer: UnsafeBufferPointer<UInt8>, from start: Int) -> Int? {
+        var index = start
+        while index < buffer.count, let byte = pending.bytes.first {
+            guard buffer[index] == byte else {
+                state = JSONState.failed.rawValue
+                return nil
+            }
+            pending.bytes.removeFirst()
+            index += 1
+            if pending.bytes.isEmpty { state = pending.then.rawValue }
+        }
+        return index
     }
 
     /// What nests. Returns the next state.

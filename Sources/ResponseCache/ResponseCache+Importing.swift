@@ -56,7 +56,8 @@ extension ResponseCache {
     ///   - flaw: why its content is not kept.
     ///   - ownTag: the entity tag of its data, where it came without a validator.
     public func take(
-        _ archived: ArchivedResponse, good: GoodResponse, flaw: NotStoredReason?, ownTag: [UInt8]?, at time: CacheTime
+        _ archived: ArchivedResponse, good: GoodResponse, flaw: NotStoredReason?, ownTag: [UInt8]?, isLenient: Bool = false,
+        at time: CacheTime
     ) -> ImportResult {
         let head = archived.request
         let keys = keysOfGet(for: head)
@@ -68,9 +69,10 @@ extension ResponseCache {
         let recency = Recency(
             order: shared.sent.take(), isImported: true, requestTime: min(archived.requestTime, time.wall),
             responseTime: archived.responseTime)
-        let whole = WholeResponse(
+        var whole = WholeResponse(
             archived.response, control, archived.content, isDecoded: archived.isDecoded, ownTag: ownTag, recency,
             isAuthorized: archived.origin.isAuthorized)
+        whole.isLenient = isLenient
         if case .forbidden(let reason) = decision {
             let isGone = rememberGone(whole, to: head, keys, isFaulty: flaw != nil, at: time)
             return isGone ? .rememberedAsGone : .notStored(reason)

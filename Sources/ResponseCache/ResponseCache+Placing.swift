@@ -142,7 +142,9 @@ extension ResponseCache {
         guard strictness == .rescue, !new.metadata.isNegative, !new.isPreflight, !new.isGoodJSON,
             let response = new.head.withUnsafeBytes({ StoredHead.parse($0) }), let copy = Self.copy(stored, beside: response)
         else { return false }
-        return LastGood.obstacle(response, inPlaceOf: copy, strictness: strictness) != nil && !isInvalid(stored, at: place)
+        let isLenient = new.metadata.flags.contains(.isLenient)
+        return LastGood.obstacle(response, isLenient: isLenient, inPlaceOf: copy, strictness: strictness) != nil
+            && !isInvalid(stored, at: place)
     }
 
     /// Whether what lies there is what is brought up to date.
@@ -235,7 +237,8 @@ extension ResponseCache {
 extension NewResponse {
     /// It is lesser than nothing.
     fileprivate var isGoodJSON: Bool {
-        metadata.flags.contains(.isJSON) && metadata.status.isSuccessful && metadata.status != 204 && metadata.status != 205
+        metadata.flags.intersection([.isJSON, .isLenient]) == .isJSON && metadata.status.isSuccessful
+            && metadata.status != 204 && metadata.status != 205
     }
 }
 

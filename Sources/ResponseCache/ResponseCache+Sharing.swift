@@ -183,7 +183,8 @@ extension ResponseCache {
         let found = findWaiting(lookUp.head, at: lookUp.keys).found
         if let found {
             let copy = LastGood.Copy(found.metadata, head: found.head, beside: response)
-            guard LastGood.obstacle(response, inPlaceOf: copy, strictness: strictness) == nil else { return false }
+            let isLenient = flags.contains(.isLenient)
+            guard LastGood.obstacle(response, isLenient: isLenient, inPlaceOf: copy, strictness: strictness) == nil else { return false }
         }
         let good = lookUp.good
         guard good.faultOfHead(response) == nil else { return false }
@@ -192,7 +193,8 @@ extension ResponseCache {
         guard good.faultOfLength(body.form.plainBytes, storedBytes: found?.contentBytes) == nil else { return false }
         guard good.searchesContent else { return true }
         guard let content = Self.plain(body) else { return false }
-        return good.faultOfContent(content.span, isJSON: flags.contains(.isJSON), storedBytes: nil) == nil
+        let isJSON = flags.intersection([.isJSON, .isLenient]) == .isJSON
+        return good.faultOfContent(content.span, isJSON: isJSON, storedBytes: nil) == nil
     }
 
     /// Its content without the coding that it has in the store; nil where that is damaged.

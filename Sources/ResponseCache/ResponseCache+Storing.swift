@@ -53,6 +53,8 @@ public struct WholeResponse {
     public let isOfPOST: Bool
     /// It was archived, and its request had Authorization, which the archive does not hold.
     let isAuthorized: Bool
+    /// JSON that RFC 8259 refuses, and that readers may take.
+    public var isLenient = false
 
     public init(
         _ head: ResponseHead, _ control: ResponseCacheControl, _ content: [UInt8], isDecoded: Bool, ownTag: [UInt8]? = nil,
@@ -102,11 +104,13 @@ extension ResponseCache {
     ///   - isPartitioned: whether its key holds the request's credentials.
     ///   - found: what was found for it.
     ///   - good: what its route calls good.
+    ///   - kept: what its route demands of what is kept.
     public func decideStoring(
         _ response: ResponseHead, _ control: ResponseCacheControl, to head: RequestHead, _ directives: RequestCacheControl,
-        isPartitioned: Bool, beside found: FoundResponse?, good: GoodResponse
+        isPartitioned: Bool, beside found: FoundResponse?, good: GoodResponse, kept: GoodResponse = GoodResponse()
     ) -> StorageDecision {
         if let fault = good.faultOfHead(response) { return .forbidden(fault.notStored) }
+        if kept.faultOfHead(response) != nil { return .forbidden(.notKept) }
         let policy = policy(for: head)
         // An error that would be kept for a moment lies beside what is good, or nowhere.
         if let found, !found.metadata.isNegative, policy.settings.freshness.negativeLifetime(of: response.status, said: nil) != nil {
@@ -155,7 +159,7 @@ extension ResponseCache {
         (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
         received.via = addedVia(response.head, isImported: recency.isImported)
         var (head, metadata) = StoredHead.make(received, settings: settings)
-        metadata.order = recency.order
+        (metadata.order, metadata.likeness) = (recency.order, Self.likeness(of: request.head.fields))
         if recency.isImported { metadata.flags.insert(.imported) }
         let isForAll = self.settings.credentials.areIgnored(for: request.head)
         let isShared = Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: settings)
@@ -163,6 +167,7 @@ extension ResponseCache {
         let sentAt = response.recency.requestTime
         if response.isOfPOST { metadata.ageValue += (recency.responseTime.milliseconds - sentAt.milliseconds) / 1000 }
         if isOpen(response, to: request) { metadata.flags.insert(.isOpen) }
+        if response.isLenient { metadata.flags.insert(.isLenient) }
         let (body, wantedCoding) = form(of: response, metadata, for: request.head)
         return NewResponse(
             head: head, metadata: metadata, body: body, wantedCoding: wantedCoding,

@@ -37,7 +37,7 @@ public struct ResponseCacheSettings: Sendable {
     /// Whether a 410, or a 404 in JSON, stands for its copy while the upstream fails.
     public var remembersGone = true
     /// Milliseconds within which a crowd of 404 counts as lost routes (`failure.window`).
-    public var goneWindow: Int64 = 10_000
+    public var surpriseWindow: Int64 = 10_000
     /// Whether it is learnt which cookies the upstream gave to clients without credentials.
     public var remembersCookieOrigins = false
     /// Our name in the Via of responses (RFC 9110 §7.6.3); nil where it is switched off.

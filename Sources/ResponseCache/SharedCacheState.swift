@@ -14,6 +14,7 @@ public final class SharedCacheState: Sendable {
     public let cookieOrigins: CookieOrigins?
     /// nil where what is gone is not remembered.
     public let gone: GoneMemory?
+    public let surprises: SurpriseMemory
     /// nil where No-Vary-Search is not looked at.
     let variances: SearchVarianceMemory?
     let varianceSign: SearchVarianceSign
@@ -71,8 +72,9 @@ public final class SharedCacheState: Sendable {
         cookieOrigins =
             settings.remembersCookieOrigins
             ? former?.cookieOrigins ?? CookieOrigins(store: store, name: settings.isOneOfSeveral ? settings.keyName : []) : nil
-        let formerGone = former?.settings.goneWindow == settings.goneWindow ? former?.gone : nil
-        gone = settings.remembersGone ? formerGone ?? GoneMemory(store: store, window: settings.goneWindow) : nil
+        gone = settings.remembersGone ? former?.gone ?? GoneMemory(store: store) : nil
+        let formerSurprises = former?.settings.surpriseWindow == settings.surpriseWindow ? former?.surprises : nil
+        surprises = formerSurprises ?? SurpriseMemory(window: settings.surpriseWindow)
         variances = settings.policy.usesNoVarySearch ? former?.variances ?? SearchVarianceMemory(store: store, sign) : nil
     }
 

@@ -96,6 +96,9 @@ final class DecidedRequest: @unchecked Sendable {
     var isReading: Bool { isSafe || place != nil }
     var isSafe: Bool { head.method.isSafe }
 
+    /// Whether it may be one of GraphQL: by its arguments, or since its response is kept by its content.
+    var isGraphQL: Bool { !head.method.isRead || GraphQLResponse.isAsked(for: head.pathAndQuery) }
+
     /// Whether it may be asked without its client.
     var isRepeatable: Bool { place?.sharing == .repeated }
 

@@ -16,7 +16,7 @@ extension Fetch {
         if head.status == 429 || head.status == 503, let retryAfter = RetryAfter.milliseconds(head.fields, now: shard.now) {
             shard.shared.health.pause(subject.scopes, head.status, retryAfter: retryAfter, now: clock)
         }
-        // A 429 is one client's share: it says nothing of the upstream.
+        // 429 is one client's share: each request's own matter.
         if head.status != 429 { noteFailure(.status(head.status)) }
     }
 
@@ -32,7 +32,7 @@ extension Fetch {
     }
 
     func note(_ fault: UpstreamFault) {
-        if fault.isJunk { noteFailure(.junk) } else if fault == .redirected { noteFailure(.status(status ?? 302)) }
+        if fault == .redirected { noteFailure(.status(status ?? 302)) } else if fault.isFailure { noteFailure(.junk) }
     }
 
     /// What of it is our own, or is told of each attempt to connect, is not told again.
@@ -44,7 +44,7 @@ extension Fetch {
     /// Whether it says that the upstream is in trouble, or that what it says is not to be relied upon: not what it may mean, nor what is our own doing.
     func isOutage(_ failure: FetchFailure) -> Bool {
         switch failure {
-        case .fault(let fault, let status): !fault.mayBeMeant(status)
+        case .fault(let fault, _): fault != .redirected && fault != .crowd
         case .transfer(let error): !error.isOwn
         case .stopped, .slow, .tooManyStreams: false
         }

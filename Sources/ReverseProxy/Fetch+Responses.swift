@@ -61,6 +61,7 @@ extension Fetch: TransferReceiver {
         updateStored(by: response)
         if case .stream(let reason) = action { return stream(response, length: length, reason) }
         if case .collect = action {
+            collected = CollectedContent(shard.settings.policy.reading)
             collected.begin(length: length, isJSON: isJSON(response) && ContentCoding(response.fields) == .identity)
         }
         self.response = response
@@ -117,12 +118,12 @@ extension Fetch: TransferReceiver {
             response.status == 101
             || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: shard.routes.stream(subject.head.pathAndQuery))
         facts.upstream = shard.shared.cacheSettings.upstream
-        if let decision = facts.judge(response, hasStandIn: hasStandIn, isMeant: isMeant) { return decision }
+        if let decision = facts.judge(response, hasStandIn: hasStandIn, hasSeen) { return decision }
         // Now its place is known, where that is another than its request's.
         let storage = storageDecision(response)
         facts.isLookedUp = hasPlace
         return facts.use(
-            storage, judgeGone(response, storage),
+            storage, saysGone: saysGone(response, storage),
             ResponseFacts.Room(
                 length: length, limitBytes: shard.settings.content.bufferLimitBytes,
                 examinedAtOnceBytes: shard.settings.content.examinedAtOnceBytes, isExaminerFull: shard.workers.content.isFull))
@@ -142,6 +143,11 @@ extension Fetch: TransferReceiver {
         subject.head.method == .options ? GoodResponse() : shard.routes.good(on: subject.route)
     }
 
+    /// What the operator demands of the responses of this route that are kept.
+    private var kept: GoodResponse {
+        subject.head.method == .options ? GoodResponse() : shard.routes.kept(on: subject.route)
+    }
+
     private func storageDecision(_ response: ResponseHead) -> StorageDecision {
         guard !isOfConnectionUser else { return .forbidden(.connectionUser) }
         if subject.head.method == .post, !hasPlace { takeKeyOfGet(response) }
@@ -150,7 +156,8 @@ extension Fetch: TransferReceiver {
         }
         let control = keysOfGet == nil ? cache.control(response) : control(response, for: cache)
         let decision = cache.decideStoring(
-            response, control, to: subject.head, subject.directives, isPartitioned: isPartitioned, beside: subject.found, good: good)
+            response, control, to: subject.head, subject.directives, isPartitioned: isPartitioned, beside: subject.found, good: good,
+            kept: kept)
         if decision == .allowed { self.control = control }
         return decision
     }
@@ -174,7 +181,7 @@ extension Fetch: TransferReceiver {
         land(report.isTrouble ? .failed(.fault(.serverError, response.status)) : .unshareable)
         // Whether it is good is known at its end, which may be far away.
         shard.noteReached()
-        if isPresent(response.status) { notePresent() }
+        if isPresent(response.status) { notePresent(response) }
         body = .none
         let isWanted = receiver?.streamBegan(response, length: length, notStored: reason) ?? false
         if !isWanted { perform(machine.handle(.unwanted)) }
@@ -199,9 +206,9 @@ extension Fetch: TransferReceiver {
         let examination = ContentExamination(
             ContentExamination.Arrived(
                 collected.bytes, hasContent ? ContentCoding(response.fields) : nil, isJSON: isJSON(response), collected.verdict(),
-                isDelimited: isDelimited || !hasContent),
+                isDelimited: isDelimited || !hasContent, reading: shard.settings.policy.reading),
             ContentExamination.Demands(
-                good, storedBytes: subject.found?.contentBytes,
+                good, kept: kept, isGraphQL: subject.isGraphQL, storedBytes: subject.found?.contentBytes,
                 makesTag: purpose == .store && shard.settings.policy.makesEntityTags && CachePolicySettings.wantsOwnTag(response),
                 limitBytes: shard.settings.content.bufferLimitBytes))
         if let findings = examination.findings(within: shard.settings.content.examinedAtOnceBytes) { return examined(purpose, findings) }
@@ -216,16 +223,26 @@ extension Fetch: TransferReceiver {
     private func examined(_ purpose: CollectedFor, _ findings: ContentExamination.Findings) {
         shard.loop.assertOnLoop()
         collected.findings = findings
+        // A client that has just written gets what the upstream says, also where that is nothing.
+        let isWanted = findings.fault == .emptyContent && subject.mayRescue && hasSeen(.afterOwnWrite)
         let decision = purpose.decide(
-            findings.fault, obstacle: findings.obstacle, mayRescue: subject.mayRescue, shard.settings.policy.strictness)
+            findings.fault, obstacle: findings.obstacle ?? obstacle(of: findings), mayRescue: subject.mayRescue && !isWanted,
+            shard.settings.policy.strictness)
         perform(machine.handle(.examined(decision)))
+    }
+
+    /// JSON that RFC 8259 refuses never takes the place of a copy that it allows.
+    private func obstacle(of findings: ContentExamination.Findings) -> NotStoredReason? {
+        guard findings.isLenient, let response, let found = subject.found else { return nil }
+        let copy = LastGood.Copy(found.metadata, head: found.head, beside: response)
+        return LastGood.obstacle(response, isLenient: true, inPlaceOf: copy, strictness: shard.settings.policy.strictness)
     }
 
     /// Goes on once what storing the response looks at is in memory: nearly always at once.
     func readIn(_ step: FetchMachine.CacheStep) {
         guard let response else { return }
         switch step {
-        case .store: noteWhole(response.status)
+        case .store: noteWhole(response)
         case .rememberGone: noteSuccess()
         case .confirm: break
         }
@@ -252,7 +269,7 @@ extension Fetch: TransferReceiver {
     /// It goes out, and is not stored.
     func passOnWhole(_ reason: NotStoredReason, _ fault: UpstreamFault?) {
         guard let response else { return }
-        if fault == nil { noteWhole(response.status) }
+        if fault == nil { noteWhole(response) }
         bring(response, .forbidden(reason)) { $0.fault = fault }
     }
 
@@ -268,9 +285,9 @@ extension Fetch: TransferReceiver {
         letGo { $0.fetchBrought(fetched) }
     }
 
-    private func noteWhole(_ status: Status) {
+    private func noteWhole(_ response: ResponseHead) {
         noteSuccess()
-        if isPresent(status) { notePresent() }
+        if isPresent(response.status) { notePresent(response) }
     }
 
     /// Whether the upstream has what the copy is of: where content was, a status without any says nothing of that.

@@ -54,6 +54,7 @@ extension Fetch {
         var whole = WholeResponse(
             head, control, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency,
             isOfPOST: subject.place == nil)
+        whole.isLenient = findings.isLenient
         if decoded != nil { whole.coded = ContentCoding(head.fields).map { (collected.bytes, $0) } }
         return cache.store(whole, for: placedRequest, at: shard.cacheTime)
     }
@@ -64,7 +65,7 @@ extension Fetch {
             return fail(.fault(.unexpectedStatus, 304))
         }
         noteSuccess()
-        notePresent()
+        notePresent(response)
         land(FlightOutcome(confirmed.result))
         letGo { $0.fetchConfirmed(confirmed.confirmation) }
     }
@@ -100,20 +101,23 @@ extension Fetch {
         return false
     }
 
-    // MARK: What is gone
+    // MARK: Unexpected responses, and what is gone
 
-    /// What the head says of the copy.
-    /// - Parameter decision: where it is stored as any other response, that is what counts.
-    func judgeGone(_ response: ResponseHead, _ decision: StorageDecision) -> GoneJudgement {
-        // Said of what was found, and not asked where nothing was.
-        guard subject.found != nil, !isOfConnectionUser, let placedRequest, let cache = shard.cache else { return .nothing }
-        return cache.judgeGone(response, decision, for: placedRequest, by: subject.scopes.user, at: shard.cacheTime)
+    /// What other responses, and the client's own requests, tell of an unexpected response.
+    func hasSeen(_ unexpected: UnexpectedResponse) -> Bool {
+        guard let found = subject.found, let cache = shard.cache else { return false }
+        return switch unexpected {
+        case .surprise(let surprise): cache.isReplaced(surprise, insteadOf: found, by: subject.scopes.client, at: shard.cacheTime)
+        case .otherForm: cache.isOtherForm(of: found, for: subject.head, at: shard.cacheTime)
+        case .afterOwnWrite: shard.hasJustWritten(subject)
+        }
     }
 
-    /// Whether a redirect to elsewhere, or no content, has come for so long instead of the copy that the upstream means it.
-    func isMeant() -> Bool {
-        guard let found = subject.found, let cache = shard.cache else { return false }
-        return cache.isMeant(insteadOf: found, at: shard.cacheTime)
+    /// Whether the head says that the copy is gone.
+    /// - Parameter decision: where it is stored as any other response, that is what counts.
+    func saysGone(_ response: ResponseHead, _ decision: StorageDecision) -> Bool {
+        guard subject.found != nil, !isOfConnectionUser, let placedRequest, let cache = shard.cache else { return false }
+        return cache.saysGone(response, decision, for: placedRequest)
     }
 
     /// Remembers that it is gone, if the whole response says so.
@@ -127,9 +131,9 @@ extension Fetch {
     }
 
     /// The upstream has it: what said that it is gone counts no more.
-    func notePresent() {
-        guard let found = subject.found else { return }
-        shard.cache?.notePresent(found, recency, at: shard.cacheTime)
+    func notePresent(_ response: ResponseHead) {
+        guard let found = subject.found, let cache = shard.cache else { return }
+        cache.notePresent(found, response, recency, for: subject.head, by: subject.scopes.client, at: shard.cacheTime)
     }
 }
 

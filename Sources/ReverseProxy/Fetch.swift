@@ -219,7 +219,7 @@ final class Fetch: @unchecked Sendable {
     /// Nothing good comes.
     func fail(_ failure: FetchFailure) {
         span?.work.failure = failure
-        if isOutage(failure), let found = subject.found { shard.cache?.noteFailed(found) }
+        if isOutage(failure), let found = subject.found { shard.cache?.noteFailed(found, at: shard.cacheTime) }
         land(.failed(failure))
         letGo { $0.fetchFailed(failure) }
     }

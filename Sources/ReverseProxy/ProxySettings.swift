@@ -41,7 +41,7 @@ public struct ProxySettings: Sendable {
     public var routes: [Route] = []
     /// For all other paths.
     public var otherRoute = Route()
-    /// Whether a 410, or a 404 in JSON, stands for its copy while the upstream fails.
+    /// Whether a 410, a 404 in JSON, or a 403 to a user, stands for its copy while the upstream fails.
     public var remembersGone = true
     public var collapsing = CollapsingSettings()
     public var background = BackgroundSettings()

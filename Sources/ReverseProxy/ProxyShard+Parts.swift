@@ -40,7 +40,24 @@ extension ProxyShard {
     }
 
     /// A write has succeeded.
-    func noteWrite(_ request: DecidedRequest) { collapsed.noteWrite(by: user(of: request)) }
+    func noteWrite(_ request: DecidedRequest) {
+        collapsed.noteWrite(by: user(of: request))
+        cache?.shared.surprises.noteWrite(writer(of: request), now: loop.batchMilliseconds)
+    }
+
+    /// Whether the client of this request has just written to its target.
+    func hasJustWritten(_ request: DecidedRequest) -> Bool {
+        cache?.shared.surprises.hasWritten(writer(of: request), now: loop.batchMilliseconds) ?? false
+    }
+
+    /// A number for the client and the path that its request names; without credentials the client's address tells clients apart.
+    private func writer(of request: DecidedRequest) -> UInt64 {
+        var hasher = Hasher()
+        let user = user(of: request)
+        hasher.combine(user == 0 ? request.scopes.client : user)
+        hasher.combine(request.head.pathAndQuery.prefix { $0 != UInt8(ascii: "?") })
+        return max(1, UInt64(truncatingIfNeeded: hasher.finalize()))
+    }
 
     /// By what the reads and the writes of one user have in common.
     private func user(of request: DecidedRequest) -> UInt64 {

@@ -50,7 +50,7 @@ extension ResponseCacheSettings {
         self.lookUps = lookUps
         checksCollections = routes.all.contains(where: \.invalidatesCollection)
         remembersGone = settings.remembersGone
-        goneWindow = settings.upstream.failure.window
+        surpriseWindow = settings.upstream.failure.window
         remembersCookieOrigins = routes.all.contains { $0.rescueWithShared == .own } && !settings.policy.isPrivate
         via = settings.forwarding.via ? Array(settings.forwarding.name.utf8) : nil
         rewritesLocation = settings.forwarding.rewriteLocation

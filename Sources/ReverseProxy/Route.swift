@@ -38,6 +38,8 @@ public struct Route: Sendable {
     public var invalidatesCollection = false
     /// What a response must be like to count as good.
     public var good = GoodResponse()
+    /// What a response must be like to be kept; one that is not is passed on, and is no failure.
+    public var kept = GoodResponse()
     /// What scripts of other origins may do; off where the upstream says it itself.
     public var crossOrigin = CrossOriginRules()
     /// Whether its responses are streams: passed on as they come, and nothing else.
@@ -124,7 +126,7 @@ public struct Routes: Sendable {
         crossOrigins = PathTable(routes.map { ($0.pattern, $0.crossOrigin) }, rest: rest.crossOrigin).simplified
         rescues = PathTable(routes.map { ($0.pattern, $0.rescueWithShared) }, rest: rest.rescueWithShared).simplified
         places = PathTable(routes.enumerated().map { ($1.pattern, $0) }, rest: routes.count)
-        someDemand = all.contains { $0.good != Self.undemanding }
+        someDemand = all.contains { $0.good != Self.undemanding || $0.kept != Self.undemanding }
     }
 
     /// Whether such a request only reads on the route of every reading of its path, and its response is kept by its content. Asked here and not of the
@@ -219,6 +221,9 @@ public struct Routes: Sendable {
 
     /// What the operator demands of a route's responses.
     func good(on route: Int) -> GoodResponse { someDemand ? all[route].good : Self.undemanding }
+
+    /// What the operator demands of those that are kept.
+    func kept(on route: Int) -> GoodResponse { someDemand ? all[route].kept : Self.undemanding }
 
     private static let undemanding = GoodResponse()
 

@@ -182,17 +182,19 @@ extension ServedAPI: AdministeredAPI {
     }
 
     func judge(_ archived: ArchivedResponse) -> ArchiveJudgement {
-        let good = state.routes.all[state.routes.place(of: archived.request.pathAndQuery)].good
+        let route = state.routes.all[state.routes.place(of: archived.request.pathAndQuery)]
+        let good = route.good
         let examination = ContentExamination(
             ContentExamination.Arrived(
                 archived.content, .identity,
                 isJSON: MediaType(of: archived.response.fields)?.isJSON == true,
-                JSONTextChecker.check(archived.content.span), isDelimited: true),
+                JSONTextChecker.check(archived.content.span, settings.policy.reading), isDelimited: true),
             ContentExamination.Demands(
-                good, storedBytes: nil, makesTag: settings.policy.makesEntityTags && CachePolicySettings.wantsOwnTag(archived.response),
+                good, kept: route.kept, storedBytes: nil,
+                makesTag: settings.policy.makesEntityTags && CachePolicySettings.wantsOwnTag(archived.response),
                 limitBytes: settings.content.bufferLimitBytes))
         let findings = examination.findings()
-        return ArchiveJudgement(good: good, flaw: findings?.flaw, ownTag: findings?.ownTag)
+        return ArchiveJudgement(good: good, flaw: findings?.flaw, ownTag: findings?.ownTag, isLenient: findings?.isLenient ?? false)
     }
 }
 

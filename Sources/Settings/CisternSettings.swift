@@ -67,6 +67,7 @@ public struct CisternSettings: Sendable, Equatable {
         public var noVarySearch = true
         public var memberLimit = 128
         public var entityTags = true
+        public var json = "standard"
         public var contentTypes = ["application/json", "+json", "text/json"]
         public var credentialFields = WellKnownNames.credentialFields
         public var groupCredentials = WellKnownNames.groupCredentials
@@ -142,6 +143,7 @@ public struct CisternSettings: Sendable, Equatable {
         public var upgrade: [String] = []
         public var arguments = Arguments()
         public var good = LastGood()
+        public var keepIf = LastGood()
         public var freshness: Freshness
         public var credentials: Credentials
         public var crossOrigin: CrossOrigin

@@ -2,6 +2,7 @@
 
 public enum RouteTable {
     private static let hour = 3_600_000
+    private typealias Demands = WritableKeyPath<CisternSettings.Route, CisternSettings.LastGood>
 
     public static let all: [Setting<CisternSettings.Route>] =
         [
@@ -62,25 +63,34 @@ public enum RouteTable {
             Setting(
                 path: "arguments.ignore_case", binding: .flag(\.arguments.ignoreCase),
                 help: "Whether capital and small letters of arguments are the same."),
-            Setting(
-                path: "good.content_types", binding: .list(\.good.contentTypes),
-                help: "A good response has one of these media types: type/subtype or +suffix."),
-            Setting(path: "good.min_bytes", binding: .size(\.good.minimumBytes, 0...(1 << 30)), help: "A good response is not shorter."),
-            Setting(
-                path: "good.max_bytes", binding: .size(\.good.maximumBytes, 0...(1 << 30)),
-                help: "A good response is not longer; 0 for no limit."
-            ),
-            Setting(
-                path: "good.must_have", binding: .list(\.good.mustHave), help: "A good response has a value at each of these JSON Pointers."
-            ),
-            Setting(
-                path: "good.must_not_have", binding: .list(\.good.mustNotHave),
-                help: "A good response has no value at any of these JSON Pointers."),
-            Setting(
-                path: "good.shrink_limit", binding: .count(\.good.shrinkLimit, 0...100),
-                help: "A good response has at least this percentage of the stored one's length; 0 for any."),
-        ] + FreshnessGroup.settings(\.freshness, isRoute: true) + CredentialSettingsTable.all(\.credentials)
+        ] + demands("good", \.good, "A good response") + demands("keep_if", \.keepIf, "A response that is kept")
+        + FreshnessGroup.settings(\.freshness, isRoute: true) + CredentialSettingsTable.all(\.credentials)
         + CrossOriginGroup.settings(\.crossOrigin, isRoute: true)
+
+    /// What is demanded of responses.
+    /// - Parameter subject: which responses, at the beginning of a sentence.
+    private static func demands(_ group: String, _ part: Demands, _ subject: String) -> [Setting<CisternSettings.Route>] {
+        [
+            Setting(
+                path: "\(group).content_types", binding: .list(part.appending(path: \.contentTypes)),
+                help: "\(subject) has one of these media types: type/subtype or +suffix."),
+            Setting(
+                path: "\(group).min_bytes", binding: .size(part.appending(path: \.minimumBytes), 0...(1 << 30)),
+                help: "\(subject) is not shorter."),
+            Setting(
+                path: "\(group).max_bytes", binding: .size(part.appending(path: \.maximumBytes), 0...(1 << 30)),
+                help: "\(subject) is not longer; 0 for no limit."),
+            Setting(
+                path: "\(group).must_have", binding: .list(part.appending(path: \.mustHave)),
+                help: "\(subject) has a value at each of these JSON Pointers."),
+            Setting(
+                path: "\(group).must_not_have", binding: .list(part.appending(path: \.mustNotHave)),
+                help: "\(subject) has no value at any of these JSON Pointers."),
+            Setting(
+                path: "\(group).shrink_limit", binding: .count(part.appending(path: \.shrinkLimit), 0...100),
+                help: "\(subject) has at least this percentage of the stored one's length; 0 for any."),
+        ]
+    }
 }
 
 extension CisternSettings.Route {

@@ -249,6 +249,9 @@ public enum SettingsTable {
             path: "cache.entity_tags", binding: .flag(\.cache.entityTags),
             help: "Give stored JSON without a validator an ETag made of its data, so that clients get 304."),
         Setting(
+            path: "cache.json", binding: .choice(\.cache.json, ["standard", "lenient"]),
+            help: "lenient: JSON with NaN, Infinity or a prefix such as )]}' is taken too, and never replaces JSON by RFC 8259."),
+        Setting(
             path: "cache.set_cookie", binding: .choice(\.cache.setCookie, ["strip", "keep", "refuse"]),
             help: "Responses with Set-Cookie: stored without it, with it (everyone gets the cookie), or not at all."),
         Setting(
@@ -303,7 +306,7 @@ public enum SettingsTable {
         ),
         Setting(
             path: "cache.gone", binding: .choice(\.cache.gone, ["remember", "ignore"]),
-            help: "remember: after a 410, or a 404 in JSON, that goes out while the upstream fails, not the older copy."),
+            help: "remember: after a 410, a 404 in JSON or a user's 403 in JSON, that goes out while the upstream fails, not the copy."),
         Setting(
             path: "cache.collapse", binding: .flag(\.cache.collapse),
             help: "Requests for the same target at the same time share one request to the upstream."),

@@ -184,13 +184,15 @@ enum SettingsCheck {
                     tell(&reader, "upgrade", "upgrade cannot be \(name): requests that nobody looks at would go through")
                 }
             }
-            for (path, pointers) in [("good.must_have", route.good.mustHave), ("good.must_not_have", route.good.mustNotHave)] {
-                for pointer in pointers where JSONPointer(pointer) == nil {
-                    tell(&reader, path, "\"\(pointer)\" is not a JSON Pointer, such as /items/0/id")
+            for (group, demands) in [("good", route.good), ("keep_if", route.keepIf)] {
+                for (path, pointers) in [("must_have", demands.mustHave), ("must_not_have", demands.mustNotHave)] {
+                    for pointer in pointers where JSONPointer(pointer) == nil {
+                        tell(&reader, "\(group).\(path)", "\"\(pointer)\" is not a JSON Pointer, such as /items/0/id")
+                    }
                 }
-            }
-            for type in route.good.contentTypes where !ContentTypes.isPattern(type) {
-                tell(&reader, "good.content_types", "\"\(type)\" is not \(ContentTypes.forms)")
+                for type in demands.contentTypes where !ContentTypes.isPattern(type) {
+                    tell(&reader, "\(group).content_types", "\"\(type)\" is not \(ContentTypes.forms)")
+                }
             }
         }
     }

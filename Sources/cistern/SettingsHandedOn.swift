@@ -70,6 +70,7 @@ extension ProxySettings {
         policy.usesNoVarySearch = cache.noVarySearch
         policy.memberLimit = cache.memberLimit
         policy.makesEntityTags = cache.entityTags
+        policy.reading = cache.json == "lenient" ? .extensions : .otherBytes
         policy.setCookie = SetCookieTreatment(rawValue: cache.setCookie) ?? .strip
         policy.contentTypes = ContentTypes(cache.contentTypes)
         policy.credentials.fields = cache.credentialFields.map { $0.lowercased() }
@@ -206,14 +207,21 @@ extension Route {
         credentials.sharesPublic = settings.credentials.sharePublic
         tokens = RouteTokens(settings.credentials.identity.jwt)
         lookUp = LookUpSettings(settings.credentials.identity.lookup)
-        good.contentTypes = ContentTypes(settings.good.contentTypes)
-        good.minimumBytes = settings.good.minimumBytes
-        good.maximumBytes = settings.good.maximumBytes
-        good.mustHave = settings.good.mustHave.compactMap { JSONPointer($0) }
-        good.mustNotHave = settings.good.mustNotHave.compactMap { JSONPointer($0) }
-        good.shrinkLimit = settings.good.shrinkLimit
+        (good, kept) = (GoodResponse(settings.good), GoodResponse(settings.keepIf))
         freshness = FreshnessRules(settings.freshness)
         obeysClients = settings.freshness.clientDirectives == "obey"
+    }
+}
+
+extension GoodResponse {
+    /// - Parameter settings: checked ones.
+    fileprivate init(_ settings: CisternSettings.LastGood) {
+        self.init()
+        contentTypes = ContentTypes(settings.contentTypes)
+        (minimumBytes, maximumBytes) = (settings.minimumBytes, settings.maximumBytes)
+        mustHave = settings.mustHave.compactMap { JSONPointer($0) }
+        mustNotHave = settings.mustNotHave.compactMap { JSONPointer($0) }
+        shrinkLimit = settings.shrinkLimit
     }
 }
 

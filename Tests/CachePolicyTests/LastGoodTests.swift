@@ -16,6 +16,8 @@ struct FaultRow: CustomTestStringConvertible, Sendable {
     let status: UInt16
     let lines: String
     let expected: UpstreamFault?
+    /// Of a redirect: whether it leads to a page that is replaced without a crowd.
+    var isPage: Bool?
     var accept = ""
     var copy = held()
     var target = "/a?x=1"
@@ -31,18 +33,25 @@ struct FaultRow: CustomTestStringConvertible, Sendable {
         _ location: String, _ status: UInt16 = 303, from target: String = "/jobs/1", isMeant: Bool,
         _ change: (inout FaultRow) -> Void = { _ in }
     ) -> Self {
-        FaultRow(status, "Location: \(location)", isMeant ? nil : .redirected) {
-            $0.target = target
+        FaultRow(status, "Location: \(location)", nil) {
+            ($0.target, $0.isPage) = (target, !isMeant)
             change(&$0)
         }
     }
 
     var testDescription: String { "\(status) \(lines) to \(target) \(accept)" }
 
+    private var asked: RequestHead {
+        request(.get, "Host: api.test:81" + (accept.isEmpty ? "" : "\nAccept: \(accept)"), target: target)
+    }
+    private var response: ResponseHead { ResponseHead(status: Status(rawValue: status), fields: fields(lines)) }
+
     func fault(_ strictness: Strictness = .rescue) -> UpstreamFault? {
-        let asked = request(.get, "Host: api.test:81" + (accept.isEmpty ? "" : "\nAccept: \(accept)"), target: target)
-        let response = ResponseHead(status: Status(rawValue: status), fields: fields(lines))
-        return LastGood.faultOfHead(response, beside: copy, to: asked, at: upstream, strictness: strictness)
+        LastGood.faultOfHead(response, beside: copy, to: asked, strictness: strictness)
+    }
+
+    func surprise(_ strictness: Strictness = .rescue) -> Surprise? {
+        LastGood.surprise(response, beside: copy, to: asked, at: upstream, strictness: strictness)
     }
 }
 
@@ -57,10 +66,7 @@ struct LastGoodTests {
         FaultRow(500, "X: 1", .serverError), FaultRow(501, "X: 1", nil), FaultRow(429, "X: 1", .rateLimited), FaultRow(404, "X: 1", nil),
         FaultRow(401, "X: 1", nil), FaultRow(301, "Location: /b", nil), FaultRow(511, "X: 1", .serverError),
         FaultRow(522, "X: 1", .serverError), FaultRow(505, "X: 1", nil), FaultRow(506, "X: 1", nil), FaultRow(999, "X: 1", .serverError),
-        FaultRow(204, "X: 1", .unexpectedStatus), FaultRow(205, "X: 1", .unexpectedStatus),
-        // What the copy is itself is expected.
-        FaultRow(204, "X: 1", nil) { $0.copy = held { $0.status = 204 } },
-        FaultRow(302, "Location: https://login.test/", nil) { $0.copy = held { $0.status = 302 } },
+        FaultRow(204, "X: 1", nil), FaultRow(206, "X: 1", .unexpectedStatus), FaultRow(304, "X: 1", .unexpectedStatus),
     ]
 
     private static let types: [FaultRow] = [
@@ -89,17 +95,22 @@ struct LastGoodTests {
         Array("http://inner.test:8000".utf8), basePath: Array("/auth-api".utf8), others: [UpstreamOrigin(Array("https://spare.test".utf8))])
 
     private static let redirects: [FaultRow] = [
-        FaultRow(302, "Location: /login", .redirected), FaultRow(302, "Location: http://o/a?x=1", nil), FaultRow(307, "X: 1", nil),
+        .redirect("/login", 302, isMeant: false), .redirect("http://o/jobs/1?x=1", 302, isMeant: true),
         .redirect("/results/1", isMeant: true), .redirect("http://API.test:81/results/1", isMeant: true),
         .redirect("https://api.test:81/results/1", isMeant: true), .redirect("//api.test:81/results/1", isMeant: true),
         .redirect("../results/1", isMeant: true), .redirect("1/result", isMeant: true), .redirect("?state=done", isMeant: true),
         .redirect("", isMeant: true), .redirect("/authors/7", isMeant: true), .redirect("/lessons/1", isMeant: true),
         .redirect("/results/1?author=7", isMeant: true),
         // Elsewhere.
-        .redirect("http://api.test/results/1", isMeant: false), .redirect("https://other.test/results/1", isMeant: false),
-        .redirect("//other.test/results/1", isMeant: false), .redirect("/\\other.test/results/1", isMeant: false),
-        .redirect("http://api.test:81@other.test/", isMeant: false), .redirect("app:results", isMeant: false),
-        .redirect("ftp://api.test:81/results/1", isMeant: false), .redirect("http:results/1", isMeant: false),
+        .redirect("http://api.test/results/1", isMeant: true), .redirect("https://other.test/results/1", isMeant: true),
+        .redirect("//other.test/results/1", isMeant: true), .redirect("/\\other.test/results/1", isMeant: true),
+        .redirect("http://api.test:81@other.test/", isMeant: true), .redirect("app:results", isMeant: true),
+        .redirect("ftp://api.test:81/results/1", isMeant: true), .redirect("http:results/1", isMeant: true),
+        .redirect("https://files.test/b/1.json?X-Amz-Signature=ab&X-Amz-Security-Token=c", 302, isMeant: true),
+        .redirect("https://files.test/b/1?sv=2024&sig=a%2Fb&se=2026", 307, isMeant: true),
+        .redirect("https://login.test/", isMeant: false), .redirect("https://sso.corp.test/x", isMeant: false),
+        .redirect("https://other.test/login", isMeant: false), .redirect("https://other.test/", 302, isMeant: false),
+        .redirect("https://other.test/maintenance", 302, isMeant: false), .redirect("http://portal.test", 307, isMeant: false),
         // Logins.
         .redirect("/login", isMeant: false), .redirect("/users/SignIn?next=/jobs/1", isMeant: false),
         .redirect("/account/log-in", isMeant: false), .redirect("/auth", isMeant: false), .redirect("/auth-service/start", isMeant: false),
@@ -115,7 +126,7 @@ struct LastGoodTests {
         .redirect("http://inner.test:8000/auth-api/results/1", isMeant: true) { $0.upstream = upstream },
         .redirect("/auth-api/results/1", isMeant: true) { $0.upstream = upstream },
         .redirect("https://spare.test:443/results/1", isMeant: true) { $0.upstream = upstream },
-        .redirect("http://inner.test/results/1", isMeant: false) { $0.upstream = upstream },
+        .redirect("http://inner.test/results/1", isMeant: true) { $0.upstream = upstream },
         .redirect("/auth-api/login", isMeant: false) { $0.upstream = upstream },
     ]
 
@@ -146,6 +157,34 @@ struct LastGoodTests {
     func faults(_ row: FaultRow) {
         #expect(row.fault() == row.expected)
         #expect(row.fault(.strict) == (row.status == 500 ? .serverError : nil))
+        #expect(row.surprise(.strict) == nil)
+        guard let isPage = row.isPage else { return }
+        if case .page = row.surprise() { #expect(isPage) } else { #expect(!isPage) }
+    }
+
+    @Test(
+        "what is unexpected where there is a copy",
+        arguments: [
+            (404, "Content-Type: text/html", held(), .notFound), (404, json, held(), .notFound), (404, json, held { $0.status = 404 }, nil),
+            (410, json, held(), nil), (401, json, held(), nil), (204, "X: 1", held(), .noContent), (205, "X: 1", held(), .noContent),
+            (204, "X: 1", held { $0.status = 204 }, nil), (403, html, held(), .forbidden), (403, "X: 1", held(), .forbidden),
+            (403, json, held(), nil), (403, html, held { $0.isHTML = false }, .forbidden), (403, html, held { $0.isHTML = true }, nil),
+            (301, "Location: /b", held(), nil), (302, "X: 1", held(), nil), (302, "Location: /a?x=2", held(), nil),
+            (302, "Location: /login", held { $0.status = 302 }, nil), (200, json, held(), nil), (503, json, held(), nil),
+        ] as [(UInt16, String, LastGood.Copy, Surprise?)])
+    func surprises(status: UInt16, lines: String, copy: LastGood.Copy, expected: Surprise?) {
+        #expect(FaultRow(status, lines, nil) { $0.copy = copy }.surprise() == expected)
+    }
+
+    @Test("a redirect's address is the origin and the path that it leads to, without arguments")
+    func addresses() {
+        func address(_ location: String, from target: String = "/a") -> Surprise? {
+            FaultRow.redirect(location, 302, from: target, isMeant: true).surprise()
+        }
+        #expect(address("https://files.test/b?sig=1") == address("https://Files.test/b?sig=2#c", from: "/d"))
+        #expect(address("https://files.test/b") != address("https://files.test/c"))
+        #expect(address("https://files.test/b") != address("https://other.test/b") && address("/b") != address("https://other.test/b"))
+        #expect(address("/b?x=1") == address("http://api.test:81/b", from: "/d"))
     }
 
     @Test("whether the copy is a web page is read from what is stored")
@@ -183,32 +222,15 @@ struct LastGoodTests {
         #expect(LastGood.obstacle(response, inPlaceOf: copy, strictness: .strict) == nil)
     }
 
-    @Test("what has shown something else for thirty windows means it, until it is found again")
-    func changes() {
-        var watch = ChangeWatch(window: 10)
-        /// At each of these times.
-        func isMeant(_ target: UInt64, _ times: Int64...) -> Bool { times.reduce(false) { _, now in watch.changed(target, now: now) } }
-        #expect(!isMeant(1, 0, 100, 200, 299) && isMeant(1, 300) && isMeant(1, 301))
-        // Then it stays so, also after a failure and long silence.
-        watch.failed(1)
-        #expect(isMeant(1, 302) && isMeant(1, 10_000) && !isMeant(2, 10_000))
-        watch.found(1)
-        #expect(!isMeant(1, 10_001, 10_100, 10_200, 10_300) && isMeant(1, 10_301))
-        // What an outage shows at its beginning and at its end, and now and then.
-        #expect(!isMeant(3, 0, 1_000) && !isMeant(3, 1_000, 1_101, 1_202, 1_303, 1_404))
-        // Seen often is not long enough, and long is not often enough.
-        #expect(!isMeant(4, 0, 1, 2, 3, 4, 5, 100, 200, 299) && isMeant(4, 300))
-        #expect(!isMeant(5, 0, 100, 200, 300) && isMeant(5, 301))
-        #expect(!isMeant(6, 0, 100, 200, 290))
-        watch.failed(6)
-        #expect(!isMeant(6, 300, 400, 500, 599) && isMeant(6, 600))
-        watch.failed(7)
-        // Where places are few those go that were asked for longest ago, and begin anew.
-        for now in [20_000, 20_100, 20_200, 20_299] as [Int64] {
-            for number in 0...8 as ClosedRange<UInt64> { _ = isMeant(8 + number * 1_024, now) }
+    @Test("JSON that RFC 8259 refuses does not take the place of JSON that it allows")
+    func lenient() {
+        let response = ResponseHead(status: 200, fields: fields(Self.json))
+        for (copy, expected) in [
+            (held(), NotStoredReason.invalidJSON), (held { ($0.isJSON, $0.isLenient) = (true, true) }, nil), (held { _ in }, nil),
+        ] {
+            #expect(LastGood.obstacle(response, isLenient: true, inPlaceOf: copy, strictness: .rescue) == expected)
+            #expect(LastGood.obstacle(response, inPlaceOf: copy, strictness: .rescue) == nil)
         }
-        #expect(!isMeant(8 + 8 * 1_024, 20_300))
-        #expect(UpstreamFault.redirected.mayBeMeant(302) && UpstreamFault.unexpectedStatus.mayBeMeant(204))
-        #expect(!UpstreamFault.unexpectedStatus.mayBeMeant(304) && !UpstreamFault.serverError.mayBeMeant(503))
+        #expect(LastGood.Worth.lenientJSON < .json && .other < LastGood.Worth.lenientJSON)
     }
 }

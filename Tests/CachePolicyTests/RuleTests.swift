@@ -230,10 +230,13 @@ struct ValidationTests {
     @Test("metadata survives its encoding, and other bytes are not taken for it")
     func encoding() {
         var made = make("ETag: \"x\"\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\nCache-Control: max-age=5, must-revalidate\nAge: 3")
-        made.metadata.order = SentOrder(number: .max - 3)
+        (made.metadata.order, made.metadata.likeness) = (SentOrder(number: .max - 3), .max - 4)
         let bytes = made.metadata.encoded()
         #expect(bytes.withUnsafeBytes { StoredMetadata($0) } == made.metadata)
         #expect(bytes.dropLast().withUnsafeBytes { StoredMetadata($0) } == nil)
+        // As older versions wrote it.
+        made.metadata.likeness = 0
+        #expect(bytes.prefix(StoredMetadata.encodedBytes).withUnsafeBytes { StoredMetadata($0) } == made.metadata)
         #expect([UInt8](repeating: 0, count: 88).withUnsafeBytes { StoredMetadata($0) } == nil)
         let recency = Recency(order: SentOrder(number: 8), isImported: true, requestTime: noon, responseTime: Timestamp(seconds: 9))
         StoredMetadata.varyMarker(generation: 7, recency).withUnsafeBytes { marker in

@@ -47,7 +47,8 @@ struct SettingsWiringTests {
     private static let lists = [
         "listen": ":9", "admin_listen": ":9", "admin.names": "a.test", "cache.content_types": "text/x", "methods": "QUERY",
         "good.content_types": "text/x",
-        "good.must_have": "/x", "good.must_not_have": "/x", "cache.freshness.ignore": "expires", "freshness.ignore": "expires",
+        "good.must_have": "/x", "good.must_not_have": "/x", "keep_if.must_have": "/x", "keep_if.must_not_have": "/x",
+        "keep_if.content_types": "text/x", "cache.freshness.ignore": "expires", "freshness.ignore": "expires",
         "trusted_proxies": "10.0.0.0/8", "access.allow": "10.0.0.0/8", "access.deny": "10.0.0.0/8", "allow": "10.0.0.0/8",
         "deny": "10.0.0.0/8", "cache.negative_statuses": "500", "negative_statuses": "500",
     ]
@@ -143,7 +144,7 @@ struct SettingsWiringTests {
         "name", "path", "mode", "rescue_after", "refresh_ahead", "refresh_ahead_hits", "client_directives", "allow", "deny",
         "client_certificate", "methods", "content_limit", "stream", "upgrade", "invalidates_target",
     ]
-    private static let flowGroups = ["good.", "cors."]
+    private static let flowGroups = ["good.", "keep_if.", "cors."]
 
     private static let forCache =
         SettingsTable.all.map(\.path).filter { ($0.hasPrefix("cache.") || $0.hasPrefix("credentials.")) && !notForCache.contains($0) }

@@ -26,8 +26,8 @@ struct HeadRow: CustomTestStringConvertible, Sendable {
     var mayRescue = true
     var strictness = Strictness.rescue
     var isStream = false
-    /// It has come for long.
-    var isMeant = false
+    /// What other responses tell.
+    var seen: [UnexpectedResponse] = []
 
     init(
         _ name: String, _ status: Status, _ lines: [String], _ expected: ResponseDecision?, _ change: (inout HeadRow) -> Void = { _ in }
@@ -86,12 +86,28 @@ struct ResponseDecisionTests {
         },
         HeadRow("another form that the client has named", 200, ["Content-Type: text/csv"], nil) { $0.sent = ["Accept: text/csv"] },
         HeadRow("a redirect to another resource", 303, ["Location: /results/1"], nil),
-        HeadRow("a redirect to a login", 303, ["Location: /login"], .fail(.redirected)),
-        HeadRow("which is meant once it has come for long", 303, ["Location: /login"], nil) { $0.isMeant = true },
-        HeadRow("no content where some was", 204, [], .fail(.unexpectedStatus)),
-        HeadRow("which is meant likewise", 204, [], nil) { $0.isMeant = true },
-        HeadRow("trouble never is", 503, [json], .fail(.serverError)) { $0.isMeant = true },
-        HeadRow("nor is a part that nobody asked for", 206, [], .fail(.unexpectedStatus)) { $0.isMeant = true },
+        HeadRow("no content where some was is passed on", 204, [], nil),
+        HeadRow("but not from a gateway that fails so for many", 204, [], .fail(.crowd)) { $0.seen = [.surprise(.noContent)] },
+        HeadRow("a 404", 404, [json], nil), HeadRow("a 403 as a page", 403, ["Content-Type: text/html"], nil),
+        HeadRow("a 404, as for many others", 404, [json], .fail(.crowd)) { $0.seen = [.surprise(.notFound)] },
+        HeadRow("a 403 as a page, as for many others", 403, ["Content-Type: text/html"], .fail(.crowd)) {
+            $0.seen = [.surprise(.forbidden)]
+        },
+        HeadRow("a 403 of the application never is", 403, [json], nil) { $0.seen = [.surprise(.forbidden)] },
+        HeadRow("a 404, as for many others, to the letter", 404, [json], nil) {
+            ($0.seen, $0.strictness) = ([.surprise(.notFound)], .strict)
+        },
+        HeadRow("a 404, as for many others, where the copy may not go out", 404, [json], nil) {
+            ($0.seen, $0.mayRescue) = ([.surprise(.notFound)], false)
+        },
+        HeadRow("a 404 after the client's own write, as for many others", 404, [json], nil) {
+            $0.seen = [.surprise(.notFound), .afterOwnWrite]
+        },
+        HeadRow("trouble after it", 503, [json], .fail(.serverError)) { $0.seen = [.afterOwnWrite] },
+        HeadRow("a web page that others do not get", 200, ["Content-Type: text/html"], nil) { $0.seen = [.otherForm] },
+        HeadRow("a part that nobody asked for, whatever others get", 206, [], .fail(.unexpectedStatus)) {
+            $0.seen = [.otherForm, .afterOwnWrite]
+        },
         HeadRow("a part of what has a copy, and trouble", 503, [], .fail(.serverError)) { $0.sent = ["Range: bytes=0-1"] },
         HeadRow("a stream, although there is a copy in JSON", 200, ["Content-Type: text/event-stream"], .stream(.stream)) {
             $0.isStream = true
@@ -101,7 +117,7 @@ struct ResponseDecisionTests {
 
     @Test("by its head", arguments: heads)
     func head(_ row: HeadRow) {
-        #expect(row.decide { $0.judge($1, hasStandIn: { row.hasStandIn }, isMeant: { row.isMeant }) } == row.expected)
+        #expect(row.decide { $0.judge($1, hasStandIn: { row.hasStandIn }, row.seen.contains) } == row.expected)
     }
 
     private static func room(_ length: Int?, isFull: Bool = false) -> ResponseFacts.Room {
@@ -109,10 +125,10 @@ struct ResponseDecisionTests {
     }
 
     private static func use(
-        _ storage: StorageDecision, _ gone: GoneJudgement = .nothing, room: ResponseFacts.Room = room(10),
+        _ storage: StorageDecision, saysGone: Bool = false, room: ResponseFacts.Room = room(10),
         _ change: (inout HeadRow) -> Void = { _ in }
     ) -> ResponseDecision {
-        HeadRow("", 200, [json], nil, change).decide { facts, _ in facts.use(storage, gone, room) }
+        HeadRow("", 200, [json], nil, change).decide { facts, _ in facts.use(storage, saysGone: saysGone, room) }
     }
 
     @Test("which responses are streams")
@@ -163,11 +179,8 @@ struct ResponseDecisionTests {
 
     @Test("what says that the resource is gone is remembered beside the copy")
     func gone() {
-        #expect(Self.use(.forbidden(.status), .candidate) == .collect(.gone(.status)))
-        // The upstream has lost its routes: that is no word about this resource.
-        #expect(Self.use(.forbidden(.status), .routesLost) == .fail(.routesLost))
-        #expect(Self.use(.forbidden(.status), .routesLost) { $0.mayRescue = false } == .stream(.status))
-        #expect(Self.use(.forbidden(.status), .routesLost) { $0.strictness = .strict } == .collect(.check(.status)))
+        #expect(Self.use(.forbidden(.status), saysGone: true) == .collect(.gone(.status)))
+        #expect(Self.use(.allowed, saysGone: true) == .collect(.store))
         #expect(CollectedFor.gone(.status).decide(nil, mayRescue: true, .rescue) == .rememberGone(.status))
         #expect(CollectedFor.gone(.status).decide(.invalidJSON, mayRescue: true, .rescue) == .rememberGone(.status))
     }

@@ -98,4 +98,50 @@ struct ContentExaminationTests {
         let coded = try TestContent.gzip(TestContent.list(count, ",\"x\":1,\"y\":2"))
         #expect(examination(coded, .gzip, makesTag: true).findings()?.ownTag == one)
     }
+
+    private func response(
+        _ text: String, isGraphQL: Bool = false, kept: [String] = [], _ reading: JSONReading = .otherBytes, mustHave: [String] = []
+    ) -> ContentExamination.Findings? {
+        var (good, keep) = (GoodResponse(), GoodResponse())
+        good.mustHave = mustHave.compactMap { JSONPointer($0) }
+        keep.mustNotHave = kept.compactMap { JSONPointer($0) }
+        // One byte that is no UTF-8.
+        let bytes = text.unicodeScalars.flatMap { $0 == "\u{80}" ? [0xe9] : Array(String($0).utf8) }
+        return ContentExamination(
+            ContentExamination.Arrived(
+                bytes, .identity, isJSON: true, JSONTextChecker.check(bytes.span, reading), isDelimited: true, reading: reading),
+            ContentExamination.Demands(good, kept: keep, isGraphQL: isGraphQL, storedBytes: nil, makesTag: true, limitBytes: 1 << 20)
+        ).findings()
+    }
+
+    @Test("JSON that RFC 8259 refuses is no fault, gets no tag, and fails what must be there")
+    func lenient() {
+        for text in ["{\"a\":\"\u{80}\"}", "\u{feff}{\"a\":1}"] {
+            #expect(response(text) == .init(isLenient: true))
+            #expect(response(text, mustHave: ["/a"])?.fault == .missingValue)
+        }
+        #expect(response("[NaN]")?.fault == .invalidJSON && response("[NaN]", .extensions) == .init(isLenient: true))
+        #expect(response("{\"a\":1}")?.isLenient == false && response("{\"a\":1}")?.ownTag != nil)
+    }
+
+    @Test("what the route does not keep is no fault")
+    func kept() {
+        #expect(response("{\"errors\":[]}", kept: ["/errors"])?.obstacle == .notKept)
+        #expect(response("{\"errors\":[]}", kept: ["/errors"])?.fault == nil)
+        #expect(response("{\"data\":1}", kept: ["/errors"])?.obstacle == nil)
+    }
+
+    @Test(
+        "GraphQL's errors without data are not kept",
+        arguments: [
+            ("{\"errors\":[{\"message\":\"PersistedQueryNotFound\"}]}", true), ("{\"data\":null,\"errors\":[{}]}", true),
+            ("{\"errors\":[\"a\"],\"data\":null}", true), ("{\"errors\":[{\"data\":{}}]}", true),
+            ("{\"extensions\":{\"data\":{}},\"errors\":[1]}", true), ("{\"errors\":[{}],\"data\":{\"a\":1}}", false),
+            ("{\"data\":{\"errors\":[1]}}", false), ("{\"errors\":[]}", false), ("{\"errors\":{}}", false), ("[{\"errors\":[1]}]", false),
+            ("{\"data\":[],\"errors\":[1]}", false), ("\"errors\"", false), ("{}", false),
+        ])
+    func graphQL(text: String, isError: Bool) {
+        #expect(response(text, isGraphQL: true)?.obstacle == (isError ? .graphQLError : nil))
+        #expect(response(text)?.obstacle == nil)
+    }
 }

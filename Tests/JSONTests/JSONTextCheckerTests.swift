@@ -62,6 +62,62 @@ struct JSONTextCheckerTests {
         #expect(JSONTextChecker.check(text.span) == .invalid)
     }
 
+    @Test(
+        "what RFC 8259 refuses, as readers may take it: by itself, with other bytes, with extensions",
+        arguments: [
+            ("\"caf\u{80}\"", [.invalid, .lenient, .lenient]), ("{\"a\u{80}\":1}", [.invalid, .lenient, .lenient]),
+            ("[\"\u{81}\"]", [.invalid, .lenient, .lenient]), ("[\"\u{81}", [.invalid, .invalid, .invalid]),
+            ("{\"a\u{81}\":1", [.invalid, .invalid, .invalid]), ("[\u{80}]", [.invalid, .invalid, .invalid]),
+            ("\u{80}", [.invalid, .invalid, .invalid]), ("[\"\\\u{80}\"]", [.invalid, .invalid, .invalid]),
+            ("[\"\u{80}\n\"]", [.invalid, .invalid, .invalid]), ("\u{feff}{}", [.valid, .lenient, .lenient]),
+            ("\u{feff}{", [.invalid, .invalid, .invalid]), ("[NaN]", [.invalid, .invalid, .lenient]),
+            ("[1,NaN]", [.invalid, .invalid, .lenient]), ("{\"a\":Infinity}", [.invalid, .invalid, .lenient]),
+            ("[-Infinity , 1]", [.invalid, .invalid, .lenient]), ("[Infinit]", [.invalid, .invalid, .invalid]),
+            ("[Na", [.invalid, .invalid, .invalid]), ("[NaN", [.invalid, .invalid, .invalid]), ("[nan]", [.invalid, .invalid, .invalid]),
+            (")]}'\n{\"a\":1}", [.invalid, .invalid, .lenient]), (")]}',\n[1]", [.invalid, .invalid, .lenient]),
+            ("while(1);[1]", [.invalid, .invalid, .lenient]), ("for(;;);{}", [.invalid, .invalid, .lenient]),
+            (")]}'\n{\"a\":1", [.invalid, .invalid, .invalid]), ("[)]}']", [.invalid, .invalid, .invalid]),
+            ("[for(;;);1]", [.invalid, .invalid, .invalid]), ("<html>", [.invalid, .invalid, .invalid]),
+            ("{'a':1}", [.invalid, .invalid, .invalid]), ("[1,]", [.invalid, .invalid, .invalid]), ("", [.empty, .empty, .empty]),
+            ("{}", [.valid, .valid, .valid]), ("1", [.validScalar, .validScalar, .validScalar]),
+        ] as [(String, [JSONVerdict])])
+    func readings(text: String, expected: [JSONVerdict]) {
+        // U+0080 stands for one byte that is no UTF-8, U+0081 for a sequence that is cut.
+        let bytes: [UInt8] = text.unicodeScalars.flatMap { scalar -> [UInt8] in
+            switch scalar {
+            case "\u{80}": [0xe9]
+            case "\u{81}": [0xf0, 0x9f]
+            default: Array(String(scalar).utf8)
+            }
+        }
+        for (reading, verdict) in zip([JSONReading.standard, .otherBytes, .extensions], expected) {
+            #expect(JSONTextChecker.check(bytes.span, reading) == verdict, "\(reading)")
+            for place in 0...bytes.count {
+                let (first, rest) = (Array(bytes[..<place]), Array(bytes[place...]))
+                var checker = JSONTextChecker(reading)
+                let isGood = checker.consume(first.span) && checker.consume(rest.span)
+                #expect((isGood ? checker.finish() : .invalid) == verdict, "\(reading) at \(place)")
+            }
+        }
+    }
+
+    @Test("no reading takes what is cut, and each takes what RFC 8259 allows")
+    func readingsByRandom() {
+        var random = RandomJSON()
+        for number in 0..<500 {
+            let text = number % 2 == 0 ? random.bent() : random.text()
+            let strict = JSONTextChecker.check(text.span)
+            for reading in [JSONReading.otherBytes, .extensions] {
+                let verdict = JSONTextChecker.check(text.span, reading)
+                if strict != .invalid { #expect(verdict == strict) }
+                let cut = Array(text.dropLast())
+                if strict == .valid, text.last == UInt8(ascii: "}") || text.last == UInt8(ascii: "]") {
+                    #expect(JSONTextChecker.check(cut.span, reading) == .invalid)
+                }
+            }
+        }
+    }
+
     @Test("nesting up to the limit is taken; beyond it a text is too deep, and none where it is none")
     func depth() {
         let limit = JSONTextChecker.depthLimit

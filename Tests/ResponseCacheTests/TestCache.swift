@@ -121,9 +121,12 @@ final class TestCache {
     }
 
     /// A 404 or 410 comes, whole.
-    func lose(_ sent: Sent, status: Status, _ lines: Lines = [], user: UInt64 = 0) -> Bool {
+    /// - Parameter client: where the request came from.
+    func lose(_ sent: Sent, status: Status, _ lines: Lines = [], client: UInt64 = 0) -> Bool {
         let response = Self.response(status, lines)
-        guard case .candidate = cache.judgeGone(response, .forbidden(.status), for: sent.request, by: user, at: time) else { return false }
+        let isReplaced = sent.request.found.map { cache.isReplaced(.notFound, insteadOf: $0, by: client, at: time) } ?? false
+        guard status != 404 || !isReplaced else { return false }
+        guard cache.saysGone(response, .forbidden(.status), for: sent.request) else { return false }
         return cache.rememberGone(
             WholeResponse(response, cache.control(response), Array("{\"gone\":1}".utf8), isDecoded: false, recency(sent)),
             for: sent.request, at: time)

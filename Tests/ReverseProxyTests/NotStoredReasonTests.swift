@@ -12,6 +12,7 @@ import Testing
 /// One exchange whose response is not stored.
 private struct NotStoredWay {
     var method = "GET"
+    var target = "/a"
     var fields: [(String, String)] = []
     var content: String?
     var response: [OriginStep] = [.json("{}")]
@@ -80,6 +81,10 @@ private struct NotStoredWay {
         case .undecodable: self.init(.json("x", ["Content-Encoding: gzip"]))
         case .tooDeep: self.init(.json(String(repeating: "[", count: 600) + String(repeating: "]", count: 600)))
         case .notGood: self.init(.json("{}")) { $0.otherRoute.good.minimumBytes = 100 }
+        case .notKept: self.init(.json("{}")) { $0.otherRoute.kept.minimumBytes = 100 }
+        case .graphQLError:
+            self.init(.json("{\"errors\":[1]}"))
+            target = "/a?query=%7Ba%7D"
         case .stream: self.init(.answer("data: 1\n\n", type: "text/event-stream"))
         }
     }
@@ -104,7 +109,7 @@ struct NotStoredReasonTests {
             gate.open()
             #expect(slow.readResponse()?.status == 200)
         } else {
-            _ = try play.request(way.method, "/a", way.fields, content: way.content)
+            _ = try play.request(way.method, way.target, way.fields, content: way.content)
         }
         let told = JSONValue(try play.admin("GET", "/-/why?last=2").content)?["exchanges"]?.array ?? []
         let said = told.compactMap { $0["not_stored"]?.string }

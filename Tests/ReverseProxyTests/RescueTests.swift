@@ -28,7 +28,6 @@ struct Failure: Sendable, CustomTestStringConvertible {
         Failure(name: "two texts", steps: [.json("{\"id\":1}{\"id\":1}")]),
         Failure(name: "empty content", steps: [.json("")]),
         Failure(name: "a page instead of JSON", steps: [.answer("<html>Wi-Fi</html>", type: "text/html")]),
-        Failure(name: "no content", steps: [.send("HTTP/1.1 204 No Content\r\n\r\n")]),
         Failure(name: "unasked part", steps: [.json("{\"id\":1}", status: "206 Partial Content", ["Content-Range: bytes 0-7/100"])]),
         Failure(name: "login redirect", steps: [.send("HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n")]),
         Failure(name: "closed without a response", steps: [.close]),

@@ -203,7 +203,7 @@ struct Requirement {
             "CachePolicy/UnwrittenConfirmation.swift encode", "ReverseProxyTests.ConfirmedAgeTests/confirmed"),
         Requirement(
             "4.2.4", .may, "While disconnected, a later 404 or 410 goes out in the place of the copy that it came after.",
-            "CachePolicy/GoneWatch.swift missing", "ReverseProxyTests.GoneTests/remembered"),
+            "ResponseCache/ResponseCache+Gone.swift saysGone", "ReverseProxyTests.GoneTests/remembered"),
         Requirement(
             "4.2.4", .must,
             "No stale response where no-cache, must-revalidate, proxy-revalidate or s-maxage forbids it (strict; rescue differs as Configuration/README.md says).",

@@ -1,0 +1,249 @@
+// Whether an unexpected response for a target with a stored response is meant by the upstream, or comes from a gateway that fails for many targets in one
+// way. A pure state machine: times are passed in, and memory is bounded.
+//
+//     state of a target   event                                    next state
+//     well                an unexpected response                   odd: counts for the crowd of its kind for one window
+//     odd                 the same kind of response                odd, since the first; replaced while its crowd is open
+//     odd                 another kind of response                 odd, from now on
+//     odd                 a good response                          well; the crowd of its kind ends
+//     odd                 `longest` after its first                meant: passed on, and counts for no crowd, until a good response
+//
+//     state of a crowd    event                                    next state
+//     closed              the rule below holds                     open, for `longest` at most
+//     open                a good response of one of its targets    closed; its targets count again from their next unexpected response
+//
+// The rule for 404, 403 and 204: at least ten targets, a tenth of those that clients requested, turned odd within one window, and two clients saw it. So
+// that one client is not enough beside another's chance 404, the others must have seen a twentieth of theirs turn, and ten, or more than half of what
+// they requested since the first one turned. Where only one client sends requests, the crowd holds for that client alone. For a redirect, two targets
+// that lead to one address suffice; one to a login or error page needs no crowd.
+
+/// An unexpected response for a target with a stored response, by its kind.
+public enum Surprise: Sendable, Hashable {
+    /// 404.
+    case notFound
+    /// 403 in another media type than the stored response.
+    case forbidden
+    /// 204 or 205 instead of content.
+    case noContent
+    /// A redirect.
+    /// - Parameter address: a hash of the origin and the path that it leads to.
+    case redirect(address: UInt64)
+    /// A redirect to what looks like a login, error or maintenance page.
+    case page(address: UInt64)
+
+    public var fault: UpstreamFault {
+        switch self {
+        case .notFound, .forbidden, .noContent: .crowd
+        case .redirect, .page: .redirected
+        }
+    }
+}
+
+/// - Note: an opaque value that the caller attaches to an odd target, and gets back when the target's crowd opens.
+public struct Crowds<Note: Sendable>: Sendable {
+    /// A client that was seen at a target.
+    private struct Sighting: Sendable {
+        var witness: UInt64 = 0
+        var time: Int64 = .min / 2
+
+        func isBesides(_ witness: UInt64?, since start: Int64) -> Bool { time > start && self.witness != witness }
+    }
+
+    private struct Slot: TargetSlot {
+        /// 0: the slot is free.
+        var target: UInt64 = 0
+        /// The last two different clients: at an odd target, of those that saw it odd.
+        var last = Sighting()
+        var other = Sighting()
+        /// nil for a target that is well.
+        var surprise: Surprise?
+        /// When the first of these unexpected responses came. The distant past for a target whose response is meant.
+        var since: Int64 = 0
+        /// When the target began to count for a crowd; nil if it does not count.
+        var turned: Int64?
+        var note: Note?
+
+        /// - Returns: whether this client is new here.
+        mutating func note(_ witness: UInt64, _ now: Int64) -> Bool {
+            defer { last = Sighting(witness: witness, time: now) }
+            guard last.witness != witness || last.time <= .min / 2 else { return false }
+            let isNew = other.witness != witness || other.time <= .min / 2
+            other = last
+            return isNew
+        }
+
+        func isSeen(besides witness: UInt64? = nil, since start: Int64) -> Bool {
+            last.isBesides(witness, since: start) || other.isBesides(witness, since: start)
+        }
+    }
+
+    private struct Opening: Sendable {
+        let time: Int64
+        /// The only client that it holds for; nil for all clients.
+        let witness: UInt64?
+    }
+
+    private let window: Int64
+    private var slots: TargetSlots<Slot>
+    private var open: [Surprise: Opening] = [:]
+
+    /// Maximum number of crowds that are open at once.
+    static var crowdLimit: Int { 64 }
+    private static var leastTargets: Int { 10 }
+    private static var leastRedirects: Int { 2 }
+    /// One of so many; without the client that saw most.
+    private static var share: Int { 10 }
+    private static var othersShare: Int { 20 }
+    /// In windows: the longest time for which an unexpected response is replaced.
+    static var longestWindows: Int64 { 30 }
+    /// In windows: a redirect to a page that was not seen for this time begins anew, since an outage shows one at its beginning and at its end.
+    private static var longestSilence: Int64 { 10 }
+
+    private var longest: Int64 { window * Self.longestWindows }
+
+    /// - Parameters:
+    ///   - window: milliseconds (`failure.window`).
+    ///   - targets: maximum number of targets that are remembered.
+    public init(window: Int64, targets: Int = 2_048) {
+        self.window = window
+        slots = TargetSlots(count: targets)
+    }
+
+    /// How many crowds are open, or were.
+    var openCount: Int { open.count }
+
+    // MARK: Events
+
+    /// A good response came.
+    /// - Parameters:
+    ///   - target: a hash of the target and its partition; never 0.
+    ///   - witness: a number for the client's address.
+    public mutating func found(_ target: UInt64, by witness: UInt64, now: Int64) {
+        let index = index(of: target, now)
+        guard slots[index].target == target else {
+            // A target that counts for a crowd is worth more than one that is well.
+            guard !counts(slots[index], now) else { return }
+            slots[index] = Slot(target: target, last: Sighting(witness: witness, time: now))
+            return
+        }
+        if let surprise = slots[index].surprise {
+            end(surprise, of: slots[index], now)
+            (slots[index].surprise, slots[index].turned, slots[index].note) = (nil, nil, nil)
+        }
+        _ = slots[index].note(witness, now)
+    }
+
+    /// The upstream failed for this target: a redirect to a page that came before may have been the beginning of that.
+    public mutating func failed(_ target: UInt64, now: Int64) {
+        let index = index(of: target, now)
+        guard slots[index].target == target, case .page = slots[index].surprise, now - slots[index].since < longest else { return }
+        slots[index].surprise = nil
+    }
+
+    /// An unexpected response came.
+    /// - Returns: whether the stored response goes out instead, and the notes of the targets whose crowd opens now.
+    public mutating func odd(_ surprise: Surprise, _ target: UInt64, by witness: UInt64, now: Int64) -> (isReplaced: Bool, notes: [Note]) {
+        let index = index(of: target, now)
+        let isNew = turn(index, surprise, target, by: witness, now)
+        let isOverdue = now - slots[index].since >= longest
+        if isOverdue { slots[index].since = .min / 2 }
+        if case .page = surprise { return (!isOverdue, []) }
+        let notes = isNew ? openIfFull(surprise, by: witness, now) : []
+        return (!isOverdue && isOpen(surprise, for: witness, now), notes)
+    }
+
+    /// Attaches a note to an odd target.
+    public mutating func attach(_ note: Note, to target: UInt64, now: Int64) {
+        let index = index(of: target, now)
+        if slots[index].target == target, slots[index].surprise != nil { slots[index].note = note }
+    }
+
+    // MARK: Targets
+
+    /// - Returns: whether this is new evidence.
+    private mutating func turn(_ index: Int, _ surprise: Surprise, _ target: UInt64, by witness: UInt64, _ now: Int64) -> Bool {
+        var isNew = false
+        if slots[index].target != target || slots[index].surprise != surprise || hasBeenSilent(slots[index], now) {
+            slots[index] = Slot(target: target, surprise: surprise, since: now, turned: now)
+            isNew = true
+        } else if slots[index].turned == nil, now - slots[index].since < longest {
+            slots[index].turned = now
+            isNew = true
+        }
+        return slots[index].note(witness, now) || isNew
+    }
+
+    private func hasBeenSilent(_ slot: Slot, _ now: Int64) -> Bool {
+        guard case .page = slot.surprise, slot.since > .min / 2 else { return false }
+        return now - slot.last.time > window * Self.longestSilence
+    }
+
+    /// The slot of a target, else the one that is worth least: of those that do not count the one that was requested longest ago.
+    private func index(of target: UInt64, _ now: Int64) -> Int {
+        slots.place(of: target) { (counts($0, now) ? 1 : 0, $0.last.time) }
+    }
+
+    private func counts(_ slot: Slot, _ now: Int64) -> Bool { slot.turned.map { now - $0 < window } ?? false }
+
+    // MARK: Crowds
+
+    private func isOpen(_ surprise: Surprise, for witness: UInt64, _ now: Int64) -> Bool {
+        guard let opening = open[surprise], now - opening.time < longest else { return false }
+        return opening.witness == nil || (opening.witness == witness && isAlone(witness, now))
+    }
+
+    /// Whether no other client sends requests.
+    private func isAlone(_ witness: UInt64, _ now: Int64) -> Bool {
+        !slots.all.contains { $0.target != 0 && $0.isSeen(besides: witness, since: now - window) }
+    }
+
+    private mutating func end(_ surprise: Surprise, of slot: Slot, _ now: Int64) {
+        guard open[surprise] != nil, now - slot.since < longest else { return }
+        open[surprise] = nil
+        for index in slots.all.indices where slots[index].surprise == surprise { slots[index].turned = nil }
+    }
+
+    private mutating func openIfFull(_ surprise: Surprise, by witness: UInt64, _ now: Int64) -> [Note] {
+        guard !isOpen(surprise, for: witness, now) else { return [] }
+        let members = slots.all.indices.filter { slots[$0].surprise == surprise && counts(slots[$0], now) }
+        let only: UInt64?
+        if case .redirect = surprise {
+            guard members.count >= Self.leastRedirects else { return [] }
+            only = nil
+        } else {
+            guard members.count >= Self.leastTargets, isShare(members.count, of: Self.share, now) else { return [] }
+            let isShared = othersAgree(members, now)
+            guard isShared || isAlone(witness, now) else { return [] }
+            only = isShared ? nil : witness
+        }
+        if open.count >= Self.crowdLimit, let oldest = open.min(by: { $0.value.time < $1.value.time })?.key { open[oldest] = nil }
+        open[surprise] = Opening(time: now, witness: only)
+        return members.compactMap { slots[$0].note }
+    }
+
+    /// Whether so many are one of `part` targets that clients requested within the window.
+    /// - Parameter witness: a client whose requests do not count.
+    private func isShare(_ count: Int, of part: Int, without witness: UInt64? = nil, _ now: Int64) -> Bool {
+        let asked = slots.all.count { $0.target != 0 && $0.isSeen(besides: witness, since: now - window) }
+        return count * part >= asked
+    }
+
+    /// Whether the clients besides the one that saw most of these targets are witnesses too.
+    private func othersAgree(_ members: [Int], _ now: Int64) -> Bool {
+        let most = mostFrequent(in: members, now)
+        let others = members.count { slots[$0].isSeen(besides: most, since: now - window) }
+        guard others > 0, isShare(others, of: Self.othersShare, without: most, now) else { return false }
+        let start = members.compactMap { slots[$0].turned }.min() ?? now
+        let since = slots.all.count { $0.target != 0 && $0.isSeen(besides: most, since: start - 1) }
+        return others >= Self.leastTargets || others * 2 > since
+    }
+
+    /// The client that saw most of these targets.
+    private func mostFrequent(in members: [Int], _ now: Int64) -> UInt64? {
+        var counts: [UInt64: Int] = [:]
+        for sighting in members.flatMap({ [slots[$0].last, slots[$0].other] }) where sighting.time > now - window {
+            counts[sighting.witness, default: 0] += 1
+        }
+        return counts.max { ($0.value, $0.key) < ($1.value, $1.key) }?.key
+    }
+}

@@ -1,0 +1,25 @@
+// Which client has just written to which target: that client gets what the upstream says of the target, also if it is unexpected. A pure state machine:
+// times are passed in, and memory is bounded.
+
+public struct RecentWrites: Sendable {
+    private struct Slot: TargetSlot {
+        var target: UInt64 = 0
+        var time: Int64 = 0
+    }
+
+    private let window: Int64
+    private var slots = TargetSlots<Slot>(count: 1_024)
+
+    /// - Parameter window: milliseconds (`failure.window`): how long a write counts.
+    public init(window: Int64) { self.window = window }
+
+    /// - Parameter number: a hash of the client and the target; never 0.
+    public mutating func note(_ number: UInt64, now: Int64) { slots[place(of: number)] = Slot(target: number, time: now) }
+
+    public func contains(_ number: UInt64, now: Int64) -> Bool {
+        let slot = slots[place(of: number)]
+        return slot.target == number && now - slot.time < window
+    }
+
+    private func place(of number: UInt64) -> Int { slots.place(of: number) { (0, $0.time) } }
+}

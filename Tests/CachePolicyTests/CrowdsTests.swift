@@ -1,0 +1,270 @@
+// Whether unexpected responses are meant, or come from a gateway that fails for many targets: a table, and random schedules.
+
+import TestSupport
+import Testing
+
+@testable import CachePolicy
+
+private let window: Int64 = 10_000
+private let longest = window * Crowds<Int>.longestWindows
+
+@Suite("Crowds of unexpected responses")
+struct CrowdsTests {
+    /// So many targets respond with 404, each to a client of its own or to the named one; returns whether the last one is replaced.
+    private func turn(_ crowds: inout Crowds<Int>, _ targets: Range<UInt64>, by witness: UInt64? = nil, at now: Int64) -> Bool {
+        targets.map { crowds.odd(.notFound, $0, by: witness ?? $0 % 3, now: now).isReplaced }.last ?? false
+    }
+
+    @Test(
+        "at least ten targets, and a tenth of those that clients requested",
+        arguments: [(0, 9, false), (0, 10, true), (91, 10, false), (90, 10, true), (190, 20, false), (180, 20, true)])
+    func share(found: UInt64, odd: UInt64, expected: Bool) {
+        var crowds = Crowds<Int>(window: window)
+        for target in 0..<found { crowds.found(1_000 + target, by: target % 5, now: 1) }
+        #expect(turn(&crowds, 1..<1 + odd, at: 2) == expected)
+    }
+
+    @Test("what one client sees makes no crowd beside other clients, however much it is")
+    func oneClient() {
+        var crowds = Crowds<Int>(window: window)
+        for target in 2_000..<2_030 as Range<UInt64> { crowds.found(target, by: 8, now: 1) }
+        #expect(!turn(&crowds, 1..<1_000, by: 7, at: 1))
+        // Nor does the odd one of another client's targets among those that are well.
+        for target in 2_000..<2_005 as Range<UInt64> { crowds.found(target, by: 8, now: 2) }
+        #expect(!turn(&crowds, 2_010..<2_012, by: 8, at: 2))
+        #expect(!turn(&crowds, 1..<2, by: 7, at: 3))
+    }
+
+    @Test("where only one client sends requests it is a witness, for itself")
+    func alone() {
+        var crowds = Crowds<Int>(window: window)
+        #expect(turn(&crowds, 1..<11, by: 7, at: 1) && turn(&crowds, 1..<2, by: 7, at: 2))
+        // Another client comes, and its targets are well.
+        for target in 100..<120 as Range<UInt64> { crowds.found(target, by: 8, now: 3) }
+        #expect(!turn(&crowds, 1..<2, by: 7, at: 4))
+        #expect(!turn(&crowds, 100..<101, by: 8, at: 5))
+    }
+
+    @Test("a second client that sees it too makes a crowd for all")
+    func second() {
+        var crowds = Crowds<Int>(window: window)
+        #expect(!turn(&crowds, 1..<10, by: 7, at: 1) && turn(&crowds, 1..<11, by: 8, at: 2))
+        #expect(turn(&crowds, 1..<2, by: 7, at: 3) && turn(&crowds, 50..<51, by: 9, at: 3))
+    }
+
+    @Test("it ends with a good response of one of its targets, and opens again with ten new ones")
+    func ends() {
+        var crowds = Crowds<Int>(window: window)
+        #expect(turn(&crowds, 1..<11, at: 1))
+        // Nobody asks for the others, and what is well elsewhere tells nothing.
+        crowds.found(99, by: 1, now: window * 5)
+        #expect(turn(&crowds, 1..<2, at: window * 5))
+        crowds.found(1, by: 1, now: window * 6)
+        #expect(!turn(&crowds, 2..<11, at: window * 6) && turn(&crowds, 1..<2, at: window * 6))
+    }
+
+    @Test("what shows the same for thirty windows is meant, and makes no crowd again")
+    func meant() {
+        var crowds = Crowds<Int>(window: window)
+        #expect(turn(&crowds, 1..<12, at: 1) && turn(&crowds, 1..<12, at: longest))
+        #expect(!turn(&crowds, 1..<12, at: longest + 1) && !turn(&crowds, 1..<12, at: longest * 2))
+        crowds.found(1, by: 1, now: longest * 2)
+        #expect(!turn(&crowds, 1..<12, at: longest * 2 + 1))
+    }
+
+    @Test("what turned before the window does not count, however often clients request it")
+    func old() {
+        var crowds = Crowds<Int>(window: window)
+        for target in 0..<30 as Range<UInt64> { #expect(!turn(&crowds, target + 1..<target + 2, at: Int64(target) * window / 5)) }
+        #expect(!turn(&crowds, 1..<31, at: window * 7))
+    }
+
+    @Test("one kind makes no crowd of another")
+    func kinds() {
+        var crowds = Crowds<Int>(window: window)
+        for target in 1..<10 as Range<UInt64> { _ = crowds.odd(.notFound, target, by: target % 2, now: 1) }
+        #expect(!crowds.odd(.noContent, 10, by: 1, now: 1).isReplaced)
+        #expect(crowds.odd(.notFound, 11, by: 1, now: 1).isReplaced)
+        #expect(!crowds.odd(.forbidden, 12, by: 1, now: 1).isReplaced)
+    }
+
+    @Test("the notes of its targets come back when it opens, and only those")
+    func notes() {
+        var crowds = Crowds<Int>(window: window)
+        for target in 1..<10 as Range<UInt64> {
+            #expect(crowds.odd(.notFound, target, by: target % 2, now: 1).notes.isEmpty)
+            crowds.attach(Int(target), to: target, now: 1)
+        }
+        // A good response takes the note away; a target that is well gets none.
+        crowds.found(9, by: 1, now: 1)
+        crowds.attach(9, to: 9, now: 1)
+        _ = crowds.odd(.notFound, 10, by: 1, now: 1)
+        #expect(crowds.odd(.notFound, 11, by: 0, now: 1).notes.sorted() == Array(1...8))
+        #expect(crowds.odd(.notFound, 12, by: 0, now: 1).notes.isEmpty)
+    }
+
+    @Test("two targets that lead to one address are enough; each to another is none")
+    func redirects() {
+        var crowds = Crowds<Int>(window: window)
+        for target in 1..<100 as Range<UInt64> { #expect(!crowds.odd(.redirect(address: target), target, by: 1, now: 1).isReplaced) }
+        #expect(!crowds.odd(.redirect(address: 500), 200, by: 1, now: 1).isReplaced)
+        #expect(!crowds.odd(.redirect(address: 500), 200, by: 1, now: 2).isReplaced)
+        #expect(crowds.odd(.redirect(address: 500), 201, by: 1, now: 3).isReplaced)
+        #expect(crowds.odd(.redirect(address: 500), 200, by: 1, now: longest - 1).isReplaced)
+        crowds.found(201, by: 1, now: longest - 1)
+        #expect(!crowds.odd(.redirect(address: 500), 200, by: 1, now: longest - 1).isReplaced)
+        // Too far apart.
+        #expect(!crowds.odd(.redirect(address: 501), 300, by: 1, now: longest).isReplaced)
+        #expect(!crowds.odd(.redirect(address: 501), 301, by: 1, now: longest + window).isReplaced)
+    }
+
+    @Test("a page needs no crowd, and is meant after thirty windows without a failure, a good response or a long silence")
+    func pages() {
+        var crowds = Crowds<Int>(window: window)
+        func isReplaced(_ target: UInt64, _ windows: Int64...) -> Bool {
+            windows.reduce(true) { _, now in crowds.odd(.page(address: 1), target, by: 1, now: now * window).isReplaced }
+        }
+        #expect(isReplaced(1, 0, 10, 20, 29) && !isReplaced(1, 30) && !isReplaced(1, 31, 1_000))
+        crowds.failed(1, now: window * 1_000)
+        #expect(!isReplaced(1, 1_001))
+        crowds.found(1, by: 1, now: window * 1_001)
+        #expect(isReplaced(1, 1_001, 1_010, 1_020, 1_030) && !isReplaced(1, 1_031))
+        // What an outage shows at its beginning and at its end.
+        #expect(isReplaced(2, 0, 100) && isReplaced(2, 109, 118, 127) && !isReplaced(2, 130))
+        #expect(isReplaced(3, 0, 10, 20))
+        crowds.failed(3, now: window * 21)
+        #expect(isReplaced(3, 22, 30, 40, 50, 51) && !isReplaced(3, 52))
+    }
+
+    @Test("memory is bounded, and a target that counts is not pushed out by those that are well", .slow)
+    func bounded() {
+        var crowds = Crowds<Int>(window: window)
+        #expect(!turn(&crowds, 1..<10, at: 1))
+        for target in 0..<1_000_000 as Range<UInt64> { crowds.found(target + 2_048, by: target % 9, now: 1) }
+        // As many targets as there are slots were well; these ten are far less than a tenth.
+        #expect(!turn(&crowds, 10..<11, at: 1))
+        for address in 0..<1_000 as Range<UInt64> {
+            for target in [address * 2 + 1, address * 2 + 2] { _ = crowds.odd(.redirect(address: address), target, by: 1, now: 2) }
+        }
+        #expect(crowds.openCount <= Crowds<Int>.crowdLimit)
+    }
+}
+
+@Suite("Crowds, by random schedules")
+struct CrowdScheduleTests {
+    private static let kinds: [Surprise] = [.notFound, .forbidden, .noContent]
+
+    /// Requests of several clients to targets that are well, with unexpected responses among them.
+    /// - Parameter isOdd: whether this client's response for this target may be unexpected.
+    private func run(
+        _ random: inout SeededGenerator, targets: UInt64, clients: UInt64, _ isOdd: (_ target: UInt64, _ client: UInt64) -> Bool
+    ) -> Bool {
+        var crowds = Crowds<Int>(window: window, targets: 256)
+        var now: Int64 = 0
+        for _ in 0..<60 {
+            now += .random(in: 0...window / 8, using: &random)
+            let (target, client) = (UInt64.random(in: 1...targets, using: &random), UInt64.random(in: 1...clients, using: &random))
+            // A partition is part of the number of a target.
+            if isOdd(target, client), Bool.random(using: &random) {
+                let kind = Self.kinds[Int.random(in: 0..<3, using: &random)]
+                if crowds.odd(kind, target, by: client, now: now).isReplaced { return true }
+            } else {
+                crowds.found(target, by: client, now: now)
+            }
+            // Some other client is always there.
+            if clients > 1 { crowds.found(10_000 + client, by: client % clients + 1, now: now) }
+        }
+        return false
+    }
+
+    @Test("a healthy upstream is never overruled: on fewer than ten targets", .slow)
+    func fewTargets() {
+        var random = SeededGenerator(seed: 1)
+        for _ in 0..<10_000 {
+            let (targets, clients) = (UInt64.random(in: 5...60, using: &random), UInt64.random(in: 1...6, using: &random))
+            #expect(!run(&random, targets: targets, clients: clients) { target, _ in target < 10 })
+        }
+    }
+
+    @Test("a healthy upstream is never overruled: where one client sees all that is unexpected", .slow)
+    func oneWitness() {
+        var random = SeededGenerator(seed: 2)
+        for _ in 0..<10_000 {
+            let (targets, clients) = (UInt64.random(in: 5...60, using: &random), UInt64.random(in: 2...6, using: &random))
+            #expect(!run(&random, targets: targets, clients: clients) { _, client in client == 1 })
+        }
+    }
+
+    @Test("a healthy upstream is never overruled: where one client sees much that is unexpected, and others a little", .slow)
+    func attacker() {
+        var random = SeededGenerator(seed: 4)
+        for _ in 0..<10_000 {
+            var crowds = Crowds<Int>(window: window, targets: 256)
+            var now: Int64 = 0
+            let clients = UInt64.random(in: 2...6, using: &random)
+            // Each client has targets of its own. Of those of the honest ones fewer than ten turn, and fewer than half.
+            for step in 0..<60 as Range<UInt64> {
+                now += .random(in: 0...window / 8, using: &random)
+                _ = crowds.odd(.notFound, 100_000 + .random(in: 0..<40, using: &random), by: 1, now: now)
+                let client = step % (clients - 1) + 2
+                if step % 2 == 0 { for target in client * 1_000..<client * 1_000 + 20 { crowds.found(target, by: client, now: now) } }
+                guard step % 3 == 0, step < 27 else { continue }
+                #expect(!crowds.odd(.notFound, client * 1_000 + 500 + step, by: client, now: now).isReplaced)
+            }
+        }
+    }
+
+    @Test("a gateway that fails for many targets is overruled, until one of them is well, or for thirty windows", .slow)
+    func gateway() {
+        var random = SeededGenerator(seed: 3)
+        for _ in 0..<10_000 {
+            var crowds = Crowds<Int>(window: window, targets: 256)
+            let (targets, clients) = (UInt64.random(in: 10...60, using: &random), UInt64.random(in: 1...4, using: &random))
+            let kind = Self.kinds[Int.random(in: 0..<3, using: &random)]
+            for target in 1...targets { crowds.found(target, by: .random(in: 1...clients, using: &random), now: 0) }
+            let failed = Int64.random(in: 1...window * 2, using: &random)
+            // All turn within one window, and every client sees some of it.
+            for target in (1...targets).shuffled(using: &random) {
+                _ = crowds.odd(kind, target, by: target % clients + 1, now: failed + Int64(target) * (window / 100))
+            }
+            let later = failed + .random(in: window * 3 / 4...longest - 1, using: &random)
+            for target in (1...targets).shuffled(using: &random).prefix(3) {
+                #expect(crowds.odd(kind, target, by: target % clients + 1, now: later).isReplaced)
+            }
+            if Bool.random(using: &random) {
+                crowds.found(.random(in: 1...targets, using: &random), by: 1, now: later)
+                #expect(!crowds.odd(kind, 1, by: 1, now: later).isReplaced)
+            } else {
+                let end = failed + window + longest
+                for target in 1...targets { #expect(!crowds.odd(kind, target, by: target % clients + 1, now: end).isReplaced) }
+            }
+        }
+    }
+}
+
+@Suite("Other representations, and one's own writes")
+struct OtherFormsTests {
+    @Test("another type is junk until the target gives good JSON to another Accept field since")
+    func forms() {
+        var forms = OtherForms(window: window)
+        forms.found(1, accept: 10, now: 0)
+        #expect(!forms.other(1, accept: 20, now: 1) && !forms.other(1, accept: 20, now: 2))
+        forms.found(1, accept: 10, now: 3)
+        #expect(forms.other(1, accept: 20, now: 4) && forms.other(1, accept: 20, now: 2 + window))
+        // Of this Accept field only, of this target only, and only as long as the JSON comes.
+        #expect(!forms.other(1, accept: 30, now: 5) && !forms.other(2, accept: 20, now: 5))
+        #expect(forms.other(1, accept: 20, now: 3 + window) == false)
+        // The field that gets JSON too is one that gets junk.
+        forms.found(1, accept: 20, now: 4 + window)
+        #expect(forms.other(1, accept: 20, now: 5 + window) == false)
+    }
+
+    @Test("a write counts for one window, and for its own client and target")
+    func writes() {
+        var writes = RecentWrites(window: window)
+        writes.note(5, now: 1)
+        #expect(writes.contains(5, now: window) && !writes.contains(5, now: window + 1) && !writes.contains(6, now: 1))
+        for number in 0..<100_000 as Range<UInt64> { writes.note(number + 10, now: 2) }
+        #expect(writes.contains(100_009, now: 3))
+    }
+}

@@ -1,0 +1,66 @@
+// What is kept in memory of a confirmation that was not written.
+
+import HTTPCore
+import Testing
+
+@testable import CachePolicy
+
+@Suite("A confirmation that was not written (RFC 9111 §4.2.3)")
+struct UnwrittenConfirmationTests {
+    private func stored(request: Int64, response: Int64, date: Int64, age: Int64 = 0) -> StoredMetadata {
+        var stored = StoredMetadata(
+            requestTime: Timestamp(milliseconds: request), responseTime: Timestamp(milliseconds: response), date: Timestamp(seconds: date))
+        stored.ageValue = age
+        return stored
+    }
+
+    @Test(
+        "the age is that of the confirmation",
+        arguments: [
+            (1_008_000, 1_008_200, 1_008, 0), (1_000_100, 1_000_100, 1_000, 0), (1_016_383, 1_016_400, 1_016, 0),
+            (1_008_000, 1_008_000, 1_005, 0),
+            // Through another cache, which tells an age of its own.
+            (1_008_000, 1_008_000, 1_000, 7),
+        ] as [(Int64, Int64, Int64, Int64)])
+    func age(request: Int64, response: Int64, date: Int64, age: Int64) throws {
+        let written = stored(request: 1_000_000, response: 1_000_000, date: 1_000)
+        let fresh = stored(request: request, response: response, date: date, age: age)
+        let note = try #require(UnwrittenConfirmation.encode(written: written, fresh: fresh))
+        #expect(note < 1 << 28)
+        var read = written
+        UnwrittenConfirmation.apply(note, to: &read)
+        #expect(read.date == fresh.date)
+        let now = Timestamp(milliseconds: response + 4_000)
+        #expect(Freshness.currentAge(of: read, now: now) == Freshness.currentAge(of: fresh, now: now))
+    }
+
+    @Test(
+        "what does not fit must be written",
+        arguments: [
+            (1_016_384, 1_000, 0), (998_999, 1_000, 0), (1_001_000, 999, 0), (1_001_000, 20_000, 0), (1_008_000, 1_008, 60),
+        ] as [(Int64, Int64, Int64)])
+    func misfits(time: Int64, date: Int64, age: Int64) {
+        let written = stored(request: 1_000_000, response: 1_000_000, date: 1_000)
+        #expect(UnwrittenConfirmation.encode(written: written, fresh: stored(request: time, response: time, date: date, age: age)) == nil)
+    }
+
+    @Test("no note changes nothing")
+    func none() {
+        var read = stored(request: 1, response: 2, date: 3)
+        UnwrittenConfirmation.apply(0, to: &read)
+        #expect(read == stored(request: 1, response: 2, date: 3))
+    }
+
+    @Test("the Date takes the old one's place where it has its form")
+    func redated() throws {
+        func redated(_ text: String) -> String? {
+            Array(text.utf8).withUnsafeBytes { StoredHead.redated($0, Timestamp(seconds: 1_750_000_008)) }.map {
+                String(decoding: $0, as: UTF8.self)
+            }
+        }
+        let head = "HTTP/1.1 200 OK\r\nX: date: 1\r\ndAtE: Sun, 15 Jun 2025 15:06:40 GMT\r\nETag: \"a\"\r\n"
+        #expect(redated(head) == head.replacing("15:06:40", with: "15:06:48"))
+        #expect(redated("HTTP/1.1 200 OK\r\nDate: Sunday, 15-Jun-25 15:06:40 GMT\r\n") == nil)
+        #expect(redated("HTTP/1.1 200 OK\r\nX: 1\r\n") == nil)
+    }
+}
