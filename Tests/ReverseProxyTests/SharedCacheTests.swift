@@ -1,6 +1,7 @@
 // RFC 9111 and its relatives through the whole proxy: plays over real sockets.
 
 import CachePolicy
+import Forwarding
 import Reactor
 import ReverseProxy
 import TestSupport
