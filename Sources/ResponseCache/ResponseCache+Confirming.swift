@@ -80,7 +80,7 @@ extension ResponseCache {
     ) -> FoundResponse? {
         guard let now = findWaiting(request.head, at: request.keys).found else {
             // What was evicted is stored again. What does not fit this request any more has been replaced.
-            let own = request.keys.own
+            let own = (found.metadata.flags.contains(.forAllFields) ? request.keys.forAllFields : request.keys).own
             return store.see(own.span).item == nil ? found : nil
         }
         guard now.metadata.order != found.metadata.order else { return now }
