@@ -156,7 +156,7 @@ extension StatusView {
             let title = "\(name): \(ShownFigures.count(UInt64(same.count), one, many))"
             rows.append(failing(Cell(title, note: namesPaths ? paths(same) : ""), state, level, first, figures))
         }
-        add(narrow.filter { $0.kind == "key" }, "request", "requests", "Fails")
+        add(narrow.filter { $0.kind == "key" }, "path", "paths", "Fails")
         let pauses = narrow.filter { $0.kind == "pause" }
         add(pauses.filter { $0.user == nil }, "pause that it asked for", "pauses that it asked for", "Paused")
         add(

@@ -157,14 +157,12 @@ public struct FailureMemory: Sendable {
         if let route = scopes.route.flatMap({ routes[$0] }), route.includes(key), route.row.witnesses.counts(for: witness) {
             return (.route, route.row)
         }
-        guard let key, key.counts(after: successAround(scopes.route)), key.row.witnesses.counts(for: witness) else { return nil }
+        guard let key, key.counts(after: successesAround(scopes.route)), key.row.witnesses.counts(for: witness) else { return nil }
         return (.key, key.row)
     }
 
-    /// When the narrowest wide scope around a key was last well.
-    private func successAround(_ route: Int?) -> Int64 {
-        max((route.map { routes[$0] } ?? upstream)?.goodAt ?? .min, address.returnedAt)
-    }
+    /// The successes of the narrowest wide scope around a key.
+    private func successesAround(_ route: Int?) -> Int { (route.map { routes[$0] } ?? upstream)?.successes ?? 0 }
 
     // MARK: Checks
 
@@ -263,7 +261,7 @@ public struct FailureMemory: Sendable {
         if case .transfer = cause {} else { reach(now: now) }
         let route = scopes.route.map { ($0, routes[$0] ?? WideScope()) }
         guard began >= max(address.returnedAt, upstream.closedAt, route?.1.closedAt ?? .min) else { return }
-        let (witness, around, window) = (witness(of: scopes), successAround(scopes.route), settings.window)
+        let (witness, around, window) = (witness(of: scopes), successesAround(scopes.route), settings.window)
         let succeededAt = successes[scopes.key]?.at ?? .min
         let (key, opens) = change(scopes) { key in
             key.row.turns.end(began: began)
@@ -354,7 +352,7 @@ public struct FailureMemory: Sendable {
         for (route, scope) in routes.sorted(by: { $0.key < $1.key }) { add(.route(route), UInt64(route), scope.row) }
         for (number, key) in keys.entries {
             let isPart = upstream.includes(key) || key.route.flatMap { routes[$0] }?.includes(key) == true
-            if !isPart, key.counts(after: successAround(key.route)) { add(.key(key.path), number, key.row) }
+            if !isPart, key.counts(after: successesAround(key.route)) { add(.key(key.path), number, key.row) }
             guard let pause = key.pauses.filter({ $0.until > now }).max(by: { $0.until < $1.until }) else { continue }
             let scope = Scope.pause(key.path, user: key.user)
             found.append(OpenScope(scope: scope, key: number, stop: pause.stop(now: now), lookedAt: nil))

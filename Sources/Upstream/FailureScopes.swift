@@ -268,6 +268,8 @@ struct WideScope: Sendable {
     private(set) var succeededAt: Int64?
     /// When it was open last. Attempts that began before say nothing of now.
     private(set) var closedAt = Int64.min
+    /// How often it succeeded, or all its failures were void.
+    private(set) var successes = 0
     /// When its first attempt began.
     private var seenAt: Int64?
     private var failedKeys: [UInt64] = []
@@ -282,9 +284,6 @@ struct WideScope: Sendable {
         return key.row.firstFailedAt < succeededAt
     }
 
-    /// When it last succeeded, or was open.
-    var goodAt: Int64 { max(succeededAt ?? .min, closedAt) }
-
     /// Returns whether it was open.
     mutating func succeed(_ key: UInt64, now: Int64) -> Bool {
         succeededAt = now
@@ -294,6 +293,7 @@ struct WideScope: Sendable {
 
     /// Forgets all failures. Returns whether it was open.
     mutating func close(now: Int64) -> Bool {
+        successes += 1
         guard row.count > 0 else { return false }
         let wasOpen = row.isOpen
         if wasOpen { closedAt = now }
@@ -341,14 +341,16 @@ struct KeyScope: Sendable {
     var row = FailureRow()
     /// Others succeeded between its failures: it fails by itself.
     private var isOwn = false
+    /// The successes of the scope around it when it failed last.
+    private var successes = 0
     private(set) var pauses: [Pause] = []
     var slowness: Slowness?
 
     init(_ scopes: borrowing RequestScopes) { (path, route, user) = (scopes.shownPath, scopes.route, scopes.user) }
 
     /// Whether it fails now.
-    /// - Parameter around: when the scope around it last succeeded. Failures from before say nothing of now, unless it fails by itself.
-    func counts(after around: Int64) -> Bool { row.isOpen && (isOwn || around < row.failedAt) }
+    /// - Parameter successes: of the scope around it. Failures from before one of them say nothing of now, unless the key fails by itself.
+    func counts(after successes: Int) -> Bool { row.isOpen && (isOwn || successes == self.successes) }
 
     var isWorthKeeping: Bool { row.isOpen || !pauses.isEmpty || slowness != nil }
 
@@ -360,9 +362,10 @@ struct KeyScope: Sendable {
     mutating func succeed() { (row, isOwn, pauses) = (FailureRow(), false, []) }
 
     /// Returns whether it opens.
-    mutating func fail(_ witness: Witness, _ cause: FailureCause, after around: Int64, window: Int64, now: Int64) -> Bool {
+    mutating func fail(_ witness: Witness, _ cause: FailureCause, after successes: Int, window: Int64, now: Int64) -> Bool {
         if !row.isOpen, row.count > 0, now - row.failedAt > window { (row, isOwn) = (FailureRow(), false) }
-        if row.count > 0, row.firstFailedAt < around { isOwn = true }
+        if row.count > 0, self.successes < successes { isOwn = true }
+        self.successes = successes
         row.add(witness, cause, now: now)
         return row.opens(at: Self.attempts, now: now)
     }
