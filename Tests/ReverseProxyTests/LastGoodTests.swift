@@ -115,6 +115,7 @@ struct LastGoodTests {
         play.origin.react { _ in [.answer("<form>", type: "text/html", ["Cache-Control: \(control)"])] }
         for _ in 0..<2 { #expect(try play.get("/a.png", [("Accept", "image/*, text/html")]).text == "png") }
         play.origin.react { _ in [.answer("png 2", type: "image/png")] }
+        play.time.advance(by: .seconds(3))
         #expect(try play.get("/a.png").text == "png 2")
     }
 

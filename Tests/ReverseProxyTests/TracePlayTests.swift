@@ -218,21 +218,20 @@ struct TracePlayTests {
         let collector = SpanCollector()
         let origin = ScriptedOrigin { _ in [.json("1")] }
         let play = try Self.play(origin, to: collector) { settings in
-            settings.upstream.failure.threshold = 1
             settings.forwarding.requestID = .send
         }
         _ = try play.get("/a")
         origin.react { _ in [.json("{}", status: "503 No")] }
         _ = try play.get("/a")
         _ = try play.get("/a", Self.parent() + [("X-Request-Id", "alice")])
-        for count in 3...5 {
+        for count in 4...6 {
             play.time.advance(by: .seconds(1))
             #expect(origin.waitForRequests(count))
         }
-        let looks = origin.requests.dropFirst(2)
+        let looks = origin.requests.dropFirst(3)
         #expect(looks.map { $0["traceparent"]?.contains(Self.trace) } == [true, nil, nil])
         #expect(looks.map { $0["x-request-id"] } == ["alice", nil, nil])
-        #expect(collector.wait(for: 2).count { $0.isClient } == 1)
+        #expect(collector.wait(for: 3).count { $0.isClient } == 2)
     }
 
     @Test("a write, and a client that leaves: one span each, which say so", .door(.clear))
