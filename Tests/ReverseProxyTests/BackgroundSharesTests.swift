@@ -33,6 +33,13 @@ struct BackgroundSharesTests {
         return client
     }
 
+    /// One at another address.
+    private func client(_ number: Int, _ play: ProxyPlay) throws -> TestClient {
+        let client = try TestClient(port: play.port, from: "127.0.0.\(number)")
+        if ProxyPlay.door.isSecured { try client.secure() }
+        return client
+    }
+
     private static let running = "cistern_background_fetches"
 
     @Test("paths of one family that hang have half of them, and another path's copy is renewed behind its response")
@@ -42,9 +49,10 @@ struct BackgroundSharesTests {
         for target in slow.prefix(4) { #expect(try play.get(target).text == "1") }
         let waiting = try validated(slow[4], play)
         #expect(try play.metric(Self.running) == 4)
-        #expect(try play.get("/well/a").text == "1")
+        let other = try client(9, play)
+        #expect(other.get("/well/a")?.text == "1")
         #expect(try play.waitFor(Self.running, 4))
-        #expect(try play.get("/well/a").text == "2")
+        #expect(other.get("/well/a")?.text == "2")
         play.time.advance(by: .seconds(2))
         #expect(waiting.readResponse()?.text == "1")
     }
@@ -56,8 +64,7 @@ struct BackgroundSharesTests {
         for target in slow.prefix(4) { #expect(try play.get(target).text == "1") }
         let waiting = try validated(slow[4], play)
         #expect(try play.metric(Self.running) == 4)
-        let other = try TestClient(port: play.port, from: "127.0.0.9")
-        if ProxyPlay.door.isSecured { try other.secure() }
+        let other = try client(9, play)
         #expect(other.get("/well/a")?.text == "1")
         #expect(try play.waitFor(Self.running, 4))
         #expect(other.get("/well/a")?.text == "2")
@@ -70,9 +77,8 @@ struct BackgroundSharesTests {
         let slow = (0..<20).map { "/slow\($0)/a" }
         let play = try play(slow + ["/well/a"])
         for (number, target) in slow.prefix(8).enumerated() {
-            let client = try TestClient(port: play.port, from: "127.0.0.\(number + 10)")
-            if ProxyPlay.door.isSecured { try client.secure() }
-            #expect(client.get(target)?.text == "1")
+            let own = try client(number + 10, play)
+            #expect(own.get(target)?.text == "1")
         }
         #expect(try play.metric(Self.running) == 8)
         let response = try play.get("/well/a")
