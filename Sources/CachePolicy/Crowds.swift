@@ -13,9 +13,9 @@
 //     open                a good response of one of its targets    closed; its targets count again from their next unexpected response
 //
 // The rule for 404, 403 and 204: at least ten targets, a tenth of those that clients requested, turned odd within one window, and two clients saw it. So
-// that one client is not enough beside another's chance 404, the others must have seen a twentieth of theirs turn, and ten, or more than half of what
-// they requested since the first one turned. Where only one client sends requests, the crowd holds for that client alone. For a redirect, two targets
-// that lead to one address suffice; one to a login or error page needs no crowd.
+// that one client is not enough beside another's chance 404, the others must agree, whichever of the two clients that saw most is left out: they saw a
+// twentieth of their targets turn, and ten, or more than half of what they requested since the first one turned. Where only one client sends requests,
+// the crowd holds for that client alone. For a redirect, two targets that lead to one address suffice; one to a login or error page needs no crowd.
 
 /// An unexpected response for a target with a stored response, by its kind.
 public enum Surprise: Sendable, Hashable {
@@ -212,7 +212,7 @@ public struct Crowds<Note: Sendable>: Sendable {
             only = nil
         } else {
             guard members.count >= Self.leastTargets, isShare(members.count, of: Self.share, now) else { return [] }
-            let isShared = othersAgree(members, now)
+            let isShared = mostFrequent(in: members, now).allSatisfy { othersAgree(besides: $0, members, now) }
             guard isShared || isAlone(witness, now) else { return [] }
             only = isShared ? nil : witness
         }
@@ -228,22 +228,21 @@ public struct Crowds<Note: Sendable>: Sendable {
         return count * part >= asked
     }
 
-    /// Whether the clients besides the one that saw most of these targets are witnesses too.
-    private func othersAgree(_ members: [Int], _ now: Int64) -> Bool {
-        let most = mostFrequent(in: members, now)
-        let others = members.count { slots[$0].isSeen(besides: most, since: now - window) }
-        guard others > 0, isShare(others, of: Self.othersShare, without: most, now) else { return false }
+    /// Whether all clients but one are witnesses together.
+    private func othersAgree(besides client: UInt64, _ members: [Int], _ now: Int64) -> Bool {
+        let others = members.count { slots[$0].isSeen(besides: client, since: now - window) }
+        guard others > 0, isShare(others, of: Self.othersShare, without: client, now) else { return false }
         let start = members.compactMap { slots[$0].turned }.min() ?? now
-        let since = slots.all.count { $0.target != 0 && $0.isSeen(besides: most, since: start - 1) }
+        let since = slots.all.count { $0.target != 0 && $0.isSeen(besides: client, since: start - 1) }
         return others >= Self.leastTargets || others * 2 > since
     }
 
-    /// The client that saw most of these targets.
-    private func mostFrequent(in members: [Int], _ now: Int64) -> UInt64? {
+    /// The two clients that saw most of these targets.
+    private func mostFrequent(in members: [Int], _ now: Int64) -> [UInt64] {
         var counts: [UInt64: Int] = [:]
         for sighting in members.flatMap({ [slots[$0].last, slots[$0].other] }) where sighting.time > now - window {
             counts[sighting.witness, default: 0] += 1
         }
-        return counts.max { ($0.value, $0.key) < ($1.value, $1.key) }?.key
+        return counts.sorted { ($0.value, $0.key) > ($1.value, $1.key) }.prefix(2).map(\.key)
     }
 }
