@@ -225,6 +225,8 @@ struct TracePlayTests {
         _ = try play.get("/a")
         _ = try play.get("/a", Self.parent() + [("X-Request-Id", "alice")])
         for count in 4...6 {
+            // A check that has not ended delays the next one.
+            #expect(try play.waitFor("cistern_upstream_active_requests", 0))
             play.time.advance(by: .seconds(1))
             #expect(origin.waitForRequests(count))
         }
