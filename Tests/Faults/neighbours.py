@@ -441,7 +441,8 @@ class Neighbours:
         self.end_outage(kind, names)
         time.sleep(RETURN + TOLERANCE)
         after = asyncio.run(self.first_requests(cistern, targets))
-        allowed = int(OUTAGE / RECHECK) + 2
+        # Checks begin quickly, and fall to one in a recheck.
+        allowed = int(OUTAGE / RECHECK) + 6
         bars = [(took <= SLOWEST + own, f"a rescue took {took * 1000:.1f} ms"), (tried <= allowed, f"tried {tried:.0f} times"),
                 (grown <= GROWTH, f"memory grew by {grown >> 10} KB"), (not after, f"after the return: {after}"), (not wrong, f"{wrong}")]
         self.isRed |= not all(isGood for isGood, _ in bars)
