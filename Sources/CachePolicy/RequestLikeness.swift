@@ -3,8 +3,10 @@
 import HTTPCore
 
 public enum RequestLikeness {
-    /// What makes the difference, in one spelling: the fields that negotiate the representation (`Accept*`), whatever their order.
-    public static func bytes(of request: Fields) -> [UInt8] {
+    /// What makes the difference, in one spelling: the fields that negotiate the representation (`Accept*`), whatever their order, and the fields
+    /// that are not known to be harmless.
+    /// - Parameter unknownFieldsHash: `TargetKeys.unknownFieldsHash`.
+    public static func bytes(of request: Fields, unknownFieldsHash: UInt64) -> [UInt8] {
         var lines: [(name: [UInt8], value: [UInt8])] = []
         for index in 0..<request.count {
             let name = request.name(at: index)
@@ -13,7 +15,7 @@ public enum RequestLikeness {
         }
         // Lines of one name keep their order.
         lines.sort { $0.name.lexicographicallyPrecedes($1.name) }
-        return lines.reduce(into: []) { out, line in
+        return lines.reduce(into: withUnsafeBytes(of: unknownFieldsHash.littleEndian) { Array($0) }) { out, line in
             CacheKey.appendPart(line.name, to: &out)
             CacheKey.appendPart(line.value, to: &out)
         }

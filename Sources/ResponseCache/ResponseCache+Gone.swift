@@ -51,8 +51,9 @@ extension ResponseCache {
     // MARK: What is gone
 
     /// A number for what a request says beyond its target and its credentials: two requests with one number are equal. Never 0.
-    static func likeness(of request: Fields) -> UInt64 {
-        max(1, RequestLikeness.bytes(of: request).withUnsafeBytes { ContentHash.number(of: $0) })
+    static func likeness(of request: PlacedRequest) -> UInt64 {
+        let bytes = RequestLikeness.bytes(of: request.head.fields, unknownFieldsHash: request.keys.unknownFieldsHash)
+        return max(1, bytes.withUnsafeBytes { ContentHash.number(of: $0) })
     }
 
     /// Whether a response may be remembered as saying that what was found is gone, once it is whole. It must have come to a request that equals the one
@@ -61,7 +62,7 @@ extension ResponseCache {
     public func saysGone(_ response: ResponseHead, _ decision: StorageDecision, for request: PlacedRequest) -> Bool {
         guard gone != nil, decision != .allowed, request.head.method == .get, let found = request.found,
             !request.keys.isCommon(found.key), !found.metadata.isNegative,
-            found.metadata.likeness == Self.likeness(of: request.head.fields)
+            found.metadata.likeness == Self.likeness(of: request)
         else { return false }
         return Self.saysGone(response, instead: found) || takesRights(response, from: request, found)
     }

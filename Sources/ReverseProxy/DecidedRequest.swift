@@ -63,9 +63,7 @@ final class DecidedRequest: @unchecked Sendable {
         waitedSince = arrival.sharedSince
         owned = arrival.owned
         let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
-        // Requests with other content are other requests.
-        let variant = arrival.identity.map { UInt64(truncatingIfNeeded: $0.hashValue) } ?? 0
-        scopes = shard.scopes(of: head, route: route, target, variant: variant, client: client)
+        scopes = shard.scopes(of: head, route: route, target, content: arrival.identity, client: client)
         trace.identity = arrival.identityOutcome
         trace.found.unknownField = arrival.unknownField
         trace.found.diskReads = UInt8(clamping: arrival.reads)

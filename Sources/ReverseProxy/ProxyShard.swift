@@ -170,9 +170,9 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// The scopes of failure that a request belongs to.
     /// - Parameters:
     ///   - target: if its keys have a partition, that is the user.
-    ///   - variant: a number for what else may change the response; 0 for nothing.
+    ///   - content: the meaning of the request's content; nil if the response does not depend on it.
     func scopes(
-        of head: RequestHead, route: Int, _ target: KeyedTarget?, variant: UInt64 = 0, client: ClientAddress
+        of head: RequestHead, route: Int, _ target: KeyedTarget?, content: [UInt8]? = nil, client: ClientAddress
     ) -> RequestScopes {
         let own = route == routes.all.count - 1 ? nil : route
         // What is the same for all may still fail for one.
@@ -184,7 +184,18 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
             }
         let host = settings.forwarding.sendsClientHost ? head.host.map(\.asciiLowercased) : []
         let client = client.address.map(\.clientNumber) ?? 0
-        return RequestScopes(pathAndQuery: head.pathAndQuery, host: host, variant: variant, route: own, user: user, client: client)
+        return RequestScopes(
+            pathAndQuery: head.pathAndQuery, host: host, variant: Self.variant(head, target, content), route: own, user: user, client: client)
+    }
+
+    /// A number for all parts of a request beside its target and its user that may change the response.
+    private static func variant(_ head: RequestHead, _ target: KeyedTarget?, _ content: [UInt8]?) -> UInt64 {
+        var hasher = Hasher()
+        hasher.combine(target?.keys.unknownFieldsHash ?? 0)
+        if let content { hasher.combine(content) }
+        // A type that an upstream has for one client is no failure for others that accept another.
+        if let accept = head.fields.first(.accept) { accept.withUnsafeBytes { hasher.combine(bytes: $0) } }
+        return UInt64(truncatingIfNeeded: hasher.finalize())
     }
 
     /// The parts of the connections that a request takes part of: so that paths that are slow, or hang, starve nobody.

@@ -46,6 +46,7 @@ struct SettingsWiringTests {
     ]
     private static let lists = [
         "listen": ":9", "admin_listen": ":9", "admin.names": "a.test", "cache.content_types": "text/x", "methods": "QUERY",
+        "cache.harmless_fields": "+x-changed", "harmless_fields": "+x-changed",
         "good.content_types": "text/x",
         "good.must_have": "/x", "good.must_not_have": "/x", "keep_if.must_have": "/x", "keep_if.must_not_have": "/x",
         "keep_if.content_types": "text/x", "cache.freshness.ignore": "expires", "freshness.ignore": "expires",

@@ -96,13 +96,13 @@ struct SharedLeaseTests {
         try FleetPlay.run(origin) { fleet in
             let (one, other) = try fleet.pair(proxy: {
                 ($0.collapsing.wait, $0.otherRoute.rescueAfter) = (60_000, 0)
-                ($0.upstream.failure.threshold, $0.upstream.failure.recheck) = (1, 3_600_000)
+                $0.upstream.failure.recheck = 3_600_000
             })
             for node in [one, other] { _ = try node.get("/a") }
             #expect(try one.gave(1) && other.gave(1))
             for key in fleet.records { _ = fleet.redis.direct.ask("DEL \(key)") }
             origin.react { _ in [.close] }
-            #expect(try other.get("/a").text == "{\"n\":1}")
+            for _ in 0..<2 { #expect(try other.get("/a").text == "{\"n\":1}") }
             #expect(try eventually { fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*0") })
             origin.react { _ in [.open(asked), .pass(gate), .json("{\"n\":2}")] }
             let leader = try one.play.client()
