@@ -185,7 +185,8 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         let host = settings.forwarding.sendsClientHost ? head.host.map(\.asciiLowercased) : []
         let client = client.address.map(\.clientNumber) ?? 0
         return RequestScopes(
-            pathAndQuery: head.pathAndQuery, host: host, variant: Self.variant(head, target, content), route: own, user: user, client: client)
+            pathAndQuery: head.pathAndQuery, host: host, variant: Self.variant(head, target, content), route: own, user: user,
+            client: client)
     }
 
     /// A number for all parts of a request beside its target and its user that may change the response.

@@ -42,7 +42,9 @@ struct HTTP2ApartTests {
         #expect(!asking.attempts.contains { $0 != nil })
     }
 
-    @Test("random schedules: of requests that are under way with it at once, none is lost but writes and responses that have begun, and those once at most")
+    @Test(
+        "random schedules: of requests in flight beside it, only writes and begun responses are lost, and only once"
+    )
     func walk() {
         var generator = SeededGenerator(seed: Soak.seed)
         for _ in 0..<(Soak.steps ?? 1_000) / 100 {
