@@ -32,6 +32,7 @@ extension Exchange {
     }
 
     private func send(_ rescue: Rescue<FoundResponse>, _ failure: FetchFailure) {
+        keepForChecks()
         var detail = failure.label
         switch rescue.source {
         case .own: break

@@ -122,18 +122,16 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         case .go: break
         case .refuse: shard.background.rechecks.watchAddress()
         case .serveCopy(let stop, let looksBehind):
-            switch stop.scope {
-            case .address: shard.background.rechecks.watchAddress()
-            case .pause: break
-            case .upstream, .route, .key: keepForChecks()
-            }
+            if stop.scope == .address { shard.background.rechecks.watchAddress() }
             if looksBehind { shard.background.fetches.look(request, client: client, behind: trace.number) }
         }
         handle(.admitted(admission))
     }
 
-    private func keepForChecks() {
-        if request.isRepeatable { shard.background.rechecks.keep(request, client: client, behind: trace.number) }
+    /// Has a request whose copy goes out repeated, if it belongs to what fails: also one that has waited in vain, since nothing else may be sent.
+    func keepForChecks() {
+        guard request.isRepeatable, shard.isFailing(request) else { return }
+        shard.background.rechecks.keep(request, client: client, behind: trace.number)
     }
 
     private func join() {
@@ -337,7 +335,6 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     func fetchFailed(_ failure: FetchFailure) {
         if fetch != nil { noteUpstream() }
-        if request.mayRescue, shard.isFailing(request) { keepForChecks() }
         handle(.fetchFailed(failure))
     }
 

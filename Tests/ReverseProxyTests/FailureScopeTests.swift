@@ -156,6 +156,24 @@ struct FailureScopeTests {
         #expect(try play.get("/bad").text == "3")
     }
 
+    @Test("a hang of everything with one request every four seconds: requests that waited are repeated, so copies go out at once")
+    func rareRequestsToHang() throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin)
+        let targets = ["/a", "/b", "/c"]
+        for target in targets { _ = try play.get(target) }
+        origin.react { _ in [.hang] }
+        var details: [String?] = []
+        for turn in 0..<45 {
+            let client = try play.client()
+            client.send("GET \(targets[turn % 3]) HTTP/1.1\r\nHost: a\r\n\r\n")
+            for _ in 0..<4 where !client.hasInput(within: 20) { play.time.advance(by: .milliseconds(500)) }
+            details.append(detail(try #require(client.readResponse())))
+            for _ in 0..<8 { play.time.advance(by: .milliseconds(500)) }
+        }
+        #expect(details.first == "slow" && details.suffix(6).allSatisfy { $0 == "upstream_failing" }, "\(details)")
+    }
+
     @Test("a hang is no failure before its time-out has passed: each request is sent until then")
     func hang() throws {
         let origin = ScriptedOrigin { _ in [.json("1")] }
