@@ -51,8 +51,9 @@ extension ResponseCache {
     // MARK: What is gone
 
     /// A number for what a request says beyond its target and its credentials: two requests with one number are equal. Never 0.
-    static func likeness(of request: PlacedRequest) -> UInt64 {
-        let bytes = RequestLikeness.bytes(of: request.head.fields, unknownFieldsHash: request.keys.unknownFieldsHash)
+    /// - Parameter isForAll: whether the response is for all requests, whatever unknown fields they have.
+    static func likeness(of request: PlacedRequest, isForAll: Bool = false) -> UInt64 {
+        let bytes = RequestLikeness.bytes(of: request.head.fields, unknownFieldsHash: isForAll ? 0 : request.keys.unknownFieldsHash)
         return max(1, bytes.withUnsafeBytes { ContentHash.number(of: $0) })
     }
 

@@ -159,7 +159,7 @@ extension ResponseCache {
         (received.isDecoded, received.ownTag) = (response.isDecoded, response.ownTag)
         received.via = addedVia(response.head, isImported: recency.isImported)
         var (head, metadata) = StoredHead.make(received, settings: settings)
-        (metadata.order, metadata.likeness) = (recency.order, Self.likeness(of: request))
+        (metadata.order, metadata.likeness) = (recency.order, Self.likeness(of: request, isForAll: metadata.flags.contains(.forAllFields)))
         if recency.isImported { metadata.flags.insert(.imported) }
         let isForAll = self.settings.credentials.areIgnored(for: request.head)
         let isShared = Storing.isShared(request.head, isPartitioned: request.keys.isPartitioned, settings: settings)
