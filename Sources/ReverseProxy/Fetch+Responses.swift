@@ -298,7 +298,8 @@ extension Fetch: TransferReceiver {
 
     /// Without a type it must still be JSON where the copy is.
     private func isJSON(_ head: ResponseHead) -> Bool {
-        // What a preflight says is in its fields, whatever the type of its empty content.
-        subject.head.method != .options && MediaType.isJSON(head.fields, orElse: subject.found?.metadata.flags.contains(.isJSON) ?? false)
+        // What a preflight says is in its fields, whatever the type of its empty content. A 205 has none (RFC 9110 §15.3.6).
+        subject.head.method != .options && head.status != 205
+            && MediaType.isJSON(head.fields, orElse: subject.found?.metadata.flags.contains(.isJSON) ?? false)
     }
 }

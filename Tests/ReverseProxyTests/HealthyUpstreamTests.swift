@@ -44,7 +44,8 @@ struct HealthyUpstreamTests {
     @Test(
         "what the client can use is passed on from the first time, and the copy stays",
         arguments: [
-            noContent, moved("https://files.test/1?sig=a"), moved("/results/1"), page, notFound, .json("{}", status: "401 Unauthorized"),
+            noContent, .send("HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n"), moved("https://files.test/1?sig=a"),
+            moved("/results/1"), page, notFound, .json("{}", status: "401 Unauthorized"),
         ])
     func passedOn(_ step: OriginStep) throws {
         let play = try play()
