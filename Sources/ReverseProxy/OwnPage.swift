@@ -6,16 +6,18 @@ import HTTPCore
 public enum OwnPage: Sendable {
     case metrics, healthz, readyz
 
-    /// nil where the request is for something else.
+    /// Arguments and a slash at the end make no difference: probes and scrapers send `/readyz?verbose=1` and `/metrics/`.
+    /// nil if the request is for another target.
     public init?(_ head: RequestHead) {
-        guard head.target.count == 7 || head.target.count == 8, head.method.isRead else { return nil }
         let bytes = head.target
-        let target = bytes.span
-        if target.equals("/metrics") {
+        guard bytes.count >= 7, "mhr".utf8.contains(bytes[bytes.startIndex + 1]), head.method.isRead else { return nil }
+        var path = bytes.prefix { $0 != UInt8(ascii: "?") }
+        if path.last == UInt8(ascii: "/") { path.removeLast() }
+        if path.elementsEqual("/metrics".utf8) {
             self = .metrics
-        } else if target.equals("/healthz") {
+        } else if path.elementsEqual("/healthz".utf8) {
             self = .healthz
-        } else if target.equals("/readyz") {
+        } else if path.elementsEqual("/readyz".utf8) {
             self = .readyz
         } else {
             return nil

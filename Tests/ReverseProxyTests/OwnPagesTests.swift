@@ -25,6 +25,16 @@ struct OwnPagesTests {
         #expect(pclose(pipe) == 0)
     }
 
+    @Test(
+        "arguments and a slash at the end make no difference, and no such request reaches the upstream",
+        arguments: ["/metrics?x", "/metrics/", "/metrics/?x=/y", "/healthz?", "/healthz/", "/readyz?verbose=1"])
+    func spellings(target: String) throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
+        #expect(try play.get(target)["Content-Type"]?.hasPrefix("text/plain") == true)
+        #expect(play.origin.requests.isEmpty)
+        for other in ["/metrics//", "/metricsx", "/metric", "/a?/metrics", "/readyz/x/"] { #expect(try play.get(other).text == "{}") }
+    }
+
     @Test("own pages are counted as such")
     func counted() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
