@@ -1,8 +1,28 @@
 // The command line: `cistern serve` (also without a name), `check`, `demo`, `healthcheck`, and the commands that ask a running Cistern.
 
 import ArgumentParser
+import CSystem
+import Glibc
 
 @main
+enum Program {
+    static func main() {
+        reserveStandardDescriptors()
+        Cistern.main()
+    }
+
+    /// Opens /dev/null as each of standard input, output and error that is closed. Otherwise a file of the store would get its number, and
+    /// log lines would be written into that file.
+    private static func reserveStandardDescriptors() {
+        // open(2) returns the lowest free number.
+        while case let descriptor = csystem_open("/dev/null", O_RDWR, 0), descriptor >= 0 {
+            guard descriptor > STDERR_FILENO else { continue }
+            close(descriptor)
+            return
+        }
+    }
+}
+
 struct Cistern: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cistern",

@@ -26,6 +26,20 @@ struct StartTests {
         #expect(lines.last?.contains("also on the addresses of clients") == !isApart)
     }
 
+    @Test("with standard input, output and error closed, no file of the store gets their numbers", arguments: ["2>&-", "<&- >&- 2>&-"])
+    func closedStandardDescriptors(redirection: String) throws {
+        let program =
+            "\(CommandLineTool.path) serve --upstream http://127.0.0.1:9 --listen 127.0.0.1:0 --cache-dir \(directory)/cache --set admin.socket=off"
+        let script = """
+            \(program) --ready-fd 9 9>\(directory)/ready \(redirection) & process=$!
+            for attempt in $(seq 200); do [ -s \(directory)/ready ] && break; sleep 0.05; done
+            for number in 0 1 2; do readlink /proc/$process/fd/$number; done | grep \(directory); kill $process; wait $process
+            """
+        let outcome = try CommandLineTool.run(program: "sh -c '\(script)'")
+        #expect(outcome.text == "", "\(outcome.text)")
+        #expect(outcome.status == 0)
+    }
+
     // MARK: A cache directory that cannot be meant
 
     @Test("a cache directory that is a file, or lies nowhere, stops the start with 78, and check tells the same")
