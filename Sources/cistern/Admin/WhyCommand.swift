@@ -16,20 +16,22 @@ struct Why: AdminCommand {
 
             Examples:
               cistern why
-              cistern why --path /users --last 3
+              cistern why /users --last 3
               cistern why 0-42
               cistern why --follow --result error,rescued
               cistern why --follow --last 0 --slower 500ms --status 5xx
             """)
 
-    @Argument(help: "One exchange, by its id.")
-    var id: String?
+    @Argument(
+        help: ArgumentHelp("Only targets, as received, that begin with this path; or the id of one exchange.", valueName: "path or id"))
+    var what: String?
 
     @Option(help: ArgumentHelp("So many.", valueName: "number"))
     var last = 10
 
-    @Option(help: "Only targets, as received, that begin with this.")
-    var path: String?
+    /// The spelling of earlier versions.
+    @Option(name: .customLong("path"), help: .hidden)
+    var pathOption: String?
 
     @Option(help: ArgumentHelp("Only these results, with commas: hit, miss, stale, rescued, error …", valueName: "results"))
     var result: String?
@@ -56,6 +58,9 @@ struct Why: AdminCommand {
     var json = false
 
     @OptionGroup var options: AdminOptions
+
+    private var path: String? { pathOption ?? what.flatMap { $0.hasPrefix("/") ? $0 : nil } }
+    private var id: String? { what.flatMap { $0.hasPrefix("/") ? nil : $0 } }
 
     func validate() throws {
         guard (1...10_000).contains(last) || (follow && last == 0) else {
