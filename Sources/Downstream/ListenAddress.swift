@@ -6,6 +6,9 @@ import Glibc
 import HTTPCore
 
 public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
+    /// Longest path of a Unix socket, in bytes: `sun_path` of unix(7) holds one more, for a zero.
+    public static let unixPathLimit = 107
+
     case ipv4(host: String, port: UInt16)
     case ipv6(host: String, port: UInt16)
     case unix(path: String)
@@ -22,7 +25,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         }
         if text.hasPrefix("unix:") {
             let path = String(text.dropFirst(5))
-            guard !path.isEmpty, path.utf8.count < 108 else { return nil }
+            guard !path.isEmpty, path.utf8.count <= Self.unixPathLimit else { return nil }
             self = .unix(path: path)
             return
         }

@@ -140,6 +140,13 @@ public struct SettingsReader {
                 add("environment", 0, "\(name) names no setting\(NearName.suggestion(name, among: SettingsTable.all.map(\.environment)))")
                 continue
             }
+            if value.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
+                let hint =
+                    value.utf8.last == 0x0d
+                    ? "a carriage return at its end; remove it (files with Windows line ends have them)" : "a control character"
+                add("environment", 0, "\(name) has \(hint)")
+                continue
+            }
             places[setting.path] = ("environment", 0)
             if let problem = setting.apply(.one(value), to: &settings) { add("environment", 0, "\(name) \(problem)") }
         }

@@ -12,7 +12,7 @@ public struct ConfigurationMistake: Error, Sendable, Equatable, CustomStringConv
     public init(file: String, line: Int, sentence: String) {
         self.file = file
         self.line = line
-        self.sentence = sentence
+        self.sentence = HiddenSecrets.hide(in: sentence)
     }
 
     public var description: String { line > 0 ? "\(file):\(line): \(sentence)" : "\(file): \(sentence)" }

@@ -24,6 +24,7 @@ enum SettingsCheck {
         let settings = reader.settings
         if settings.apis.isEmpty {
             checkURL(settings.upstream.url, &reader)
+            checkLoop(settings.upstream.url, &reader)
         } else {
             APIsCheck.check(&reader)
         }
@@ -34,7 +35,10 @@ enum SettingsCheck {
         SharingCheck.check(&reader)
         for api in settings.apis {
             var own = reader.reader(of: api)
-            for url in api.upstream { checkURL(url, &own) }
+            for url in api.upstream {
+                checkURL(url, &own)
+                checkLoop(url, &own)
+            }
             checkAPI(&own)
             reader.take(own.mistakes, ofAPI: api.name)
         }
@@ -85,6 +89,10 @@ enum SettingsCheck {
         for (name, listeners) in [("listen", settings.listen), ("admin_listen", settings.adminListen)] {
             for listener in listeners {
                 guard let address = ListenerSettings(listener)?.address else {
+                    if let sentence = tooLong(listener.address) {
+                        reader.add(about: name, "\(name): \(sentence)")
+                        continue
+                    }
                     let forms = "HOST:PORT, [IPV6]:PORT, :PORT, unix:/path or systemd:NAME, with numbers for hosts"
                     reader.add(about: name, "\(name): \"\(listener.address)\" is not an address: \(forms)")
                     continue
@@ -94,8 +102,42 @@ enum SettingsCheck {
                 if !seen.insert("\(address)").inserted { reader.add(about: name, "\(name): \(address) is listened on already") }
             }
         }
-        if !settings.admin.socket.isEmpty, ListenAddress("unix:" + AdminSettings.socketPath(settings)) == nil {
-            reader.add(about: "admin.socket", "admin.socket: the path is too long for a Unix socket")
+        if settings.admin.socket != "off", let sentence = tooLong("unix:" + AdminSettings.socketPath(settings)) {
+            reader.add(about: "admin.socket", "admin.socket: \(sentence); set admin.socket to a shorter path, or to off")
+        }
+    }
+
+    /// nil unless it is a Unix socket whose path is too long.
+    private static func tooLong(_ address: String) -> String? {
+        let count = address.utf8.count - 5
+        guard address.hasPrefix("unix:"), count > ListenAddress.unixPathLimit else { return nil }
+        return "the path of a Unix socket can have \(ListenAddress.unixPathLimit) bytes, and \(address.dropFirst(5)) has \(count)"
+    }
+
+    /// An upstream that is one of our own listeners would receive its own requests without end.
+    private static func checkLoop(_ url: String, _ reader: inout SettingsReader) {
+        let settings = reader.settings.upstream
+        guard let url = UpstreamURL(url), settings.proxy.isEmpty else { return }
+        for listener in reader.settings.listen {
+            guard let address = ListenerSettings(listener)?.address else { continue }
+            let socket = settings.unixSocket
+            guard socket.isEmpty ? address.port == url.port && isOwn(url.host, address) : address == .unix(path: socket) else { continue }
+            let name = socket.isEmpty ? "upstream.url" : "upstream.unix_socket"
+            reader.add(about: name, "\(name): Cistern itself listens on \(address), so its requests would come back to it")
+        }
+    }
+
+    /// Whether connections to a host arrive at a listener of the right port.
+    private static func isOwn(_ host: String, _ listener: ListenAddress) -> Bool {
+        let name = host.lowercased()
+        if case .ipv4(name, _) = listener { return true }
+        if case .ipv6(name, _) = listener { return true }
+        let isIPv4 = name == "localhost" || name.hasPrefix("127.") || name == "0.0.0.0"
+        let isIPv6 = name == "localhost" || name == "::1" || name == "::"
+        switch listener {
+        case .ipv4(let own, _): return isIPv4 && (listener.isWildcard || name == "localhost" && own == "127.0.0.1")
+        case .ipv6(let own, _): return isIPv6 && (listener.isWildcard || name == "localhost" && own == "::1")
+        case .unix, .handed: return false
         }
     }
 

@@ -61,6 +61,64 @@ struct CheckTests {
             ])
     }
 
+    @Test(
+        "an upstream that is one of the listeners is found, whatever it is called",
+        arguments: [
+            ("http://127.0.0.1:8080", "127.0.0.1:8080", true), ("http://localhost:8080/api", "127.0.0.1:8080", true),
+            ("http://LOCALHOST:8080", ":8080", true), ("http://127.0.0.7:8080", "0.0.0.0:8080", true),
+            ("https://[::1]:8443", "[::]:8443", true),
+            ("http://localhost:8080", "[::1]:8080", true), ("http://10.0.0.1:8080", "10.0.0.1:8080", true),
+            ("http://127.0.0.1:8081", "127.0.0.1:8080", false), ("http://127.0.0.2:8080", "127.0.0.1:8080", false),
+            ("http://api.example.com:8080", ":8080", false), ("http://10.0.0.2:8080", "10.0.0.1:8080", false),
+        ])
+    func loop(upstream: String, listen: String, isLoop: Bool) throws {
+        let outcome = try check("upstream: {url: \"\(upstream)\"}\nlisten: \"\(listen)\"")
+        #expect(outcome.text.contains("so its requests would come back to it") == isLoop, "\(outcome.text)")
+        #expect(isLoop ? outcome.status == 78 : outcome.status == 0)
+    }
+
+    @Test("a Unix socket as the upstream that is one of the listeners is found")
+    func socketLoop() throws {
+        let outcome = try check("upstream: {url: \"http://a\", unix_socket: /tmp/c.sock}\nlisten: \"unix:/tmp/c.sock\"")
+        #expect(
+            outcome.lines == ["1: upstream.unix_socket: Cistern itself listens on unix:/tmp/c.sock, so its requests would come back to it"])
+    }
+
+    @Test("the path of a Unix socket that is too long gets a sentence of its own")
+    func longSocketPath() throws {
+        let path = "/" + String(repeating: "x", count: 107)
+        let outcome = try check("upstream: {url: \"http://a.test\"}\nlisten: \"unix:\(path)\"")
+        #expect(outcome.lines.first == "2: listen: the path of a Unix socket can have 107 bytes, and \(path) has 108")
+        let admin = try check("upstream: {url: \"http://a.test\"}\nadmin: {socket: \(path)}")
+        #expect(
+            admin.lines == [
+                "2: admin.socket: the path of a Unix socket can have 107 bytes, and \(path) has 108; set admin.socket to a shorter path, or to off"
+            ])
+    }
+
+    @Test("a carriage return at the end of a variable is named, and not printed")
+    func carriageReturn() throws {
+        let outcome = try check("listen: \":8080\"", environment: "CISTERN_UPSTREAM_URL=\"$(printf 'http://a.test\\r')\"")
+        #expect(
+            outcome.text.contains(
+                "environment: CISTERN_UPSTREAM_URL has a carriage return at its end; remove it (files with Windows line ends have them)"))
+        #expect(!outcome.text.contains("\r"))
+    }
+
+    @Test(
+        "no mistake repeats a secret",
+        arguments: [
+            "http://ann:sesame@a.test", "https://ann:se/sa:me@a.test/x", "http://a.test?api_key=sesame",
+            "http://ann:sesame@a.test/p?api_key=sesame",
+        ])
+    func secrets(url: String) throws {
+        for file in ["upstream: {url: \"\(url)\"}", "upstream: {url: \"http://a.test\"}\nlisten: \"\(url)\""] {
+            let outcome = try check(file, "--set '\(url)'")
+            #expect(outcome.status == 78 && outcome.text.contains("://"))
+            for secret in ["sesame", "sa:me", "ann"] { #expect(!outcome.text.contains(secret), "\(outcome.text)") }
+        }
+    }
+
     @Test("of several APIs: what would never be asked, and addresses that cannot be told apart")
     func apis() throws {
         let outcome = try check(
