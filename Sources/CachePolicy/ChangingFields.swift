@@ -1,6 +1,6 @@
 // Unknown fields that have another value in each request: a time, a nonce, a name of the request. Such a field cannot select an account, so it does not
 // separate stored responses. What one client sends is evidence for that client; it takes two clients, and none that sends a value again, to judge a
-// field for a client that has sent too few requests.
+// field for a client that has sent too few requests. A client that sends one value over and over has an account of its own: that is evidence too.
 
 import HTTPCore
 
@@ -11,9 +11,14 @@ public struct ChangingFields: Sendable {
     static let nameLimit = 256
     /// Of each field.
     static let clientLimit = 64
-    /// Of each client; a value that comes again later than that is taken for a new one.
+    /// Of each client, whatever others send.
     static let valueLimit = 64
+    /// Of all fields and clients: a backend asks for thousands of accounts in turn from one address. A value that comes again later than that is taken
+    /// for a new one. A power of two.
+    static let rememberedLimit = 16_384
     private static let witnessCount = 2
+    /// So many requests in a row with a client's only value.
+    static let steadyCount = 3
 
     fileprivate struct Client {
         var values: [UInt64] = []
@@ -22,6 +27,10 @@ public struct ChangingFields: Sendable {
         /// New values since the last one that came twice in a row.
         var newValues = 0
         var last: UInt64?
+        /// Requests in a row with the last value.
+        var run = 0
+        /// Some value came twice in a row.
+        var hasPaused = false
         /// A value came again after others.
         var hasRepeated = false
         var used: UInt64 = 0
@@ -39,6 +48,8 @@ public struct ChangingFields: Sendable {
     }
 
     private var fields: [ByteKey: Field] = [:]
+    /// At the place of its own low bits: a number for a field, a client and a value. Empty until there is one.
+    private var remembered: [Int] = []
     private var time: UInt64 = 0
 
     public init() {}
@@ -53,7 +64,21 @@ public struct ChangingFields: Sendable {
             fields[name] = Field(client: client)
         }
         let used = time
-        return fields[name]!.note(value, by: client, at: used)
+        let isKnown = remember(name, value, by: client)
+        return fields[name]!.note(value, isKnown: isKnown, by: client, at: used)
+    }
+
+    /// Returns whether the client has sent it before.
+    private mutating func remember(_ name: ByteKey, _ value: UInt64, by client: UInt64) -> Bool {
+        if remembered.isEmpty { remembered = Array(repeating: 0, count: Self.rememberedLimit) }
+        var hasher = Hasher()
+        hasher.combine(name)
+        hasher.combine(client)
+        hasher.combine(value)
+        let number = hasher.finalize()
+        let place = number & (Self.rememberedLimit - 1)
+        defer { remembered[place] = number }
+        return remembered[place] == number
     }
 
     /// Whether the field's value is left out of what separates a client's stored responses.
@@ -62,8 +87,10 @@ public struct ChangingFields: Sendable {
         if let own = field.clients[client] {
             if own.hasRepeated { return false }
             if own.newValues >= Self.requestCount { return true }
+            // It has shown that it may send one value for long, so others are no evidence for it.
+            if own.hasPaused, own.values.count < Self.requestCount { return false }
         }
-        return !field.hasRepeated && field.witnesses.count >= Self.witnessCount
+        return !field.hasRepeated && field.witnesses.count >= Self.witnessCount && !field.clients.values.contains(where: \.isSteady)
     }
 
     /// Takes away the field that was sent least recently, of the client that brought most.
@@ -79,7 +106,8 @@ public struct ChangingFields: Sendable {
 }
 
 extension ChangingFields.Field {
-    fileprivate mutating func note(_ value: UInt64, by number: UInt64, at time: UInt64) -> Bool {
+    /// - Parameter isKnown: the client has sent the value before.
+    fileprivate mutating func note(_ value: UInt64, isKnown: Bool, by number: UInt64, at time: UInt64) -> Bool {
         used = time
         if clients[number] == nil, clients.count >= ChangingFields.clientLimit,
             let oldest = clients.min(by: { $0.value.used < $1.value.used })?.key
@@ -90,7 +118,7 @@ extension ChangingFields.Field {
         client.used = time
         defer { clients[number] = client }
         guard !client.hasRepeated else { return false }
-        let change = client.take(value)
+        let change = client.take(value, isKnown: isKnown)
         switch change {
         case .again:
             hasRepeated = true
@@ -114,13 +142,17 @@ extension ChangingFields.Client {
         case again
     }
 
-    fileprivate mutating func take(_ value: UInt64) -> Change {
+    /// Whether all its requests have one value.
+    fileprivate var isSteady: Bool { run >= ChangingFields.steadyCount && values.count == 1 }
+
+    fileprivate mutating func take(_ value: UInt64, isKnown: Bool) -> Change {
         if value == last {
-            newValues = 1
+            (newValues, hasPaused) = (1, true)
+            run += 1
             return .same
         }
-        last = value
-        if values.contains(value) {
+        (last, run) = (value, 1)
+        if isKnown || values.contains(value) {
             (hasRepeated, values, newValues) = (true, [], 0)
             return .again
         }

@@ -126,6 +126,42 @@ struct UnknownFieldsTests {
         #expect(fields.changes(time, for: 1))
     }
 
+    @Test("a client that sends one value again and again has it in its copies, and so have clients that are new, whatever two others send")
+    func steady() {
+        let account = name("x-account")
+        func attacked(_ others: (inout ChangingFields) -> Void) -> ChangingFields {
+            var fields = ChangingFields()
+            others(&fields)
+            for client in 1...2 as ClosedRange<UInt64> {
+                for value in 100...116 as ClosedRange<UInt64> { fields.note(account, value * client, by: client) }
+            }
+            others(&fields)
+            return fields
+        }
+        let alone = attacked { $0.note(account, 7, by: 3) }
+        #expect(!alone.changes(account, for: 3), "the second time it has its value again")
+        #expect(alone.changes(account, for: 4))
+        let server = attacked { fields in for _ in 1...2 { fields.note(account, 7, by: 3) } }
+        #expect(!server.changes(account, for: 3) && !server.changes(account, for: 4))
+        // Times in seconds: as soon as it has sent as many as a witness.
+        var times = attacked { _ in }
+        for value in 1...16 as ClosedRange<UInt64> {
+            #expect(value == 1 || !times.changes(account, for: 3), "\(value)")
+            for _ in 1...2 { times.note(account, value, by: 3) }
+        }
+        #expect(times.changes(account, for: 3))
+    }
+
+    @Test("a backend that asks for a thousand accounts in turn repeats its values")
+    func turns() {
+        var fields = ChangingFields()
+        let account = name("x-account")
+        for value in 1...1_000 as ClosedRange<UInt64> { fields.note(account, value, by: 1) }
+        #expect(fields.changes(account, for: 1))
+        for value in 1...5 as ClosedRange<UInt64> { fields.note(account, value, by: 1) }
+        #expect(!fields.changes(account, for: 1))
+    }
+
     @Test("what one client sends says nothing for others, nor does it drive out what others have sent")
     func alone() {
         var fields = ChangingFields()
