@@ -55,7 +55,8 @@ public enum ConnectionAuthentication {
     }
 
     private static func challenge(inPart part: Span<UInt8>) -> Challenge? {
-        let start = index(in: part, from: 0) { !isSpace($0) && $0 != UInt8(ascii: "\"") }
+        // Quotes, and whatever some server takes for white space: a no-break space is that in languages that read fields as Latin-1.
+        let start = index(in: part, from: 0) { $0.isLetterOrDigit }
         let schemeEnd = index(in: part, from: start) { !$0.isLetterOrDigit }
         let scheme = part.extracting(start..<schemeEnd)
         guard schemes.contains(where: { scheme.equalsIgnoringCase($0.span) }) else { return nil }

@@ -17,6 +17,7 @@ struct ConnectionAuthenticationTests {
             ("NTLM TlRMTVNTUAABAAAA", true), ("ntlm TlRM", true), ("Negotiate YIIJ", true), ("NEGOTIATE\tYIIJ", true), ("Negotiate", true),
             ("Kerberos YIIJ", true), ("CredSSP YIIJ", true), ("Basic YTpi, Negotiate YIIJ", true), ("Bearer negotiate", false),
             ("Basic bmVnb3RpYXRl", false), ("Digest realm=\"a\", ntlm=1", false), ("Negotiated YIIJ", false), ("", false), ("NTL", false),
+            ("\u{a0}NTLM TlRM", true), ("Basic YTpi,\u{85}Negotiate YIIJ", true), ("'NTLM TlRM'", true),
         ])
     func credentials(_ value: String, _ isUsed: Bool) {
         for name in ["Authorization", "authorization", "Proxy-Authorization"] {
