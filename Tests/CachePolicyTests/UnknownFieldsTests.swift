@@ -19,6 +19,8 @@ struct UnknownFieldsTests {
         "whether the upstream says for which requests a response is",
         arguments: [
             Row(false), Row(false, "Vary: Origin"), Row(false, "Vary: accept-encoding, ORIGIN"), Row(false, "Vary: "),
+            Row(false, "Vary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers"),
+            Row(false, "Vary: Origin Accept-Encoding"), Row(false, "Vary: ;"), Row(true, "Vary: ;, X-Tenant"),
             Row(true, "Vary: Accept"), Row(true, "Vary: Origin", "Vary: X-Tenant"), Row(true, "Vary: Accept-Encoding, Stripe-Account"),
             Row(true, "Cache-Control: private", "Vary: Cookie"),
             Row(true, "Cache-Control: public"), Row(true, "Cache-Control: public, no-cache"), Row(true, "Cache-Control: s-maxage=0"),
