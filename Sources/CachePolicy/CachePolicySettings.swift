@@ -76,6 +76,8 @@ public struct CachePolicySettings: Sendable {
     public var harmlessFields = WellKnownNames.harmlessFields
     /// Request fields that the upstream never gets as a client sent them, in lower case.
     public var fieldsSetAnew: [String] = []
+    /// Whether the upstream may get Forwarded as it came.
+    public var passesForwarded = false
     /// Of the request's route.
     public var freshness = FreshnessRules()
 

@@ -54,6 +54,9 @@ public struct ForwardingSettings: Sendable {
         return overrides.filter { !$0.hasPrefix("x-forwarded-") }
     }
 
+    /// Whether the upstream may get Forwarded as a client, or a proxy in front, sent it.
+    public var passesForwarded: Bool { forwarded == .trust || forwarded == .add }
+
     /// What a client, or a proxy in front, says of the host, the path or the scheme that it was asked for.
     private static let forwardingFields = [
         "x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix", "x-forwarded-proto", "x-forwarded-scheme", "x-forwarded-server",

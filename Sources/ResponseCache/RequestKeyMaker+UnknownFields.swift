@@ -18,7 +18,9 @@ extension RequestKeyMaker {
         var lines: [UnknownFieldLine] = []
         for entry in fields.entries where isUnknown(entry, in: fields) {
             let name = fields.bytes[entry.nameRange].map(\.asciiLowercased)
-            lines.append(UnknownFieldLine(name: name, value: Array(fields.bytes[entry.valueRange])))
+            let value = fields.bytes[entry.valueRange]
+            let isHosts = entry.known == .forwarded && comparesForwardedHosts
+            lines.append(UnknownFieldLine(name: name, value: isHosts ? ForwardedHosts.parts(of: value) : Array(value)))
         }
         // Clients order their fields as they like; lines of one name stay in their order.
         if lines.count > 1 {
@@ -51,8 +53,15 @@ extension RequestKeyMaker {
 
     @inline(__always)
     private func isUnknown(_ entry: Fields.Entry, in fields: Fields) -> Bool {
-        if let known = entry.known { return knownUnknown.contains(known) }
+        if let known = entry.known {
+            return knownUnknown.contains(known) || (known == .forwarded && comparesForwardedHosts && namesHosts(entry, in: fields))
+        }
         return kinds.kind(of: fields.bytes.span.extracting(entry.nameRange)) == .unknown
+    }
+
+    @inline(never)
+    private func namesHosts(_ entry: Fields.Entry, in fields: Fields) -> Bool {
+        !ForwardedHosts.parts(of: fields.bytes[entry.valueRange]).isEmpty
     }
 
     private func number(of parts: [UInt8]) -> UInt64 {

@@ -18,6 +18,8 @@ public struct RequestKeyMaker {
     private let knownCredentials: KnownFieldSet
     /// The fields with a number that are neither harmless nor credentials.
     let knownUnknown: KnownFieldSet
+    /// Whether hosts in Forwarded count as an unknown field.
+    let comparesForwardedHosts: Bool
     /// Whether unknown fields count: not to the letter, which knows Vary only.
     let comparesUnknown: Bool
     /// Which cookies count; nil where Cookie is no credential field.
@@ -55,6 +57,7 @@ public struct RequestKeyMaker {
             if kinds.kind(of: name.span) == .unknown { unknown.insert(field) }
         }
         (knownCredentials, knownUnknown) = (known, unknown)
+        comparesForwardedHosts = policy.passesForwarded && !known.contains(.forwarded) && !unknown.contains(.forwarded)
         comparesUnknown = policy.strictness == .rescue && hash != nil
         cookies = policy.credentials.fields.contains("cookie") ? CredentialCookies(policy) : nil
         carriers = TokenCarriers(policy)

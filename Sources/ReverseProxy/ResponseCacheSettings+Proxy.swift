@@ -42,6 +42,7 @@ extension ResponseCacheSettings {
         self.init(upstream: upstream, name: settings.apiName.isEmpty ? nil : StoredKey.name(ofAPI: settings.apiName))
         policy = settings.policy
         policy.fieldsSetAnew = settings.forwarding.fieldsSetAnew
+        policy.passesForwarded = settings.forwarding.passesForwarded
         isKeyedByHost = settings.forwarding.sendsClientHost
         arguments = routes.arguments
         freshness = routes.freshness

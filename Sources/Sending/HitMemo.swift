@@ -93,6 +93,8 @@ public final class HitMemo {
             if kinds.kind(of: name.span) == .unknown { unread.remove(field) }
         }
         for name in policy.credentials.fields + policy.keyFields { KnownField(Array(name.utf8).span).map { unread.remove($0) } }
+        // It may name hosts.
+        if policy.passesForwarded { unread.remove(.forwarded) }
         self.unread = unread
     }
 

@@ -151,6 +151,20 @@ struct UnknownFieldTests {
         #expect(try play.get("/a", [("X-Device-Id", "1"), ("Accept-Language", "en")]).status >= 502)
     }
 
+    @Test("a Forwarded field that is passed on selects by the hosts in it, and not by the addresses")
+    func forwardedHost() throws {
+        let play = try ProxyPlay(accountOrigin("Forwarded")) { $0.forwarding.forwarded = .trust }
+        for _ in 0..<4 { _ = try play.get("/a", [("Forwarded", "for=192.0.2.1;host=a.example")]) }
+        _ = try play.get("/b", [("Forwarded", "for=192.0.2.1")])
+        play.origin.down()
+        #expect(try play.get("/a", [("Forwarded", "for=192.0.2.2; Host=A.example")]).status == 200)
+        for other in ["for=192.0.2.1;host=b.example", "for=192.0.2.1", "for=\"x;host=a.example, for=y\";host=b.example"] {
+            #expect(try play.get("/a", [("Forwarded", other)]).status >= 502, "\(other)")
+        }
+        #expect(try play.get("/a").status >= 502)
+        #expect(try play.get("/b", [("Forwarded", "for=192.0.2.2")]).status == 200)
+    }
+
     @Test("to the letter, Vary alone selects (RFC 9111 §4.1)")
     func strict() throws {
         let play = try ProxyPlay(accountOrigin("X-Account", "Cache-Control: max-age=60")) { $0.policy.strictness = .strict }
