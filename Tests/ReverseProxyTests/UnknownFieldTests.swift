@@ -1,6 +1,7 @@
 // Requests that differ in a field that nobody knows: an upstream may choose an account by it without saying so.
 
 import CachePolicy
+import Forwarding
 import Reactor
 import ReverseProxy
 import TestSupport
