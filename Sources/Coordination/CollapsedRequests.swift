@@ -9,7 +9,10 @@ import Locking
 /// Who may wait for another's fetch.
 public protocol FlightFollower: AnyObject, Sendable {
     /// Called from the leader's thread.
-    func flightEnded(_ outcome: FlightOutcome)
+    /// - Parameter isOwn: the leader's request came from the same client.
+    func flightEnded(_ outcome: FlightOutcome, isOwn: Bool)
+    /// A number for its client's address.
+    var clientNumber: UInt64 { get }
     /// Its own span; `none` where it is not recorded.
     var span: SpanPlace { get }
     /// It waits for the fetch of the request with this span. Called from its own thread, before anything is told of that fetch's end there.
@@ -44,9 +47,9 @@ public final class CollapsedRequests: Sendable {
         var lastForgotten: UInt64 = 0
 
         /// A new one, in the place of any other.
-        mutating func begin(_ key: FlightKey, leader span: SpanPlace) -> Flight {
+        mutating func begin(_ key: FlightKey, leader span: SpanPlace, client: UInt64, now: Int64) -> Flight {
             lastNumber += 1
-            flights[lastNumber] = Waiting(leader: span, writes: writes)
+            flights[lastNumber] = Waiting(leader: span, client: client, ledSince: now, writes: writes)
             joined[key] = lastNumber
             return Flight(key: key, number: lastNumber)
         }
@@ -60,8 +63,14 @@ public final class CollapsedRequests: Sendable {
         var isSlow = false
         /// That of the request that leads, where it is recorded.
         var leader = SpanPlace.none
+        /// The client of the request that leads, or that led last.
+        var client: UInt64
+        /// When the last leader began.
+        var ledSince: Int64
         /// How many writes there had been when it began.
         let writes: UInt64
+
+        mutating func lead(_ client: UInt64, now: Int64) { (self.client, ledSince) = (client, now) }
     }
 
     private let state = Mutex(State())
@@ -81,7 +90,7 @@ public final class CollapsedRequests: Sendable {
     public func join(
         _ key: FlightKey, now: Int64, by user: UInt64 = 0, as follower: any FlightFollower
     ) -> (place: FlightPlace, flight: Flight?) {
-        let span = follower.span
+        let (span, client) = (follower.span, follower.clientNumber)
         let (place, flight, leader): (FlightPlace, Flight?, SpanPlace) = state.withLock { state in
             if let until = state.unshareable[key.hash] {
                 if now < until { return (.alone, nil, .none) }
@@ -90,10 +99,11 @@ public final class CollapsedRequests: Sendable {
             // One that began before may bring what was so before the write that this client knows of.
             guard let number = state.joined[key], let waiting = state.flights[number],
                 max(state.lastWrites[user] ?? 0, state.lastForgotten) <= waiting.writes
-            else { return (.leader, state.begin(key, leader: span), .none) }
+            else { return (.leader, state.begin(key, leader: span, client: client, now: now), .none) }
             let flight = Flight(key: key, number: number)
             guard !waiting.isSlow else {
                 state.flights[number]?.isSlow = false
+                state.flights[number]?.lead(client, now: now)
                 if span.isRecorded { state.flights[number]?.leader = span }
                 return (.leader, flight, .none)
             }
@@ -109,10 +119,28 @@ public final class CollapsedRequests: Sendable {
         state.withLock { _ = $0.flights[flight.number]?.followers.removeValue(forKey: follower) }
     }
 
+    /// A follower has waited long for another client's fetch, which says nothing of the follower's own request: it becomes a leader too, and the fetch that
+    /// ends first wakes all others.
+    /// - Parameter least: milliseconds since the last leader began. Before them no other becomes one.
+    /// - Returns: whether it leads from now on. A follower of its own client's fetch never does.
+    public func leadToo(_ flight: Flight, _ follower: any FlightFollower, after least: Int64, now: Int64) -> Bool {
+        let client = follower.clientNumber
+        return state.withLock { state in
+            guard let waiting = state.flights[flight.number], waiting.client != client, now - waiting.ledSince >= least,
+                waiting.followers[ObjectIdentifier(follower)] != nil
+            else { return false }
+            state.flights[flight.number]?.followers[ObjectIdentifier(follower)] = nil
+            state.flights[flight.number]?.lead(client, now: now)
+            return true
+        }
+    }
+
     /// For a fetch that no client waits for. Returns nil where one is under way already.
-    /// - Parameter span: of the request that it is made for; `none` where that is not recorded.
-    public func lead(_ key: FlightKey, span: SpanPlace = .none) -> Flight? {
-        state.withLock { $0.joined[key] == nil ? $0.begin(key, leader: span) : nil }
+    /// - Parameters:
+    ///   - span: of the request that it is made for; `none` where that is not recorded.
+    ///   - client: of the request that it is made for.
+    public func lead(_ key: FlightKey, span: SpanPlace = .none, client: UInt64 = 0, now: Int64 = 0) -> Flight? {
+        state.withLock { $0.joined[key] == nil ? $0.begin(key, leader: span, client: client, now: now) : nil }
     }
 
     /// A user's write has succeeded: from now on that user waits for no response that was asked for before. The first to come begins a new flight, and all
@@ -147,8 +175,9 @@ public final class CollapsedRequests: Sendable {
         state.withLock { $0.flights[flight.number]?.isSlow = true }
     }
 
-    /// The leader's fetch has ended, or it is known that its response cannot be shared.
-    public func end(_ flight: Flight, _ outcome: FlightOutcome, now: Int64) {
+    /// A leader's fetch has ended, or it is known that its response cannot be shared.
+    /// - Parameter client: of the request that led.
+    public func end(_ flight: Flight, _ outcome: FlightOutcome, by client: UInt64 = 0, now: Int64) {
         let followers = state.withLock { state in
             if case .unshareable = outcome {
                 if state.unshareable.count >= Self.memoryLimit { state.unshareable = [:] }
@@ -157,6 +186,6 @@ public final class CollapsedRequests: Sendable {
             if state.joined[flight.key] == flight.number { state.joined[flight.key] = nil }
             return state.flights.removeValue(forKey: flight.number)?.followers ?? [:]
         }
-        for follower in followers.values { follower.flightEnded(outcome) }
+        for follower in followers.values { follower.flightEnded(outcome, isOwn: follower.clientNumber == client) }
     }
 }

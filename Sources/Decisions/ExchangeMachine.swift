@@ -31,6 +31,8 @@ public struct ExchangeMachine {
         case joined(FlightPlace)
         case softDeadlinePassed
         case waitedTooLong
+        /// Others wait for what it brings, as well as for the fetch that it has waited for.
+        case leadsToo
         /// Another node's response has come after the upstream was asked.
         case copyTaken
         case flightEnded(FlightOutcome)
@@ -77,7 +79,7 @@ public struct ExchangeMachine {
     }
 
     /// The response to another request for the same would do.
-    private let mayJoin: Bool
+    private var mayJoin: Bool
     public private(set) var state = State.entering(isLast: false)
 
     public init(mayJoin: Bool) { self.mayJoin = mayJoin }
@@ -107,6 +109,10 @@ public struct ExchangeMachine {
         case .softDeadlinePassed: return expects(.softDeadline) ? .decide(.softDeadline) : .nothing
         case .copyTaken: return expects(.copyTaken) ? .decide(.copyTaken) : .nothing
         case .waitedTooLong: return expects(.wait) ? .decide(.wait) : .nothing
+        case .leadsToo:
+            guard isWaiting else { return .nothing }
+            state = .asking
+            return .fetch(leads: true)
         case .flightEnded(let outcome): return expects(.flight(outcome)) ? .decide(.flight(outcome)) : .nothing
         case .decided(let next, let ending): return expects(ending) ? decided(next, ending) : .nothing
         case .responseCame: return asked(.accept, then: .ending)
@@ -162,6 +168,10 @@ public struct ExchangeMachine {
             state = .entering(isLast: isLast)
             return .askFailureMemory
         case .keepWaiting where state == .asking: return .nothing
+        case .askAlone where ending.isFailure:
+            // The failures that it has waited for may be reason enough not to send it.
+            (mayJoin, state) = (false, .entering(isLast: true))
+            return .askFailureMemory
         case .askAlone, .keepWaiting:
             state = .asking
             if case .flight = ending { return .fetch(leads: false) }

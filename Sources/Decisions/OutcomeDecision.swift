@@ -108,6 +108,8 @@ public struct OutcomeFacts<Response: AnyObject> {
     public let now: Timestamp
     /// Whether it has waited before for a fetch that brought it nothing.
     public var hasWaited = false
+    /// Whether the fetch that it waited for was another client's. Its failure says nothing of this request.
+    public var isOfAnotherClient = false
     public var stored = StoredNow<Response>()
 
     public init(_ directives: RequestCacheControl, _ mode: ServingMode, strictness: Strictness, now: Timestamp) {
@@ -173,7 +175,10 @@ extension OutcomeFacts {
         case .abandoned: return .askAnew(isLast: hasWaited)
         case .failed(.tooManyStreams): return end(.tooManyStreams)
         case .failed(let failure):
-            if let rescue = ownRescue { return .rescue(rescue, failure) }
+            if let rescue = ownRescue {
+                guard isOfAnotherClient else { return .rescue(rescue, failure) }
+                return hasWaited ? .askAlone : .askAnew(isLast: true)
+            }
             guard hasWaited else { return .askAnew(isLast: true) }
             // The leader got what the upstream said. So does each of the others: they ask themselves.
             if case .fault = failure { return .askAlone }

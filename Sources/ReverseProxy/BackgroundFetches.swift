@@ -53,7 +53,9 @@ final class BackgroundFetches {
         shard.loop.assertOnLoop()
         let shares = Self.shares(of: request.scopes)
         guard let flight = request.place?.flight, slots.take(shares) else { return noteSkipped() }
-        guard let flight = shard.shared.collapsed.lead(flight, span: request.head.span) else { return slots.release(shares) }
+        let (collapsed, now) = (shard.shared.collapsed, shard.monotonicMilliseconds)
+        guard let flight = collapsed.lead(flight, span: request.head.span, client: request.scopes.client, now: now)
+        else { return slots.release(shares) }
         let record = record(of: request, cause, behind: number) { [self] in slots.release(shares) }
         run(request, client: client, record, cause, leads: flight)
     }

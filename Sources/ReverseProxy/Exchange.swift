@@ -36,6 +36,10 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     var prepared: PreparedResponse?
     /// The soft deadline, or the end of waiting for another.
     private var timer: LoopTimer?
+    /// When the soft deadline passes, in milliseconds of the loop's clock, however often this asks or waits until then.
+    private var deadline: Int64?
+    /// The fetch that this waited for last was another client's.
+    private var hasWaitedForAnother = false
     var record: ExchangeRecord
     var trace: ExchangeTrace
     /// What is passed on gets gzip.
@@ -145,8 +149,11 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     func follow(_ leader: SpanPlace) { shard.records.tracer?.follow(leader, of: span) }
 
-    func flightEnded(_ outcome: FlightOutcome) {
+    var clientNumber: UInt64 { request.scopes.client }
+
+    func flightEnded(_ outcome: FlightOutcome, isOwn: Bool) {
         shard.loop.execute {
+            self.hasWaitedForAnother = !isOwn
             // The flight may have been another shard's, and the lease for it ours.
             if outcome != .abandoned { self.endLease(isUnshareable: outcome == .unshareable) }
             self.handle(.flightEnded(outcome))
@@ -174,11 +181,26 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         let softDeadline = request.mayRescue ? shard.patience(for: request) : 0
         if softDeadline > 0 {
             trace.upstream.patience = softDeadline == shard.routes.all[request.route].rescueAfter ? 0 : UInt32(clamping: softDeadline)
+            let now = shard.loop.time.monotonicMilliseconds
             // Another node may have been waited for already.
-            let waited = request.waitedSince.map { shard.loop.time.monotonicMilliseconds - $0 } ?? 0
-            timer = shard.loop.schedule(after: .milliseconds(max(0, softDeadline - waited))) { self.handle(.softDeadlinePassed) }
+            let deadline = self.deadline ?? (request.waitedSince ?? now) + softDeadline
+            self.deadline = deadline
+            startTimer(deadline, sendingAt: deadline - softDeadline / 2, now)
         } else if case .waiting = machine.state {
             timer = shard.loop.schedule(after: .milliseconds(shard.settings.collapsing.wait)) { self.handle(.waitedTooLong) }
+        }
+    }
+
+    /// The fetch of another client may take long for a reason of that client's: at half the time this request is sent too.
+    private func startTimer(_ deadline: Int64, sendingAt half: Int64, _ now: Int64) {
+        guard case .waiting = machine.state, let flight, now < half else {
+            timer = shard.loop.schedule(after: .milliseconds(max(0, deadline - now))) { self.handle(.softDeadlinePassed) }
+            return
+        }
+        timer = shard.loop.schedule(after: .milliseconds(half - now)) { [self] in
+            let now = shard.loop.time.monotonicMilliseconds
+            if shard.shared.collapsed.leadToo(flight, self, after: deadline - half, now: now) { return handle(.leadsToo) }
+            startTimer(deadline, sendingAt: .min, now)
         }
     }
 
@@ -241,7 +263,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
         var facts = OutcomeFacts<FoundResponse>(
             request.directives, request.mode, strictness: shard.settings.policy.strictness, now: shard.now)
-        facts.hasWaited = machine.hasWaited
+        (facts.hasWaited, facts.isOfAnotherClient) = (machine.hasWaited, hasWaitedForAnother)
         facts.staleFor = shard.routes.all[request.route].freshness.staleFor
         if ending.looksIntoStore, let cache = shard.cache {
             do throws(NotAtHand) {

@@ -242,7 +242,8 @@ final class Fetch: @unchecked Sendable {
         }
         guard let flight else { return }
         self.flight = nil
-        shard.shared.collapsed.end(flight, outcome == .stored && givesCookie ? .unshareable : outcome, now: clock)
+        let told = outcome == .stored && givesCookie ? .unshareable : outcome
+        shard.shared.collapsed.end(flight, told, by: subject.scopes.client, now: clock)
     }
 
     /// Whether the response begins something with this client, and does not say that others may have it, ever or for a while: who waits for it asks for

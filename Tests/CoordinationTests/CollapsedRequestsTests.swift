@@ -13,6 +13,9 @@ struct CollapsedRequestsTests {
     private final class Follower: FlightFollower {
         let outcomes = Mutex<[String]>([])
         private let last = Mutex<Flight?>(nil)
+        let clientNumber: UInt64
+
+        init(client: UInt64 = 0) { clientNumber = client }
 
         func join(_ requests: CollapsedRequests, _ key: [UInt8] = [1], by user: UInt64 = 0, now: Int64 = 0) -> String {
             let joined = requests.join(FlightKey(key), now: now, by: user, as: self)
@@ -21,12 +24,14 @@ struct CollapsedRequestsTests {
         }
 
         func end(_ requests: CollapsedRequests, _ outcome: FlightOutcome, now: Int64 = 0) {
-            if let flight { requests.end(flight, outcome, now: now) }
+            if let flight { requests.end(flight, outcome, by: clientNumber, now: now) }
         }
 
         var flight: Flight? { last.withLock { $0 } }
 
-        func flightEnded(_ outcome: FlightOutcome) { outcomes.withLock { $0.append("\(outcome)") } }
+        func flightEnded(_ outcome: FlightOutcome, isOwn: Bool) {
+            outcomes.withLock { $0.append("\(outcome)\(isOwn ? "" : " of another")") }
+        }
 
         var woken: [String] { outcomes.withLock { $0 } }
     }
@@ -97,6 +102,33 @@ struct CollapsedRequestsTests {
         #expect(Follower().join(requests, by: 1) == "leader" && Follower().join(requests, by: 2) == "follower")
         requests.noteWriteElsewhere()
         #expect(Follower().join(requests, by: 2) == "leader")
+    }
+
+    @Test("who waits long for another client's fetch leads too, one in each while; the fetch that ends first wakes the others")
+    func leadingToo() throws {
+        let requests = CollapsedRequests()
+        let (first, same) = (Follower(client: 1), Follower(client: 1))
+        let others = (2...4 as ClosedRange<UInt64>).map { Follower(client: $0) }
+        #expect(([first, same] + others).map { $0.join(requests) } == ["leader", "follower", "follower", "follower", "follower"])
+        let flight = try #require(first.flight)
+        #expect(!requests.leadToo(flight, same, after: 700, now: 2_000))
+        #expect(!requests.leadToo(flight, others[0], after: 700, now: 699))
+        #expect(requests.leadToo(flight, others[0], after: 700, now: 700))
+        #expect(!requests.leadToo(flight, others[0], after: 700, now: 5_000))
+        #expect(!requests.leadToo(flight, others[1], after: 700, now: 1_399))
+        #expect(requests.leadToo(flight, others[1], after: 700, now: 1_400) && requests.waiting == 2)
+        others[0].end(requests, .stored)
+        #expect(same.woken == ["stored of another"] && others.map(\.woken) == [[], [], ["stored of another"]])
+        #expect(!requests.leadToo(flight, others[2], after: 0, now: 9_000))
+    }
+
+    @Test("whose fetch has ended is known")
+    func ownFetch() {
+        let requests = CollapsedRequests()
+        let all = [1, 1, 2].map { Follower(client: $0) }
+        _ = all.map { $0.join(requests) }
+        all[0].end(requests, .failed(.slow))
+        #expect(all.map(\.woken) == [[], ["failed(Decisions.FetchFailure.slow)"], ["failed(Decisions.FetchFailure.slow) of another"]])
     }
 
     @Test("another key is another fetch")

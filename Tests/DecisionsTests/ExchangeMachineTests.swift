@@ -91,6 +91,23 @@ struct ExchangeMachineTests {
                 ]) == .ending)
     }
 
+    @Test("other clients' fetches fail twice: the failure memory is asked once more, and it asks for itself")
+    func aloneAfterFailures() {
+        let failed = FlightOutcome.failed(.transfer(.connectionRefused))
+        let alone: [(Event, Action)] = [
+            (.flightEnded(failed), .decide(.flight(failed))), (.decided(.askAlone, of: .flight(failed)), .askFailureMemory),
+        ]
+        #expect(play(Self.waiting + alone + [(.admitted(.go), .fetch(leads: false))]) == .asking)
+        let stopped: [(Event, Action)] = [(.admitted(.serveCopy(Self.stop, looksBehind: true)), .decide(.failed(.stopped(Self.stop))))]
+        #expect(play(Self.waiting + alone + stopped) == .ending)
+    }
+
+    @Test("it has waited long for another client's fetch: it asks too, and others wait for both")
+    func leadsToo() {
+        #expect(play(Self.waiting + [(.leadsToo, .fetch(leads: true)), (.flightEnded(.stored), .nothing)]) == .asking)
+        #expect(play(Self.asking + [(.leadsToo, .nothing)]) == .asking)
+    }
+
     @Test("it stops waiting: alone, and nobody else is to wait for that flight")
     func waitedTooLong() {
         #expect(

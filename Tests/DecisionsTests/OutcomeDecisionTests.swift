@@ -19,6 +19,7 @@ struct OutcomeRow: CustomTestStringConvertible, Sendable {
     var mode = ServingMode.live
     var strictness = Strictness.rescue
     var hasWaited = false
+    var isOfAnotherClient = false
     let expected: String
 
     init(_ name: String, _ ending: Ending, _ expected: String, _ change: (inout OutcomeRow) -> Void = { _ in }) {
@@ -30,7 +31,7 @@ struct OutcomeRow: CustomTestStringConvertible, Sendable {
 
     var decision: OutcomeDecision<Stored> {
         var facts = OutcomeFacts<Stored>(directives(asked), mode, strictness: strictness, now: noon)
-        facts.hasWaited = hasWaited
+        (facts.hasWaited, facts.isOfAnotherClient) = (hasWaited, isOfAnotherClient)
         facts.stored.found = found.map { (Stored("found"), $0) }
         facts.stored.current = current.map { (Stored("current"), $0) }
         facts.stored.gone = gone.map { (Stored("gone"), $0) }
@@ -131,8 +132,15 @@ struct OutcomeDecisionTests {
         },
         OutcomeRow("the leader failed: one of the others tries once more", .flight(.failed(down)), "ask anew, the last time"),
         OutcomeRow("though there is a copy of others", .flight(.failed(down)), "ask anew, the last time") { $0.shared = copy },
-        OutcomeRow("with a copy nobody tries again", .flight(.failed(down)), "rescue with found (own), age 100: connection_refused") {
-            $0.found = copy
+        OutcomeRow(
+            "with a copy no request of the same client tries again", .flight(.failed(down)),
+            "rescue with found (own), age 100: connection_refused"
+        ) { $0.found = copy },
+        OutcomeRow("another client's failure says nothing of this request", .flight(.failed(down)), "ask anew, the last time") {
+            ($0.found, $0.isOfAnotherClient) = (copy, true)
+        },
+        OutcomeRow("nor does that of a third", .flight(.failed(down)), "ask alone") {
+            ($0.found, $0.isOfAnotherClient, $0.hasWaited) = (copy, true, true)
         },
         OutcomeRow("the second failure counts for all", .flight(.failed(down)), "refuse: connection_refused, nothingStored") {
             $0.hasWaited = true

@@ -1,0 +1,57 @@
+// Requests that wait for the fetch of another client: what that client's request brings about counts for that client only.
+
+import TestSupport
+import Testing
+
+@Suite("The fetch of another client", .play)
+struct OtherClientsFetchTests {
+    /// A response for the client that calls itself "bad", after the gate; a good one for others.
+    private func origin(_ gate: Gate, _ bad: [OriginStep]) -> ScriptedOrigin {
+        ScriptedOrigin { request in request["User-Agent"] == "bad" ? [.pass(gate)] + bad : [.json("\(request["User-Agent"] ?? "")")] }
+    }
+
+    /// Clients with addresses of their own, which send one request each.
+    private func ask(_ play: ProxyPlay, _ clients: [(address: Int, agent: String)]) throws -> [TestClient] {
+        try clients.map { address, agent in
+            let client = try TestClient(port: play.port, from: "127.0.9.\(address)")
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\nUser-Agent: \(agent)\r\n\r\n")
+            return client
+        }
+    }
+
+    @Test(
+        "the failure of one client's fetch is none of those who waited for it: one of them asks, and the others wait for that",
+        arguments: ["429 Too Many Requests", "503 Service Unavailable", "500 Internal Server Error"])
+    func failureOfAnother(status: String) throws {
+        let gate = Gate()
+        let origin = origin(gate, [.json("{}", status: status)])
+        let play = try ProxyPlay(origin)
+        #expect(try play.get("/a", [("User-Agent", "1")]).text == "1")
+        let leader = try ask(play, [(1, "bad")])
+        #expect(origin.waitForRequests(2))
+        let others = try ask(play, [(2, "2"), (1, "bad"), (1, "bad"), (3, "3")])
+        #expect(try play.waitFor("cistern_collapsed_waiting", 4))
+        gate.open()
+        #expect(leader[0].readResponse()?.text == "1")
+        // Whoever of the two asks first, neither gets the copy from before.
+        let texts = others.map { $0.readResponse()?.text }
+        #expect(texts[0] == texts[3] && (texts[0] == "2" || texts[0] == "3"), "\(texts)")
+        #expect(origin.requests.count == 3)
+    }
+
+    @Test("one client's fetch hangs: of those who wait for it one asks too, and all others get what that brings")
+    func hangOfAnother() throws {
+        let gate = Gate()
+        let origin = origin(gate, [.json("0")])
+        let play = try ProxyPlay(origin)
+        #expect(try play.get("/a", [("User-Agent", "1")]).text == "1")
+        _ = try ask(play, [(1, "bad")])
+        #expect(origin.waitForRequests(2))
+        let others = try ask(play, [(2, "2"), (3, "2"), (1, "2")])
+        #expect(try play.waitFor("cistern_collapsed_waiting", 3))
+        play.time.advance(by: .milliseconds(750))
+        #expect(others.compactMap { $0.readResponse()?.text } == ["2", "2", "2"])
+        #expect(origin.requests.count == 3)
+        gate.open()
+    }
+}
