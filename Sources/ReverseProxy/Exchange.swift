@@ -132,7 +132,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         handle(.admitted(admission))
     }
 
-    /// Has a request whose copy goes out repeated, if it belongs to what fails: also one that has waited in vain, since nothing else may be sent.
+    /// Keeps a rescued request for checks if it belongs to a failing scope. Also called for a request that waited for `rescue_after`: without it an
+    /// upstream that hangs and gets few requests would never be checked.
     func keepForChecks() {
         guard request.isRepeatable, shard.isFailing(request) else { return }
         shard.background.rechecks.keep(request, client: client, behind: trace.number)

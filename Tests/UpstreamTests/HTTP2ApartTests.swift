@@ -1,4 +1,4 @@
-// One path whose responses break HTTP/2, of an upstream that speaks nothing else: it harms nobody but those who ask for it.
+// An upstream that speaks only HTTP/2 has one path whose responses break its rules. Requests for other paths are not affected.
 
 import HTTPCore
 import TestSupport
