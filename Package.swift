@@ -137,7 +137,7 @@ let package = Package(
             [
                 "Addresses", "ReverseProxy", "Administration", "Descriptors", "Coordination", "Examination", "Explanation",
                 "FaultInjection",
-                "Forwarding",
+                "ContentCodings", "Forwarding",
                 "ResponseCache",
                 "CachePolicy",
                 "Downstream", "Upstream", "Reactor", "Telemetry", "HTTPCore", "JSON", "Locking", "CacheStore", "CSystem", "TakeOver",

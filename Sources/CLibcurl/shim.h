@@ -11,6 +11,8 @@ typedef int (*cistern_close_callback)(void *user, curl_socket_t socket);
 static inline CURLcode cistern_easy_set_long(CURL *easy, CURLoption option, long value) { return curl_easy_setopt(easy, option, value); }
 static inline CURLcode cistern_easy_set_text(CURL *easy, CURLoption option, const char *value) { return curl_easy_setopt(easy, option, value); }
 static inline CURLcode cistern_easy_set_pointer(CURL *easy, CURLoption option, void *value) { return curl_easy_setopt(easy, option, value); }
+// The version of libcurl: CURLVERSION_NOW is a macro that Swift does not see.
+static inline const char *cistern_curl_version(void) { return curl_version_info(CURLVERSION_NOW)->version; }
 // What all requests of our own have in common: http and https only, never the proxy of the environment, no signals, no meter.
 static inline void cistern_easy_prepare(CURL *easy, const char *url) {
     curl_easy_setopt(easy, CURLOPT_URL, url);

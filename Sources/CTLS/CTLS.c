@@ -1,6 +1,7 @@
 #include "CTLSConnection.h"
 #include "CSystem.h"
 #include <openssl/bio.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -303,3 +304,5 @@ int ctls_is_quiet(ctls_connection *connection) {
 }
 
 uint64_t ctls_written(const ctls_connection *connection) { return connection->written; }
+
+const char *ctls_library_version(void) { return OpenSSL_version(OPENSSL_VERSION_STRING); }

@@ -213,13 +213,16 @@ public final class ClientConnection: AcceptedConnection {
     }
 
     /// Whatever the next request says.
-    private var endsWithNext: Bool {
+    private var endsWithNext: Bool { table.isDraining || listener.isRetired || reachesRequestLimit }
+
+    private var reachesRequestLimit: Bool {
         let limit = table.settings.requestsPerConnection
-        return table.isDraining || listener.isRetired || limit > 0 && state.requests + 1 >= limit
+        return limit > 0 && state.requests + 1 >= limit
     }
 
     /// RFC 9112 §9.3.
     private func closesAfter(_ head: RequestHead) -> Bool {
+        if reachesRequestLimit { table.counters.requestLimit += 1 }
         if endsWithNext || head.fields.connectionNames("close") { return true }
         return head.version == .http10 && !head.fields.connectionNames("keep-alive")
     }

@@ -50,6 +50,12 @@ public final class ConnectionBudget: Sendable {
 
     public var limit: Int { state.withLock { $0.limits.maximumConnections } }
 
+    /// Connections of clients that are open.
+    public var open: Int { state.withLock { $0.open } }
+
+    /// The limit on `unsentBytes`; 0 for none.
+    public var unsentLimitBytes: Int { state.withLock { $0.limits.unsentLimitBytes } }
+
     /// Connections that were ended because too much waited to be sent.
     public var cut: Int { state.withLock { $0.cut } }
 

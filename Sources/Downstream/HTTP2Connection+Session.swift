@@ -15,7 +15,10 @@ extension HTTP2Connection: HTTP2SessionDelegate {
         idleDeadline = 0
         stream.begin(section, endsStream: endsStream)
         let limit = table.settings.requestsPerConnection
-        if limit > 0, requests >= limit, phase == .open { takeNoMore() }
+        if limit > 0, requests >= limit, phase == .open {
+            table.counters.requestLimit += 1
+            takeNoMore()
+        }
     }
 
     func receivedContent(_ bytes: UnsafeRawBufferPointer, on number: Int32) {

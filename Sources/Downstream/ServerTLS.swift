@@ -49,6 +49,7 @@ public final class ServerTLS {
     let tickets: TicketKeys
     private let loop: EventLoop
     public private(set) var counters = HandshakeCounters()
+    public var handshakeLimit: Int { certificates.settings.handshakeLimit }
     /// Told of each that failed.
     public var onFailure: (HandshakeFailure, PeerAddress) -> Void = { _, _ in }
 

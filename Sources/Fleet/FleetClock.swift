@@ -70,6 +70,16 @@ public struct FleetClock: Hashable, Sendable {
     /// By how much it may be wrong; nil: it is not known.
     public func error(_ now: Int64) -> Int64? { offset?.error(at: now) }
 
+    /// The fleet's time less the wall clock, as far as it must differ; 0 where it need not, nil where it is not known.
+    /// - Parameters:
+    ///   - wallNow: The wall clock now, `now` the clock that never goes back.
+    public func skew(wallNow: Int64, now: Int64) -> Int64? {
+        offset.map { offset in
+            let (difference, error) = (now + offset.difference - wallNow, offset.error(at: now))
+            return difference > 0 ? max(0, difference - error) : min(0, difference + error)
+        }
+    }
+
     /// The fleet's time is not later than this now.
     public func latest(_ now: Int64) -> UInt64? {
         offset.map { UInt64(max(0, now + $0.difference + $0.error(at: now))) }

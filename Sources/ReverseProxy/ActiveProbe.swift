@@ -63,7 +63,7 @@ final class ActiveProbe: TransferReceiver {
     }
 
     func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
-        shard.countResponse(head.status, transfer.times)
+        shard.countResponse(head, transfer.times)
         status = head.status
     }
 

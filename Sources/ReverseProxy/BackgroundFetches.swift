@@ -8,6 +8,7 @@ import Explanation
 import Forwarding
 import HTTPCore
 import Reactor
+import Telemetry
 import Upstream
 
 /// Touched on its shard's loop only.
@@ -32,6 +33,11 @@ final class BackgroundFetches {
 
     /// Under way now.
     var running: Int { slots.taken + lookUpSlots.taken }
+
+    func addUse(to limits: inout LimitUse) {
+        let most = max(slots.taken, lookUpSlots.taken)
+        limits.note("cache.background_limit", most, of: shard.settings.background.limit)
+    }
 
     var hasRoomToLook: Bool { looking < lookLimit }
 

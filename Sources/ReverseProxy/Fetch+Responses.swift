@@ -23,7 +23,7 @@ extension Fetch: TransferReceiver {
     func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
         shard.loop.assertOnLoop()
         recency.responseTime = shard.now
-        shard.countResponse(head.status, transfer.times)
+        shard.countResponse(head, transfer.times)
         address = transfer.address
         if address > 0 { head = shard.asOfFirstAddress(head, from: address) }
         var upgrade: [UInt8]?

@@ -48,6 +48,8 @@ public struct ProxySettings: Sendable {
     public var tracing = TracingSettings()
     public var shards = 1
     public var version = "dev"
+    /// Equal where all settings are: shown in metrics.
+    public var hash: UInt64 = 0
 
     public init(upstream: UpstreamSettings) { self.upstream = upstream }
 }

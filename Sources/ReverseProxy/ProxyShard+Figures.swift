@@ -21,6 +21,12 @@ extension ProxyShard {
         messages.passedCodings.addFigures(to: &snapshot.shards.coding)
         snapshot.add(upstream.counters)
         snapshot.connections.upstreamWaiting += upstream.waitingCount
+        snapshot.connections.upstreamOpen += upstream.openConnections
+        snapshot.connections.upstreamLimit += upstream.connectionLimit
+        let busiest = upstream.busiest
+        snapshot.limits.note("upstream.connections", busiest.running, of: upstream.settings.maximumConnections)
+        snapshot.limits.note("upstream.queue", busiest.waiting, of: upstream.settings.queueLimit)
+        background.fetches.addUse(to: &snapshot.limits)
         background.counts.add(to: &snapshot.connections)
         let tokens = keys.maker.tokenFigures
         snapshot.tokens.looked.merge(tokens.looked, uniquingKeysWith: +)
@@ -80,10 +86,15 @@ extension ProxyShard {
     }
 
     /// The upstream has responded, whoever asked.
-    func countResponse(_ status: Status, _ times: TransferTimes) {
+    func countResponse(_ head: ResponseHead, _ times: TransferTimes) {
         let firstByte = times.sent < 0 || times.firstByte < times.sent ? nil : Int64(times.firstByte - times.sent)
-        records.apis[Int(shared.place)].countResponse(
-            status: status.rawValue, firstByte: firstByte, now: loop.batchMilliseconds)
+        let place = Int(shared.place)
+        records.apis[place].countResponse(status: head.status.rawValue, firstByte: firstByte, now: loop.batchMilliseconds)
+        // One with an Age was made earlier.
+        guard let firstByte, let text = head.fields.first(.date), !head.fields.contains(.age) else { return }
+        let received = loop.batchWallMilliseconds
+        guard let date = HTTPDate.parse(text, now: received / 1_000) else { return }
+        records.apis[place].noteDate(date * 1_000, received: received, duration: firstByte / 1_000 + 1, now: loop.batchMilliseconds)
     }
 
     /// Nothing has come of it, and that is not our own doing.

@@ -74,6 +74,7 @@ public final class Shard: @unchecked Sendable {
         workers.recoded.addFigures(to: &snapshot.shards.coding)
         addClients(to: &snapshot.connections)
         addHandshakes(to: &snapshot.clientTLS)
+        if let tls = connections.tls { snapshot.limits.note("limits.handshakes", tls.counters.running, of: tls.handshakeLimit) }
     }
 
     private func addClients(to figures: inout MetricsSnapshot.Connections) {
@@ -85,6 +86,7 @@ public final class Shard: @unchecked Sendable {
         figures.proxyHeadersRefused += counters.proxyHeadersRefused
         figures.acceptPauses += counters.acceptPauses
         figures.closedForRoom += counters.closedForRoom
+        figures.requestLimit += counters.requestLimit
         figures.uploadsDiscarded += counters.uploadsDiscarded
         figures.uploadsCut += counters.uploadsCut
         figures.http2Connections += counters.http2.connections

@@ -98,7 +98,7 @@ private final class UserLookUp: TransferReceiver {
     }
 
     func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
-        shard.countResponse(head.status, transfer.times)
+        shard.countResponse(head, transfer.times)
         self.head = head
     }
 

@@ -2,6 +2,7 @@
 // while one is being made gets the next, together with all others that asked meanwhile: so the page costs as much as one thread has, whoever
 // asks for it how often.
 
+import ContentCodings
 import Dispatch
 import Locking
 import ResponseCache
@@ -10,20 +11,33 @@ import TakeOver
 import Telemetry
 
 final class MetricsPages: Sendable {
-    typealias Reply = @Sendable ([UInt8]) -> Void
+    typealias Reply = @Sendable (Page) -> Void
+
+    struct Page: Sendable {
+        let content: [UInt8]
+        var isCompressed = false
+    }
+
+    private struct Request {
+        let format: MetricsFormat
+        let acceptsGzip: Bool
+        let reply: Reply
+    }
 
     private struct State {
-        var waiting: [(format: MetricsFormat, reply: Reply)] = []
+        var waiting: [Request] = []
         var isMaking = false
     }
 
     /// All shards ask.
     private let state = Mutex(State())
 
-    /// - Parameter reply: called once, on the pages' queue.
-    func make(_ format: MetricsFormat, of server: ProxyServer, reply: @escaping Reply) {
+    /// - Parameters:
+    ///   - acceptsGzip: whether the client accepts the page with that coding.
+    ///   - reply: called once, on the pages' queue.
+    func make(_ format: MetricsFormat, acceptsGzip: Bool, of server: ProxyServer, reply: @escaping Reply) {
         let isFirst = state.withLock { state in
-            state.waiting.append((format, reply))
+            state.waiting.append(Request(format: format, acceptsGzip: acceptsGzip, reply: reply))
             defer { state.isMaking = true }
             return !state.isMaking
         }
@@ -48,9 +62,18 @@ final class MetricsPages: Sendable {
                 guard !asking.isEmpty || isTold else { continue }
                 let page = MetricsPage.render(snapshot, format: format) { figures.write(to: &$0) }
                 if isTold { peer.tell(.counts(page)) }
-                peer.whenKnown { for one in asking { one.reply(page) } }
+                let compressed = asking.contains(where: \.acceptsGzip) ? compress(page) : nil
+                peer.whenKnown {
+                    for one in asking { one.reply(one.acceptsGzip ? compressed ?? Page(content: page) : Page(content: page)) }
+                }
             }
             makeNext(server)
         }
+    }
+
+    /// nil if there is no memory for it.
+    private func compress(_ page: [UInt8]) -> Page? {
+        // Made anew, since scrapes are seldom and its memory is a quarter of a megabyte.
+        page.withUnsafeBytes { GzipEncoder().encode($0) }.map { Page(content: $0, isCompressed: true) }
     }
 }

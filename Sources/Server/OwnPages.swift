@@ -26,9 +26,13 @@ final class OwnPages: OwnPageSource, Sendable {
         case .metrics:
             let format = MetricsFormat(accept: head.fields.combined(.accept))
             let exchange = MetricsExchange(stream)
-            metricsPages.make(format, of: server) { page in
-                let response = OwnResponse(status: 200, contentType: format.contentType, content: page)
-                shard.loop.execute { exchange.send(response, date: shard.date) }
+            let acceptsGzip = AcceptedCoding.accepts(.gzip, in: head.fields)
+            metricsPages.make(format, acceptsGzip: acceptsGzip, of: server) { page in
+                var response = OwnResponse(status: 200, contentType: format.contentType, content: page.content)
+                // RFC 9110 §12.5.5: without it a cache in between may give either form to everybody.
+                response.fieldLines = Array("Vary: Accept, Accept-Encoding\r\n".utf8)
+                if page.isCompressed { response.fieldLines.append("Content-Encoding: gzip\r\n") }
+                shard.loop.execute { [response] in exchange.send(response, date: shard.date) }
             }
             return exchange
         }

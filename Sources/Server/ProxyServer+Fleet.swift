@@ -127,7 +127,8 @@ extension MetricsSnapshot.Sharing {
         for place in sum.indices { sum[place].count += lines[place].count }
     }
 
-    mutating func add(_ log: LogFigures, isSeeing: Bool) {
+    mutating func add(_ log: LogFigures, isSeeing: Bool, clockSkew: Int64?) {
+        self.clockSkew = clockSkew
         (entriesApplied, entriesAppended, blindings, unopened) = (log.applied, log.appended, log.blindings, log.unopened)
         (lag, self.isSeeing) = (log.lagMilliseconds, isSeeing)
         add(log.engineFailures)

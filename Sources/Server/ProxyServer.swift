@@ -45,6 +45,8 @@ public final class ProxyServer: @unchecked Sendable {
     let door: Mutex<(door: TakeOverDoor, path: String)?> = Mutex(nil)
     /// Of other processes that were to take over, or whose place this one has taken.
     let takeOvers = Mutex(MetricsSnapshot.TakeOvers())
+    /// Noted on the first shard's loop, read where the page is made.
+    private let clockSteps = Mutex(ClockSteps())
     /// With which listeners another process goes on; nil where none has taken over.
     let handedOver: Mutex<[ServedListener]?> = Mutex(nil)
     /// What the page of the state remembers.
@@ -115,6 +117,7 @@ public final class ProxyServer: @unchecked Sendable {
         onFirstShard { [self] in
             rotateTickets(on: $0)
             watchMemory(on: $0)
+            watchClock(on: $0)
             watchStatus(on: $0)
         }
     }
@@ -133,6 +136,18 @@ public final class ProxyServer: @unchecked Sendable {
             pageQueue.async { ConnectionBudget.returnFreeMemory() }
             watchMemory(on: shard, after: Self.memoryReturnInterval)
         }
+    }
+
+    /// How often the machine's clock is compared with the one that is never set.
+    private static let clockInterval = Duration.seconds(5)
+
+    private func watchClock(on shard: Shard) {
+        let step = clockSteps.withLock { $0.note(wall: time.wallMilliseconds, monotonic: time.monotonicMilliseconds) }
+        if let step {
+            let seconds = "\(abs(step) / 1_000).\(abs(step) % 1_000 / 100) s"
+            logger.warning("the system clock was set \(step < 0 ? "back" : "forward") by \(seconds), or the machine was suspended")
+        }
+        shard.loop.schedule(after: Self.clockInterval) { [weak self] in self?.watchClock(on: shard) }
     }
 
     /// What is served is as it is from now on: this process is about to end, or another takes over.
@@ -260,7 +275,9 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.addPast(serving.past)
         snapshot.loops.sort { $0.shard < $1.shard }
         snapshot.process = .now()
-        snapshot.version = settings.version
+        (snapshot.version, snapshot.libraries, snapshot.settingsHash) = (settings.version, LibraryVersions.all, settings.hash)
+        snapshot.monotonicNow = time.monotonicMilliseconds
+        snapshot.clockSteps = clockSteps.withLock { $0 }
         snapshot.inherited = predecessor?.counts
         snapshot.isReady = isReady
         addCertificates(serving.certificates, to: &snapshot.clientTLS)
@@ -271,14 +288,24 @@ public final class ProxyServer: @unchecked Sendable {
         for api in serving.apis { api.addFigures(to: &snapshot, now: time.monotonicMilliseconds) }
         snapshot.accessLogDropped += process.accessLog?.dropped ?? 0
         if let tracing = MetricsSnapshot.Tracing(process) { snapshot.tracing = tracing }
-        process.fleet.map { snapshot.sharing?.add($0.log.publishedFigures, isSeeing: $0.isSeeing) }
-        snapshot.connections.limit = process.connections.limit
-        snapshot.connections.turnedAway = process.connections.turnedAway
-        snapshot.connections.cut = process.connections.cut
-        snapshot.connections.unsentBytes = process.connections.unsentBytes
+        process.fleet.map { snapshot.sharing?.add($0.log.publishedFigures, isSeeing: $0.isSeeing, clockSkew: $0.clockSkew) }
         snapshot.connections.nameLookUps = settings.upstream.names.counts
-        snapshot.connections.heldContentBytes = process.content.heldBytes
+        addBudgets(to: &snapshot)
         return snapshot
+    }
+
+    /// What all event loops share.
+    private func addBudgets(to snapshot: inout MetricsSnapshot) {
+        let (budget, content) = (process.connections, process.content)
+        snapshot.connections.limit = budget.limit
+        snapshot.connections.turnedAway = budget.turnedAway
+        snapshot.connections.cut = budget.cut
+        (snapshot.connections.unsentBytes, snapshot.connections.unsentLimitBytes) = (budget.unsentBytes, budget.unsentLimitBytes)
+        (snapshot.connections.heldContentBytes, snapshot.connections.heldContentLimitBytes) = (content.heldBytes, content.rules.totalBytes)
+        snapshot.limits.note("limits.connections", budget.open, of: budget.limit)
+        snapshot.limits.note("limits.unsent", budget.unsentBytes, of: budget.unsentLimitBytes)
+        snapshot.limits.note("limits.request_buffers", content.heldBytes, of: content.rules.totalBytes)
+        snapshot.limits.note("descriptors", snapshot.process.openDescriptors, of: snapshot.process.maximumDescriptors)
     }
 
     public var cacheFigures: CacheFigures { CacheFigures(anyCache) }

@@ -16,6 +16,17 @@ enum HiddenSecrets {
         return shown + rest
     }
 
+    /// The text without the user information and the arguments of each word in it, whether that is a URL, a path or HOST:PORT. A word ends at a
+    /// space or a quotation mark.
+    static func withoutSecrets(_ text: String) -> String {
+        guard text.contains("@") || text.contains("?") else { return text }
+        return text.split(omittingEmptySubsequences: false) { $0 == " " || $0 == "\"" }.map { word in
+            let place = word.prefix { $0 != "?" }
+            guard let end = place.lastIndex(of: "@") else { return String(place) }
+            return String(place[..<(place.firstRange(of: "://")?.lowerBound ?? place.startIndex)] + place[end...])
+        }.joined(separator: " ")
+    }
+
     /// - Parameter url: behind its scheme.
     private static func hide(inURL url: Substring) -> String {
         let arguments = url.firstIndex(of: "?")

@@ -46,6 +46,11 @@ public final class FleetNode: Sendable {
     var sight: FleetSight { membership.sight }
 
     public var isSeeing: Bool { !sight.isBlind(at: Timestamp(milliseconds: log.loop.time.wallMilliseconds)) }
+    /// The clock of the engine's server less this machine's, in milliseconds, as far as it must differ; nil: it is not known.
+    public var clockSkew: Int64? {
+        let (now, wall) = (log.now, log.loop.time.wallMilliseconds)
+        return change { $0.clock.skew(wallNow: wall, now: now) }
+    }
     public var nodeName: String { String(decoding: name, as: UTF8.self) }
 
     /// Other processes that have written to the log within the last hour, former ones of this node too: who purges nothing and changes nothing does not show.

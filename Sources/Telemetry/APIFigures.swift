@@ -13,6 +13,8 @@ public struct APICounts: Sendable {
     private var responses = [UInt64](repeating: 0, count: ExchangeRecord.statusClasses)
     /// When it was last heard of.
     public private(set) var contact = UpstreamContact()
+    /// How far its clock differs.
+    private var clockSkew = ClockSkew()
     /// Content of them, as it came.
     public var responseBytes: UInt64 = 0
     /// Microseconds until connections stood, and until TLS was agreed from then on; and from a request's sending to the first of its response.
@@ -48,12 +50,21 @@ public struct APICounts: Sendable {
         if let microseconds { firstByte.observe(microseconds) }
     }
 
+    /// The head of a response that was just made says when.
+    /// - Parameters:
+    ///   - date: milliseconds since 1970, as is `received`.
+    ///   - duration: milliseconds from its request's sending.
+    ///   - now: milliseconds of the clock that is never set.
+    public mutating func noteDate(_ date: Int64, received: Int64, duration: Int64, now: Int64) {
+        clockSkew.note(date: date, received: received, duration: duration, now: now)
+    }
+
     /// A request was sent, or a connection tried, and nothing came.
     /// - Parameter error: its place among the labels.
     public mutating func noteFailure(_ error: Int, now: Int64) { contact.fail(error, at: now) }
 
     /// From now on another is asked.
-    public mutating func forgetContact() { contact = UpstreamContact() }
+    public mutating func forgetContact() { (contact, clockSkew) = (UpstreamContact(), ClockSkew()) }
 
     /// A connection was made.
     /// - Parameters:
@@ -74,6 +85,7 @@ public struct APICounts: Sendable {
         RouteCounts.add(other.notStored, to: &notStored)
         RouteCounts.add(other.errorsNotStored, to: &errorsNotStored)
         contact.merge(other.contact)
+        clockSkew.merge(other.clockSkew)
         connecting.merge(other.connecting)
         securing.merge(other.securing)
         firstByte.merge(other.firstByte)
@@ -86,8 +98,12 @@ public struct APICounts: Sendable {
     }
 
     /// What each API's upstream did.
-    /// - Parameter apis: with the label that tells them apart; empty for the only one.
-    fileprivate static func writeUpstreams(_ apis: [(label: String, counts: APICounts)], to writer: inout MetricsWriter) {
+    /// - Parameters:
+    ///   - apis: with the label that tells them apart; empty for the only one.
+    ///   - now: milliseconds of the clock that is never set.
+    fileprivate static func writeUpstreams(
+        _ apis: [(label: String, counts: APICounts)], now: Int64, to writer: inout MetricsWriter
+    ) {
         writer.counter(
             "cistern_upstream_responses", "Responses of the upstream, by status class; those of faults that are injected too.",
             apis.flatMap { api in
@@ -106,6 +122,10 @@ public struct APICounts: Sendable {
         writer.histogram(
             "cistern_upstream_first_byte_seconds", "From a request's sending to the first of its response.", scale: 1e-6,
             apis.map { ($0.label, $0.counts.firstByte) })
+        writer.gauge(
+            "cistern_upstream_clock_skew_seconds",
+            "The upstream's clock less this machine's, as far as the Date fields of the last five minutes must differ; 0 if they need not.",
+            apis.compactMap { api in api.counts.clockSkew.latest(now: now).map { (api.label, Double($0) * 1e-3) } })
     }
 }
 
@@ -189,7 +209,7 @@ extension MetricsSnapshot {
     /// What each upstream did. With labels only where there are several.
     func writeUpstreams(to writer: inout MetricsWriter) {
         let counted = apis.map { ("api=\"\($0.name)\"", counts(ofAPI: $0.place)) }
-        APICounts.writeUpstreams(counted.isEmpty ? [("", counts(ofAPI: soleAPI))] : counted, to: &writer)
+        APICounts.writeUpstreams(counted.isEmpty ? [("", counts(ofAPI: soleAPI))] : counted, now: monotonicNow, to: &writer)
     }
 
     /// Nothing where there is one API only: then all counts are its own.

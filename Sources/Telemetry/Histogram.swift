@@ -64,5 +64,8 @@ public struct Histogram: Sendable {
         return change
     }
 
+    /// - Parameter bound: one of its bounds.
+    func count(above bound: Int64) -> UInt64 { total - zip(bounds.indices, bounds).reduce(0) { $0 + ($1.1 <= bound ? counts[$1.0] : 0) } }
+
     public var total: UInt64 { (0...bounds.count).reduce(0) { $0 + counts[$1] } }
 }

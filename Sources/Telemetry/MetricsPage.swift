@@ -96,6 +96,12 @@ public enum MetricsPage {
             labelled("error", shards.labels.upstreamErrors, shards.upstreamErrors))
         writer.counter("cistern_upstream_requests", "Requests sent to the upstream.", UInt64(snapshot.connections.upstreamRequests))
         writer.counter("cistern_upstream_connections", "Connections opened to the upstream.", UInt64(snapshot.connections.upstreamOpened))
+        writer.gauge(
+            "cistern_upstream_open_connections", "Connections to the upstream, in use or idle, now.",
+            Double(snapshot.connections.upstreamOpen))
+        writer.gauge(
+            "cistern_upstream_connections_limit", "The limit on connections to the upstream, of all event loops, APIs and addresses.",
+            Double(snapshot.connections.upstreamLimit))
         writer.counter(
             "cistern_upstream_http2_connections", "Those of them on which HTTP/2 is spoken.",
             UInt64(snapshot.connections.upstreamHTTP2Opened))
@@ -229,10 +235,16 @@ public enum MetricsPage {
             UInt64(connections.closedForRoom))
         writer.counter(
             "cistern_connections_cut", "Client connections ended because too much waited to be sent in all.", UInt64(connections.cut))
+        writer.counter(
+            "cistern_connections_request_limit", "Client connections closed after as many requests as one may have.",
+            UInt64(connections.requestLimit))
         writer.gauge("cistern_unsent_bytes", "Memory of responses that clients have not taken yet.", Double(connections.unsentBytes))
+        writer.gauge("cistern_unsent_limit_bytes", "The limit on that memory; 0 for none.", Double(connections.unsentLimitBytes))
         writer.gauge(
             "cistern_request_content_held_bytes", "Memory that requests' content takes which is taken whole.",
             Double(connections.heldContentBytes))
+        writer.gauge(
+            "cistern_request_content_limit_bytes", "The limit on that memory.", Double(connections.heldContentLimitBytes))
         writer.counter(
             "cistern_uploads_discarded", "Requests whose content was still coming when their response had gone out.",
             UInt64(connections.uploadsDiscarded))
@@ -303,32 +315,6 @@ public enum MetricsPage {
         writer.counter("cistern_trace_export_failures", "Times that the collector could not be asked, or was not well.", tracing.failures)
         writer.counter(
             "cistern_trace_requests_over_limit", "Requests that were to be recorded, and were not for tracing.limit.", tracing.overLimit)
-    }
-
-    private static func loops(_ loops: [MetricsSnapshot.LoopLine], _ writer: inout MetricsWriter) {
-        writer.gauge(
-            "cistern_loop_longest_wait_seconds", "The longest that an event waited for others on its loop, in the last minute.",
-            loops.map { ("shard=\"\($0.shard)\"", Double($0.longestWait) * 1e-6) })
-        writer.histogram(
-            "cistern_loop_wait_seconds", "How long events waited at most: the time that each batch of events took.", scale: 1e-6,
-            loops.map { ("shard=\"\($0.shard)\"", $0.waits) })
-        let workers = loops.flatMap { loop in loop.workers.map { ("shard=\"\(loop.shard)\",worker=\"\($0.name)\"", $0.queue, $0.bytes) } }
-        writer.gauge(
-            "cistern_worker_queue", "Pieces of work that wait for a worker beside a loop, or are being done.",
-            workers.map { ($0.0, Double($0.1)) })
-        writer.gauge(
-            "cistern_worker_queue_bytes", "Bytes of content that are held in memory for them.", workers.map { ($0.0, Double($0.2)) })
-    }
-
-    private static func process(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
-        let process = snapshot.process
-        writer.gauge("cistern_build_info", "The version, as a label.", [("version=\"\(snapshot.version)\"", 1)])
-        writer.counter("process_cpu_seconds", "CPU time used.", [("", process.cpuSeconds)])
-        writer.gauge("process_resident_memory_bytes", "Resident memory.", Double(process.residentBytes))
-        writer.gauge("process_virtual_memory_bytes", "Virtual memory.", Double(process.virtualBytes))
-        writer.gauge("process_open_fds", "Open descriptors.", Double(process.openDescriptors))
-        writer.gauge("process_max_fds", "Most descriptors allowed.", Double(process.maximumDescriptors))
-        writer.gauge("process_start_time_seconds", "When the process started, in seconds since 1970.", process.startTime)
     }
 
     private static func labelled(_ name: String, _ labels: [String], _ counts: [UInt64]) -> [(labels: String, value: Double)] {

@@ -10,6 +10,7 @@ public struct MetricsSnapshot: Sendable {
         public var proxyHeadersRefused = 0
         public var acceptPauses = 0
         public var closedForRoom = 0
+        public var requestLimit = 0
         public var uploadsDiscarded = 0
         public var uploadsCut = 0
         public var http2Connections = 0
@@ -21,9 +22,14 @@ public struct MetricsSnapshot: Sendable {
         public var turnedAway = 0
         public var cut = 0
         public var unsentBytes = 0
+        public var unsentLimitBytes = 0
         public var heldContentBytes = 0
+        public var heldContentLimitBytes = 0
         public var upstreamActive = 0
         public var upstreamOpened = 0
+        /// Connections in use and idle, and their limit, of all event loops, APIs and addresses.
+        public var upstreamOpen = 0
+        public var upstreamLimit = 0
         public var upstreamHTTP2Opened = 0
         /// Open now; and those that are over, by how they ended.
         public var upstreamHTTP2Streams = 0
@@ -225,6 +231,8 @@ public struct MetricsSnapshot: Sendable {
         public var pendingPurges: [Line] = []
         /// Milliseconds.
         public var lag: Int64 = 0
+        /// The clock of the engine less this machine's, in milliseconds; nil: it is not known.
+        public var clockSkew: Int64?
 
         public init() {}
     }
@@ -252,6 +260,14 @@ public struct MetricsSnapshot: Sendable {
     public var connections = Connections()
     public var process = ProcessFigures()
     public var version = ""
+    /// With their versions.
+    public var libraries: [(name: String, version: String)] = []
+    /// Of the settings in use.
+    public var settingsHash: UInt64 = 0
+    public var limits = LimitUse()
+    public var clockSteps = ClockSteps()
+    /// Milliseconds of the clock that is never set, as of now.
+    public var monotonicNow: Int64 = 0
     /// One line for each shard, in their order.
     public var loops: [LoopLine] = []
     public var collapsedWaiting = 0

@@ -29,6 +29,10 @@ extension MetricsSnapshot.Sharing {
         writer.counter("cistern_share_log_entries_unopened", "Entries that none of this node's secrets opens.", unopened)
         writer.gauge(
             "cistern_share_log_lag_seconds", "How old the last entry was when it was read; 0 after a while away.", Double(lag) * 1e-3)
+        writer.gauge(
+            "cistern_share_clock_skew_seconds",
+            "The clock of the engine's server less this machine's, as far as it must differ; 0 if it need not.",
+            clockSkew.map { [("", Double($0) * 1e-3)] } ?? [])
         writer.counter(
             "cistern_share_gaps", "Times that what others had purged could not be known any more, by cause.", labelled("cause", gaps))
         writer.gauge(

@@ -108,6 +108,7 @@ final class OriginConnections {
     // MARK: Waiting
 
     var waitingCount: Int { waiting.count }
+    var runningCount: Int { waiting.running }
 
     /// Whether the next request finds a connection, or one may be made for it.
     private var hasRoom: Bool {

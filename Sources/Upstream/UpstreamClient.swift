@@ -108,6 +108,17 @@ public final class UpstreamClient {
     /// Whether a connection is there on which another request may go out over HTTP/2.
     var hasOpenHTTP2Connection: Bool { connections.contains { $0.shared.contains(where: \.hasRoom) } }
 
+    /// Connections that are being made for a request, in use, or idle.
+    public var openConnections: Int { connections.reduce(0) { $0 + $1.count } }
+
+    /// The limit on them, of all addresses together.
+    public var connectionLimit: Int { connections.count * settings.maximumConnections }
+
+    /// Of the addresses each number is that of the one with most: requests that have a connection, and requests that wait for one.
+    public var busiest: (running: Int, waiting: Int) {
+        connections.reduce((0, 0)) { (max($0.0, $1.runningCount), max($0.1, $1.waitingCount)) }
+    }
+
     /// Requests that wait for a connection now.
     public var waitingCount: Int { connections.reduce(0) { $0 + $1.waitingCount } }
 

@@ -57,6 +57,7 @@ extension ProxySettings {
         background.probe.interval = .milliseconds(settings.failure.probeInterval)
         background.probe.status = Status(rawValue: UInt16(settings.failure.probeStatus))
         version = Version.text
+        hash = settings.hash
     }
 
     private mutating func takePolicy(_ cache: CisternSettings.Cache) {

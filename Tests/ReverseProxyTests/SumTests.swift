@@ -110,6 +110,7 @@ struct SumTests {
         counted.countResponse(status: 503, firstByte: 7, now: 1)
         counted.countConnection(connecting: 8, securing: 9, now: 2)
         counted.responseBytes = 10
+        counted.noteDate(100_000, received: 11, duration: 12, now: 3)
         let wanted = numbers(in: counted)
         // Nothing has failed since.
         #expect(emptyFields(wanted) == [".contact.failure"])

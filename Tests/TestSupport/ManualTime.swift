@@ -39,4 +39,13 @@ package final class ManualTime: TimeSource {
         }
         for wake in wakers { wake() }
     }
+
+    /// Sets the clock of day forward or back, as an operator does.
+    package func set(by duration: Duration) {
+        let wakers = state.withLock { state in
+            state.wall += duration.wholeMilliseconds
+            return state.wakers
+        }
+        for wake in wakers { wake() }
+    }
 }

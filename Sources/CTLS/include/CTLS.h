@@ -51,6 +51,9 @@ int ctls_is_quiet(ctls_connection *connection);
 // Bytes handed to the kernel so far.
 uint64_t ctls_written(const ctls_connection *connection);
 
+// The version of OpenSSL, such as 3.5.1.
+const char *ctls_library_version(void);
+
 #include "CTLSServer.h"
 
 #endif

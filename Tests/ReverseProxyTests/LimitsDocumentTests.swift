@@ -1,0 +1,77 @@
+// Every limit has a name, a default and a metric: the table of limits in docker/README.md against the settings and against the page itself.
+
+import Downstream
+import ReverseProxy
+import Server
+import Settings
+import TestSupport
+import Testing
+import Tracing
+
+@Suite("The table of limits", .play)
+struct LimitsDocumentTests {
+    private static func section() throws -> Substring {
+        let path = String(#filePath.dropLast("Tests/ReverseProxyTests/LimitsDocumentTests.swift".utf8.count)) + "docker/README.md"
+        let text = try TestTools.read(path)
+        let start = try #require(text.firstRange(of: "\n## Limits\n"))
+        let rest = text[start.upperBound...]
+        return rest[..<(rest.firstRange(of: "\n## ")?.lowerBound ?? rest.endIndex)]
+    }
+
+    /// What stands between backquotes.
+    private static func code(_ text: Substring) -> [String] {
+        text.split(separator: "`", omittingEmptySubsequences: false).enumerated().filter { $0.offset % 2 == 1 }.map { String($0.element) }
+    }
+
+    /// Numbers that bound nothing: how often something is done, or from when on.
+    private static let others: Set<String> = [
+        "upstream.idle_for_writes", "upstream.resolve_interval", "failure.threshold", "failure.window", "failure.recheck",
+        "failure.probe_interval", "failure.probe_status", "shards", "cache.heuristics", "cache.compress_from", "cache.refresh_ahead",
+        "cache.refresh_ahead_hits",
+    ]
+
+    /// Rules of freshness, identity and other origins, which are not about what the program takes of anything.
+    private static let rules = ["cache.freshness.", "credentials.", "cross_origin."]
+
+    @Test("each setting that is a limit is in it, and nothing that is not")
+    func settings() throws {
+        let numbers = SettingsTable.all.filter { setting in
+            switch setting.binding {
+            case .count, .size, .duration: !Self.rules.contains { setting.path.hasPrefix($0) }
+            default: false
+            }
+        }.map(\.path)
+        let named = Set(Self.code(try Self.section()))
+        for path in numbers { #expect(named.contains(path) != Self.others.contains(path), "\(path)") }
+        for name in named where name.split(separator: ".").count == 2 && !name.contains(" ") {
+            #expect(SettingsTable.all.contains { $0.path == name }, "\(name)")
+        }
+    }
+
+    @Test("each metric in it is on the page, with that label")
+    func metrics() throws {
+        let origin = ScriptedOrigin { _ in [.json("{}")] }
+        let play = try ProxyPlay(origin, door: .tls) { settings in
+            settings.tracing.endpoint = "http://127.0.0.1:\(origin.port)/"
+            settings.fleet = .ofNobody
+        }
+        let page = try play.get("/metrics").text
+        let metrics = Self.code(try Self.section()).filter { $0.hasPrefix("cistern_") }
+        #expect(metrics.count > 25)
+        for metric in metrics {
+            let (name, label) = (metric.prefix { $0 != "{" }, metric.drop { $0 != "{" }.dropFirst().dropLast())
+            let lines = page.split(separator: "\n").filter { $0.hasPrefix("\(name){") || $0.hasPrefix("\(name) ") }
+            #expect(!lines.isEmpty && (label.isEmpty || lines.contains { $0.contains(label) }), "\(metric)")
+        }
+    }
+
+    @Test("a connection that has had all of its requests is counted", .doors)
+    func requestsPerConnection() throws {
+        let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }) {
+            $0.downstream.requestsPerConnection = 3
+        }
+        #expect(try play.metric("cistern_connections_request_limit_total") == 0)
+        for _ in 0..<3 { _ = try play.get("/a") }
+        #expect(try play.waitFor("cistern_connections_request_limit_total", atLeast: 1))
+    }
+}
