@@ -1,38 +1,32 @@
 // Removes secrets from text that repeats what an operator typed: user information and arguments of URLs.
 
-enum HiddenSecrets {
-    /// The text with `…` instead of the user information and the arguments of each URL in it. A URL ends at a space or a quotation mark.
-    static func hide(in text: String) -> String {
+public enum HiddenSecrets {
+    /// The text with `…` instead of the user information and the arguments of each URL in it, also where its scheme was forgotten. A quoted URL
+    /// ends at the quotation mark, another one at a space.
+    public static func hide(in text: String) -> String { replace(in: text, by: "…") }
+
+    /// The text without the user information and the arguments of each URL in it.
+    static func withoutSecrets(_ text: String) -> String { replace(in: text, by: "") }
+
+    private static func replace(in text: String, by mark: String) -> String {
         guard text.contains("@") || text.contains("?") else { return text }
-        var shown = ""
-        var rest = text[...]
-        while let scheme = rest.firstRange(of: "://") {
-            shown += rest[..<scheme.upperBound]
-            rest = rest[scheme.upperBound...]
-            let end = rest.firstIndex { $0 == " " || $0 == "\"" } ?? rest.endIndex
-            shown += hide(inURL: rest[..<end])
-            rest = rest[end...]
-        }
-        return shown + rest
+        return text.split(separator: "\"", omittingEmptySubsequences: false).enumerated().map { place, part in
+            // Every other part stands in quotation marks, and may have spaces where none should be.
+            place % 2 == 1
+                ? replace(inURL: part, by: mark)
+                : part.split(separator: " ", omittingEmptySubsequences: false).map { replace(inURL: $0, by: mark) }.joined(separator: " ")
+        }.joined(separator: "\"")
     }
 
-    /// The text without the user information and the arguments of each word in it, whether that is a URL, a path or HOST:PORT. A word ends at a
-    /// space or a quotation mark.
-    static func withoutSecrets(_ text: String) -> String {
-        guard text.contains("@") || text.contains("?") else { return text }
-        return text.split(omittingEmptySubsequences: false) { $0 == " " || $0 == "\"" }.map { word in
-            let place = word.prefix { $0 != "?" }
-            guard let end = place.lastIndex(of: "@") else { return String(place) }
-            return String(place[..<(place.firstRange(of: "://")?.lowerBound ?? place.startIndex)] + place[end...])
-        }.joined(separator: " ")
-    }
-
-    /// - Parameter url: behind its scheme.
-    private static func hide(inURL url: Substring) -> String {
-        let arguments = url.firstIndex(of: "?")
-        let place = url[..<(arguments ?? url.endIndex)]
+    /// - Parameter text: a URL, with or without a scheme, or a word.
+    private static func replace(inURL text: Substring, by mark: String) -> String {
+        let scheme = text.firstRange(of: "://").map { text[..<$0.upperBound] } ?? ""
+        let url = text[scheme.endIndex...]
+        let place = url.prefix { $0 != "?" }
         // A password may hold a slash that was not encoded, so the last @ counts.
-        let host = place.lastIndex(of: "@").map { "…" + place[$0...] } ?? String(place)
-        return host + (arguments == nil ? "" : "?…")
+        let host = place.lastIndex(of: "@").map { mark + place[$0...] } ?? String(place)
+        // A question ends so too.
+        let hasArguments = url.utf8.count > place.utf8.count + 1
+        return scheme + host + (hasArguments ? "?" + mark : url[place.endIndex...])
     }
 }

@@ -68,6 +68,9 @@ enum SettingsCheck {
 
     private static func checkUpstream(_ reader: inout SettingsReader) {
         let upstream = reader.settings.upstream
+        if let sentence = tooLong("unix:" + upstream.unixSocket) {
+            reader.add(about: "upstream.unix_socket", "upstream.unix_socket: \(sentence)")
+        }
         let proxy = upstream.proxy.lowercased()
         let isAskedThroughProxy = !proxy.isEmpty && !proxy.hasPrefix("socks") && UpstreamURL(upstream.url)?.isTLS == false
         if upstream.http2 == HTTP2Use.priorKnowledge.rawValue, isAskedThroughProxy {
@@ -108,7 +111,7 @@ enum SettingsCheck {
     }
 
     /// nil unless it is a Unix socket whose path is too long.
-    private static func tooLong(_ address: String) -> String? {
+    static func tooLong(_ address: String) -> String? {
         let count = address.utf8.count - 5
         guard address.hasPrefix("unix:"), count > ListenAddress.unixPathLimit else { return nil }
         return "the path of a Unix socket can have \(ListenAddress.unixPathLimit) bytes, and \(address.dropFirst(5)) has \(count)"

@@ -17,7 +17,8 @@ enum StartCheck {
     static func checkDefaultDirectory(_ reader: inout SettingsReader) {
         guard reader.settings.store.directory.isEmpty, ProxySettings.defaultDirectory == nil else { return }
         reader.add(
-            about: "store.directory", "store.directory is missing: the environment has neither HOME nor XDG_CACHE_HOME; name a directory")
+            about: "store.directory",
+            "store.directory is missing: neither HOME nor XDG_CACHE_HOME of the environment is an absolute path; name a directory")
     }
 
     /// A directory that cannot be meant, or that other users can change, is a mistake in the settings.
@@ -32,7 +33,9 @@ enum StartCheck {
     static func warnings(_ settings: CisternSettings, _ proxy: ProxySettings) -> [String] {
         directoryWarnings(settings)
             + addressWarnings(proxy, holder: DirectoryState.holder(of: ProxySettings.storeDirectory(settings))) + logWarnings(settings.log)
-            + (proxy.apis.isEmpty ? [proxy] : proxy.apis).flatMap { $0.upstream.atEachAddress }.flatMap(nameWarnings)
+            + (proxy.apis.isEmpty ? [proxy] : proxy.apis).flatMap { $0.upstream.atEachAddress }.flatMap {
+                nameWarnings($0, proxy.listening.listeners)
+            }
     }
 
     private static func directoryWarnings(_ settings: CisternSettings) -> [String] {
@@ -75,30 +78,72 @@ enum StartCheck {
     }
 
     /// Where Cistern asks for it itself.
-    private static func nameWarnings(_ upstream: UpstreamSettings) -> [String] {
+    private static func nameWarnings(_ upstream: UpstreamSettings, _ listeners: [ListenerSettings]) -> [String] {
         guard upstream.unixSocket == nil, upstream.proxy == nil else { return [] }
-        guard let code = lookUp(upstream.host) else {
+        guard let found = lookUp(upstream.host) else {
             return ["upstream.url: the name \(upstream.host) does not resolve within \(lookUpPatience) s: the upstream would count as down"]
         }
-        guard code != 0 else { return [] }
-        let reason = String(cString: gai_strerror(code))
-        return ["upstream.url: the name \(upstream.host) does not resolve now (\(reason)): until it does, the upstream counts as down"]
+        guard found.code == 0 else {
+            let reason = String(cString: gai_strerror(found.code))
+            return ["upstream.url: the name \(upstream.host) does not resolve now (\(reason)): until it does, the upstream counts as down"]
+        }
+        for address in found.addresses {
+            for listener in listeners where listener.address.port == upstream.port && address.reaches(listener.address) {
+                return [
+                    "upstream.url: \(upstream.host) leads to \(address.text), and Cistern itself listens on \(listener.address), so its requests "
+                        + "would come back to it"
+                ]
+            }
+        }
+        return []
+    }
+
+    /// One address of an upstream's name.
+    private struct FoundAddress: Sendable {
+        let text: String
+        /// Whether this machine has it.
+        let isOwn: Bool
+
+        /// - Parameter info: of getaddrinfo(3), without a port.
+        init(_ info: addrinfo) {
+            var name = [CChar](repeating: 0, count: Int(NI_MAXHOST))
+            getnameinfo(info.ai_addr, info.ai_addrlen, &name, socklen_t(name.count), nil, 0, NI_NUMERICHOST)
+            let text = String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+            self.text = text.hasPrefix("::ffff:") && text.contains(".") ? String(text.dropFirst(7)) : text
+            // Nobody can bind to an address of another machine.
+            let socket = Descriptor(socket(info.ai_family, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
+            isOwn = socket.isOpen && bind(socket.number, info.ai_addr, info.ai_addrlen) == 0
+        }
+
+        /// Whether connections to it arrive at a listener of the right port.
+        func reaches(_ listener: ListenAddress) -> Bool {
+            switch listener {
+            case .ipv4(let host, _): host == text || listener.isWildcard && isOwn && !text.contains(":")
+            case .ipv6(let host, _): host == text || listener.isWildcard && isOwn && text.contains(":")
+            case .unix, .handed: false
+            }
+        }
     }
 
     private static let lookUpPatience = 3
 
-    /// The result of getaddrinfo(3); nil where that takes too long.
-    private static func lookUp(_ host: String) -> Int32? {
+    /// The result of getaddrinfo(3), and what it found; nil where that takes too long.
+    private static func lookUp(_ host: String) -> (code: Int32, addresses: [FoundAddress])? {
         // Written by the thread.
-        let result = Mutex<Int32?>(nil)
+        let result = Mutex<(code: Int32, addresses: [FoundAddress])?>(nil)
         let done = DispatchSemaphore(value: 0)
         _ = PlainThread.start {
             var hints = addrinfo()
             hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
             var found: UnsafeMutablePointer<addrinfo>?
             let code = getaddrinfo(host, nil, &hints, &found)
+            var (addresses, next) = ([FoundAddress](), found)
+            while let info = next {
+                addresses.append(FoundAddress(info.pointee))
+                next = info.pointee.ai_next
+            }
             if let found { freeaddrinfo(found) }
-            result.withLock { $0 = code }
+            result.withLock { [addresses] in $0 = (code, addresses) }
             done.signal()
         }
         _ = done.wait(timeout: .now() + .seconds(lookUpPatience))

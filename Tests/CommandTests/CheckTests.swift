@@ -77,6 +77,19 @@ struct CheckTests {
         #expect(isLoop ? outcome.status == 78 : outcome.status == 0)
     }
 
+    @Test(
+        "an upstream whose name or number leads to a listener is found where it is looked up",
+        arguments: [
+            ("http://127.1:8080", "127.0.0.1:8080", true), ("http://[::ffff:127.0.0.1]:8080", "127.0.0.1:8080", true),
+            ("http://0177.0.0.1:8080", ":8080", true), ("http://127.1:8081", "127.0.0.1:8080", false),
+            ("http://127.2:8080", "127.0.0.1:8080", false), ("http://192.0.2.77:8080", ":8080", false),
+        ])
+    func resolvedLoop(upstream: String, listen: String, isLoop: Bool) throws {
+        let outcome = try check("upstream: {url: \"\(upstream)\"}\nlisten: \"\(listen)\"")
+        #expect(outcome.status == 0 && outcome.text.contains("warning: upstream.url: ") == isLoop, "\(outcome.text)")
+        #expect(outcome.text.contains("so its requests would come back to it") == isLoop)
+    }
+
     @Test("a Unix socket as the upstream that is one of the listeners is found")
     func socketLoop() throws {
         let outcome = try check("upstream: {url: \"http://a\", unix_socket: /tmp/c.sock}\nlisten: \"unix:/tmp/c.sock\"")
@@ -89,6 +102,10 @@ struct CheckTests {
         let path = "/" + String(repeating: "x", count: 107)
         let outcome = try check("upstream: {url: \"http://a.test\"}\nlisten: \"unix:\(path)\"")
         #expect(outcome.lines.first == "2: listen: the path of a Unix socket can have 107 bytes, and \(path) has 108")
+        let upstream = try check("upstream: {url: \"http://a.test\", unix_socket: \(path)}")
+        #expect(upstream.lines == ["1: upstream.unix_socket: the path of a Unix socket can have 107 bytes, and \(path) has 108"])
+        let command = try CommandLineTool.run("stats --admin unix:\(path)")
+        #expect(command.text.contains("the path of a Unix socket can have 107 bytes, and \(path) has 108"))
         let admin = try check("upstream: {url: \"http://a.test\"}\nadmin: {socket: \(path)}")
         #expect(
             admin.lines == [
@@ -117,6 +134,17 @@ struct CheckTests {
             #expect(outcome.status == 78 && outcome.text.contains("://"))
             for secret in ["sesame", "sa:me", "ann"] { #expect(!outcome.text.contains(secret), "\(outcome.text)") }
         }
+    }
+
+    @Test("a URL without its scheme, one with a space, and one for a command are not repeated with their secrets either")
+    func strangeSecrets() throws {
+        for url in ["ann:sesame@a.test:80", "http://ann:ses ame@a.test", "a.test/p?api_key=sesame"] {
+            let outcome = try check("upstream: {url: \"\(url)\"}")
+            #expect(outcome.status == 78 && outcome.text.contains("a.test") && outcome.text.contains("…"), "\(outcome.text)")
+            for secret in ["sesame", "ses ame", "ann"] { #expect(!outcome.text.contains(secret), "\(outcome.text)") }
+        }
+        let command = try CommandLineTool.run("stats --admin http://ann:sesame@127.0.0.1:1")
+        #expect(command.status != 0 && !command.text.contains("sesame"))
     }
 
     @Test("of several APIs: what would never be asked, and addresses that cannot be told apart")

@@ -36,7 +36,9 @@ struct AdminOptions: ParsableArguments {
             if token == nil { throw AdminFailure("\(file) holds no token, or cannot be read") }
         }
         let text = try address(settings)
-        guard let address = CommandTarget(text, tls.files) else { throw AdminFailure("\(text) is not an address") }
+        guard let address = CommandTarget(text, tls.files) else {
+            throw AdminFailure(SettingsCheck.tooLong(text.hasPrefix("/") ? "unix:" + text : text) ?? "\(HiddenSecrets.hide(in: text)) is not an address")
+        }
         return AdminClient(address: address, token: token)
     }
 
@@ -47,6 +49,11 @@ struct AdminOptions: ParsableArguments {
                 throw AdminFailure("the settings have no admin interface: admin.socket is off and admin_listen is empty")
             }
             return first.address.reachable
+        }
+        guard !settings.admin.socket.isEmpty || !ProxySettings.storeDirectory(settings).isEmpty else {
+            throw AdminFailure(
+                "the cache directory is not known, since neither HOME nor XDG_CACHE_HOME is an absolute path: name it with --cache-dir, or the interface with --admin"
+            )
         }
         return "unix:" + AdminSettings.socketPath(settings)
     }
