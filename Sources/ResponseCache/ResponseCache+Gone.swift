@@ -53,7 +53,11 @@ extension ResponseCache {
     /// A number for what a request says beyond its target and its credentials: two requests with one number are equal. Never 0.
     /// - Parameter isForAll: whether the response is for all requests, whatever unknown fields they have.
     static func likeness(of request: PlacedRequest, isForAll: Bool = false) -> UInt64 {
-        let bytes = RequestLikeness.bytes(of: request.head.fields, unknownFieldsHash: isForAll ? 0 : request.keys.unknownFieldsHash)
+        likeness(of: request.head.fields, request.keys, isForAll: isForAll)
+    }
+
+    static func likeness(of request: Fields, _ keys: TargetKeys, isForAll: Bool) -> UInt64 {
+        let bytes = RequestLikeness.bytes(of: request, unknownFieldsHash: isForAll ? 0 : keys.unknownFieldsHash)
         return max(1, bytes.withUnsafeBytes { ContentHash.number(of: $0) })
     }
 

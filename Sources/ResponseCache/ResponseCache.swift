@@ -219,7 +219,7 @@ public final class ResponseCache: @unchecked Sendable {
             store.remove(key.span, ifStill: item)
             return .nothing
         }
-        if metadata.flags.contains(.coded), !Self.mayRead(item, head.fields) { return .otherVariant(key) }
+        if metadata.flags.contains(.coded), !Self.mayRead(item, metadata, head.fields, keys) { return .otherVariant(key) }
         if item.isMarkedStale { metadata.flags.insert(.markedStale) }
         if try isDoubted(metadata, keys, head, &basis) { metadata.flags.insert(.markedStale) }
         let found = FoundResponse(item: item, metadata: metadata, key: key)
@@ -267,8 +267,11 @@ public final class ResponseCache: @unchecked Sendable {
         return metadata
     }
 
-    /// Whether the client can have the content in the coding in which it is stored.
-    private static func mayRead(_ item: StoredItem, _ request: Fields) -> Bool {
-        StoredHead.parse(item.head).map { ContentCoding.allows($0.fields, request) } ?? false
+    /// Whether the client may get the content in the coding in which it is stored: its request allows that coding, or has the Accept fields of the
+    /// request that the upstream answered with it.
+    private static func mayRead(_ item: StoredItem, _ stored: StoredMetadata, _ request: Fields, _ keys: TargetKeys) -> Bool {
+        guard let head = StoredHead.parse(item.head) else { return false }
+        if ContentCoding.allows(head.fields, request) { return true }
+        return stored.likeness == likeness(of: request, keys, isForAll: stored.flags.contains(.forAllFields))
     }
 }

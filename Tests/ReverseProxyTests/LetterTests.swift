@@ -13,7 +13,7 @@ struct LetterTests {
 
     private func isHit(_ response: TestResponse) -> Bool { response["Cache-Status"]?.contains("; hit") == true }
 
-    @Test("content in a coding that is not known goes out as it came, to those who allow that; for others the upstream is asked")
+    @Test("content in an unknown coding goes out as it came to requests that allow the coding; other requests reach the upstream")
     func unknownCoding() throws {
         let counter = Counter()
         let origin = ScriptedOrigin { _ in
@@ -35,8 +35,61 @@ struct LetterTests {
         // Nor does a copy that cannot be read stand in.
         origin.down()
         play.time.advance(by: .seconds(70))
-        #expect(try play.get("/a", [("Accept-Encoding", "gzip")]).status == 502)
+        #expect(try play.get("/a", [("Accept-Encoding", "br")]).status == 502)
         #expect(try play.get("/a", [("Accept-Encoding", "exi")]).text == other.text)
+    }
+
+    /// A request after one with `Accept-Encoding: gzip` and `Accept: application/json` was answered in an unknown coding.
+    struct CodedRow: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        var method = "GET"
+        var fields = [("Accept-Encoding", "gzip"), ("Accept", "application/json")]
+        let isHit: Bool
+    }
+
+    @Test(
+        "content in a coding that the request did not allow is a hit for requests with equal Accept fields",
+        arguments: [
+            CodedRow(testDescription: "the fields of the first request", isHit: true),
+            CodedRow(testDescription: "HEAD", method: "HEAD", isHit: true),
+            CodedRow(
+                testDescription: "a part", fields: [("Accept-Encoding", "gzip"), ("Accept", "application/json"), ("Range", "bytes=1-2")],
+                isHit: true),
+            CodedRow(
+                testDescription: "another order of fields, and a harmless field",
+                fields: [("User-Agent", "b"), ("accept", "application/json"), ("accept-encoding", "gzip")], isHit: true),
+            CodedRow(testDescription: "no Accept-Encoding: all codings are allowed", fields: [], isHit: true),
+            CodedRow(testDescription: "another coding", fields: [("Accept-Encoding", "br"), ("Accept", "application/json")], isHit: false),
+            CodedRow(testDescription: "one more coding", fields: [("Accept-Encoding", "gzip, br"), ("Accept", "application/json")], isHit: false),
+            CodedRow(testDescription: "another Accept", fields: [("Accept-Encoding", "gzip"), ("Accept", "*/*")], isHit: false),
+        ], [false, true])
+    func codingOfOwnRequest(row: CodedRow, isRestarted: Bool) throws {
+        let counter = Counter()
+        let origin = ScriptedOrigin { request in
+            if request["If-None-Match"] != nil { return [.send("HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\(Self.fresh)\r\n\r\n")] }
+            let fields = ["Content-Encoding: exi", Self.fresh, "ETag: \"a\""]
+            return [.answer("\(counter.next())\u{1}xyz", type: "application/json", fields)]
+        }
+        let play = try ProxyPlay(origin) { $0.policy.keepsAny = true }
+        let own = [("Accept-Encoding", "gzip"), ("Accept", "application/json")]
+        #expect(try play.get("/a", own).text == "1\u{1}xyz")
+        // A 304 for the equal request confirms the copy.
+        play.time.advance(by: .seconds(70))
+        #expect(try play.get("/a", own).text == "1\u{1}xyz")
+        if isRestarted {
+            play.flushStore()
+            try play.restart()
+        }
+        let response = try play.request(row.method, "/a", row.fields)
+        #expect(isHit(response) == row.isHit, "\(response["Cache-Status"] ?? "")")
+        #expect(response["Content-Encoding"] == "exi")
+        #expect(counter.next() == (row.isHit ? 2 : 3))
+        // In an outage the copy goes out for its own request, and for no request that cannot read it.
+        guard row.isHit else { return }
+        origin.down()
+        play.time.advance(by: .seconds(70))
+        #expect(try play.get("/a", own).text == "1\u{1}xyz")
+        #expect(try play.get("/a", [("Accept-Encoding", "br")]).status == 502)
     }
 
     @Test("no-transform: content is kept in its coding where every response is kept")
