@@ -33,12 +33,16 @@ def body_of(path):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Head and content in one packet: else each answer waits for an acknowledgement that is delayed.
+    wbufsize = 1 << 20
 
     def do_GET(self):
-        body = body_of(self.path)
+        self.answer(body_of(self.path))
+
+    def answer(self, body, fields={}):
         self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
+        for name, value in {"Content-Type": "application/json", **fields, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 
@@ -56,14 +60,15 @@ class Server(ThreadingHTTPServer):
 
 
 class Origin:
-    def __init__(self):
+    def __init__(self, handler):
+        self.handler = handler
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.up()
 
     def up(self):
-        self.server = Server(("127.0.0.1", self.port), Handler)
+        self.server = Server(("127.0.0.1", self.port), self.handler)
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def down(self):
@@ -72,10 +77,12 @@ class Origin:
 
 
 class Rounds:
+    handler = Handler
+
     def __init__(self, options):
         self.options = options
         self.random = random.Random(options.seed)
-        self.origin = Origin()
+        self.origin = Origin(self.handler)
         self.directory = tempfile.mkdtemp(prefix="cistern-kill-")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -98,17 +105,24 @@ class Rounds:
                 sys.exit(f"the proxy ended with {self.child.returncode} at its start")
         sys.exit("the proxy does not answer")
 
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+
+    @staticmethod
+    def ask(connection, method, path, fields={}, body=None):
+        connection.request(method, path, body=body, headers=fields)
+        answer = connection.getresponse()
+        return answer, answer.read()
+
     def get(self, path, connection=None):
-        own = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        own.request("GET", path)
-        answer = own.getresponse()
-        content = answer.read()
+        own = connection or self.connect()
+        answer, content = self.ask(own, "GET", path)
         if not connection:
             own.close()
         return answer.status, content
 
     def load(self, number, worker):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = self.connect()
         try:
             for i in range(10_000):
                 path = f"/r/{number}/{worker}/{i}" if i % 3 else f"/shared/{i % 50}"
@@ -120,26 +134,42 @@ class Rounds:
             pass
 
     def wrong(self, path, content):
-        print(f"WRONG BYTES for {path}: {content[:200]!r}", flush=True)
+        self.fail(f"WRONG BYTES for {path}: {content[:200]!r}")
+
+    def fail(self, sentence):
+        """From any thread."""
+        print(sentence, flush=True)
         self.child.kill()
         os._exit(1)
 
-    def kill_under(self, workers, longest):
-        """Kills the proxy at some moment of the workers' work, and starts it again, without its upstream."""
+    def kill(self):
+        self.child.send_signal(signal.SIGKILL)
+
+    def kill_under(self, workers, longest=None):
+        """Kills the proxy at some moment of the workers' work, and starts it again, without its upstream.
+
+        longest: seconds until then at most; None: a worker kills it.
+        """
         for worker in workers:
             worker.start()
-        time.sleep(self.random.uniform(0.01, longest))
-        self.child.send_signal(signal.SIGKILL)
+        if longest is not None:
+            time.sleep(self.random.uniform(0.01, longest))
+            self.kill()
         self.child.wait()
         for worker in workers:
             worker.join()
         self.origin.down()
         self.start()
 
+    def end_round(self, how=signal.SIGKILL):
+        self.child.send_signal(how)
+        self.child.wait()
+        self.origin.up()
+
     def one(self, number):
         self.start()
         self.kill_under([threading.Thread(target=self.load, args=(number, worker)) for worker in range(4)], 0.4)
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = self.connect()
         paths = list(dict.fromkeys(self.asked))
         for path in paths[-2000:]:
             status, content = self.get(path, connection)
@@ -152,35 +182,37 @@ class Rounds:
             else:
                 sys.exit(f"{path}: unexpected status {status}")
         connection.close()
-        self.child.send_signal(signal.SIGKILL if number % 2 else signal.SIGTERM)
-        self.child.wait()
-        self.origin.up()
+        self.end_round(signal.SIGKILL if number % 2 else signal.SIGTERM)
+
+    def report(self):
+        return f"{self.served} answers served exact, {self.missing} not stored in time"
 
     def run(self):
         try:
             for number in range(self.options.rounds):
                 self.one(number)
                 if number % 20 == 19:
-                    print(f"{number + 1} rounds: {self.served} answers served exact, {self.missing} not stored in time", flush=True)
+                    print(f"{number + 1} rounds: {self.report()}", flush=True)
             if not self.served:
-                sys.exit("nothing was ever served: the test shows nothing")
-            print(f"{self.options.rounds} rounds passed: {self.served} exact, {self.missing} not stored, 0 wrong")
+                sys.exit(f"{self.report()}: the test shows nothing")
+            print(f"{self.options.rounds} rounds passed: {self.report()}, 0 wrong")
         finally:
             if self.child.poll() is None:
                 self.child.kill()
             shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(kind, description, rounds=100, seed=None, size="64MiB"):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cistern", default=".build/release/cistern")
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--size", default="64MiB")
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32) if seed is None else seed)
+    parser.add_argument("--size", default=size)
     options = parser.parse_args()
     options.cistern = str(Path(options.cistern).resolve())
-    Rounds(options).run()
+    print(f"seed {options.seed}", flush=True)
+    kind(options).run()
 
 
 if __name__ == "__main__":
-    main()
+    main(Rounds, __doc__, rounds=200, seed=1)

@@ -8,12 +8,8 @@ while clients go on fetching other paths; at a random moment the proxy is killed
 a group whose hard purge was answered may be served, and all that is left of a group whose soft purge was answered must be marked as stale.
 Exits with 1 at the first that is not.
 """
-import argparse
 import http.client
 import json
-import random
-import shutil
-import signal
 import socket
 import sys
 import threading
@@ -22,24 +18,13 @@ import kill_rounds
 
 
 class TaggingHandler(kill_rounds.Handler):
-    # Head and content in one packet: else each answer waits for an acknowledgement that is delayed.
-    wbufsize = 1 << 17
-
     def do_GET(self):
-        body = kill_rounds.body_of(self.path)
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Cache-Control", "max-age=3600")
-        self.send_header("Cache-Tag", "-".join(self.path.split("/")[1:4]))
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-kill_rounds.Handler = TaggingHandler
+        tag = "-".join(self.path.split("/")[1:4])
+        self.answer(kill_rounds.body_of(self.path), {"Cache-Control": "max-age=3600", "Cache-Tag": tag})
 
 
 class PurgeRounds(kill_rounds.Rounds):
+    handler = TaggingHandler
     groups = 10
     members = 30
 
@@ -48,13 +33,11 @@ class PurgeRounds(kill_rounds.Rounds):
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.settimeout(20)
         connection.sock.connect(self.directory + "/admin.sock")
-        connection.request(method, target)
-        answer = connection.getresponse()
-        value = json.loads(answer.read())
+        answer, content = self.ask(connection, method, target)
         connection.close()
         if answer.status != 200:
-            sys.exit(f"{method} {target} is answered with {answer.status}: {value}")
-        return value
+            sys.exit(f"{method} {target} is answered with {answer.status}: {content}")
+        return json.loads(content)
 
     def purge(self, number):
         try:
@@ -70,7 +53,7 @@ class PurgeRounds(kill_rounds.Rounds):
 
     def one(self, number):
         self.start()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = self.connect()
         for group in range(self.groups):
             for member in range(self.members):
                 self.get(f"/p/{number}/{group}/{member}", connection)
@@ -86,34 +69,13 @@ class PurgeRounds(kill_rounds.Rounds):
                 paths = [f"/p/{number}/{group}/{member}" for member in range(self.members)]
                 wrong = [path for path in paths if self.get(path)[0] == 200]
             if wrong:
-                print(f"round {number}: purged, and back again: {wrong[:5]}", flush=True)
-                self.child.kill()
-                sys.exit(1)
+                self.fail(f"round {number}: purged, and back again: {wrong[:5]}")
             self.served += 1
-        self.child.send_signal(signal.SIGKILL)
-        self.child.wait()
-        self.origin.up()
+        self.end_round()
 
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--cistern", default=".build/release/cistern")
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--size", default="64MiB")
-    options = parser.parse_args()
-    options.seed = random.randrange(1 << 32) if options.seed is None else options.seed
-    print(f"seed {options.seed}", flush=True)
-    rounds = PurgeRounds(options)
-    try:
-        for number in range(options.rounds):
-            rounds.one(number)
-            if (number + 1) % 20 == 0:
-                print(f"{number + 1} rounds: {rounds.served} purges lasted", flush=True)
-        print(f"{options.rounds} rounds: {rounds.served} purges lasted, none came back")
-    finally:
-        shutil.rmtree(rounds.directory, ignore_errors=True)
+    def report(self):
+        return f"{self.served} purges lasted"
 
 
 if __name__ == "__main__":
-    main()
+    kill_rounds.main(PurgeRounds, __doc__)

@@ -82,7 +82,46 @@ class Trial:
                 raise SystemExit(f"a process ended with {child.wait()} at its start; see {self.directory}/log")
         return child
 
+    def begin(self):
+        """The upstream and the first process."""
+        self.origin = multiprocessing.Process(target=upstream.run, args=(self.upstream,), daemon=True)
+        self.origin.start()
+        until("the upstream", 10, lambda: listens(self.upstream))
+        self.running = self.start(self.options.cistern)
+
+    def end_clients(self, threads):
+        self.is_over.set()
+        for thread in threads:
+            thread.join()
+
+    def finish(self):
+        """No client is there any more."""
+        self.running.terminate()
+        self.running.wait()
+        self.origin.kill()
+
+    def judge(self):
+        for sentence in self.wrong[:20]:
+            print(f"WRONG: {sentence}")
+        print(f"{len(self.wrong)} wrong" if self.wrong else "all well")
+        if not self.wrong:
+            subprocess.run(["rm", "-r", str(self.directory)], check=True)
+        sys.exit(1 if self.wrong else 0)
+
     # MARK: Those who ask
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+
+    @staticmethod
+    def exchange(connection, method, target, fields={}):
+        """The version that came, and its Cache-Status."""
+        connection.request(method, target, headers=fields)
+        response = connection.getresponse()
+        content = response.read()
+        if response.status != 200:
+            raise ValueError(f"{method} {target}: {response.status} {content[:200]}")
+        return json.loads(content)["version"], response.getheader("Cache-Status", "")
 
     def fill(self):
         """Pipelined, so that the upstream is what takes the time."""
@@ -107,22 +146,14 @@ class Trial:
         self.load = subprocess.Popen(
             [str(program), str(self.port), str(self.options.connections), str(self.options.rate), str(requests)], stdout=subprocess.PIPE, text=True)
 
-    def ask(self, connection, method, target):
-        connection.request(method, target)
-        response = connection.getresponse()
-        content = response.read()
-        if response.status != 200:
-            raise ValueError(f"{method} {target}: {response.status} {content[:200]}")
-        return json.loads(content)["version"]
-
     def write_and_look(self, number, counts):
         """On its kept connection, which may lead to the old process, and at once on a new one, which leads to the new process or the only one."""
-        target, kept = f"/versions/{number}", http.client.HTTPConnection("127.0.0.1", self.port, 30)
+        target, kept = f"/versions/{number}", self.connect()
         while not self.is_over.is_set():
             try:
-                written = self.ask(kept, "POST", target)
-                other = http.client.HTTPConnection("127.0.0.1", self.port, 30)
-                seen = [self.ask(connection, "GET", target) for connection in (other, kept)]
+                written, _ = self.exchange(kept, "POST", target)
+                other = self.connect()
+                seen = [self.exchange(connection, "GET", target)[0] for connection in (other, kept)]
                 other.close()
                 counts[number] += 1
                 if min(seen) < written:
@@ -158,19 +189,21 @@ class Trial:
 
     # MARK: The operator
 
-    def take_over(self, running):
-        began = time.monotonic()
+    def take_over(self):
+        """Seconds until the new process was ready, and then until the old one had ended."""
+        began, running = time.monotonic(), self.running
         successor = self.start(self.options.successor or self.options.cistern, "--take-over")
         ready = time.monotonic()
         until("the end of the old process", 40, lambda: running.poll() is not None)
         if running.returncode:
             self.wrong.append(f"the old process ended with {running.returncode}")
-        return successor, ready - began, time.monotonic() - ready
+        self.running = successor
+        return ready - began, time.monotonic() - ready
 
-    def reload(self, running, number):
+    def reload(self, number):
         self.write_settings(number)
         before = self.reloads()
-        running.send_signal(signal.SIGHUP)
+        self.running.send_signal(signal.SIGHUP)
         until("a reload", 20, lambda: self.reloads() > before)
 
     def reloads(self):
@@ -187,10 +220,7 @@ class Trial:
         return anonymous, len(os.listdir(f"/proc/{child.pid}/fd"))
 
     def run(self):
-        origin = multiprocessing.Process(target=upstream.run, args=(self.upstream,), daemon=True)
-        origin.start()
-        until("the upstream", 10, lambda: listens(self.upstream))
-        running = self.start(self.options.cistern)
+        self.begin()
         self.fill()
         self.start_load()
         counts = [0] * WRITERS
@@ -201,20 +231,16 @@ class Trial:
         starts, ends, weights = [], [], []
         try:
             for number in range(self.options.times):
-                running, start, end = self.take_over(running)
-                self.reload(running, number + 1)
+                start, end = self.take_over()
+                self.reload(number + 1)
                 starts.append(start)
                 ends.append(end)
-                weights.append(self.weight(running))
+                weights.append(self.weight(self.running))
         finally:
-            self.is_over.set()
-            for thread in threads:
-                thread.join()
+            self.end_clients(threads)
             self.load.terminate()
             loaded = json.loads(self.load.communicate()[0])
-            running.terminate()
-            running.wait()
-            origin.kill()
+            self.finish()
         self.tell(loaded, sum(counts), starts, ends, weights)
 
     def tell(self, loaded, written, starts, ends, weights):
@@ -229,12 +255,7 @@ class Trial:
             self.wrong.append("requests were lost")
         if loaded["longest"] > PAUSE_BAR_MICROSECONDS:
             self.wrong.append("a request took too long")
-        for sentence in self.wrong[:20]:
-            print(f"WRONG: {sentence}")
-        print(f"{len(self.wrong)} wrong" if self.wrong else "all well")
-        if not self.wrong:
-            subprocess.run(["rm", "-r", str(self.directory)], check=True)
-        sys.exit(1 if self.wrong else 0)
+        self.judge()
 
 
 if __name__ == "__main__":

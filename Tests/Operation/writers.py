@@ -9,15 +9,10 @@ looked at. `.ci/run` runs it: fourteen take-overs take about 15 s.
 """
 import argparse
 import http.client
-import json
-import multiprocessing
-import subprocess
-import sys
 import threading
 import time
 
 import takeovers
-import upstream
 
 TARGETS = 24
 READERS = 8
@@ -31,18 +26,6 @@ class Trial(takeovers.Trial):
         self.writes = self.reads = self.hits = self.stale = 0
         self.lock = threading.Lock()
 
-    def connect(self):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-
-    @staticmethod
-    def exchange(connection, method, target, fields):
-        connection.request(method, target, headers=fields)
-        response = connection.getresponse()
-        content = response.read()
-        if response.status != 200:
-            raise ValueError(f"{method} {target}: {response.status} {content[:200]}")
-        return json.loads(content)["version"], response.getheader("Cache-Status", "")
-
     def note(self, who, error):
         with self.lock:
             self.wrong.append(f"{who}: {error!r}")
@@ -51,7 +34,7 @@ class Trial(takeovers.Trial):
         connection = self.connect()
         while not self.is_over.is_set():
             try:
-                version, _ = self.exchange(connection, "POST", f"/versions/{number}", {})
+                version, _ = self.exchange(connection, "POST", f"/versions/{number}")
                 self.written[number] = version
                 with self.lock:
                     self.writes += 1
@@ -84,33 +67,22 @@ class Trial(takeovers.Trial):
             time.sleep(0.002)
 
     def run(self):
-        origin = multiprocessing.Process(target=upstream.run, args=(self.upstream,), daemon=True)
-        origin.start()
-        takeovers.until("the upstream", 10, lambda: takeovers.listens(self.upstream))
-        running = self.start(self.options.cistern)
+        self.begin()
         threads = [threading.Thread(target=self.write, args=(number,)) for number in range(TARGETS)]
         threads += [threading.Thread(target=self.read, args=(number,)) for number in range(READERS)]
         for thread in threads:
             thread.start()
         try:
             for _ in range(self.options.times):
-                running, _, _ = self.take_over(running)
+                self.take_over()
                 time.sleep(0.3)
         finally:
-            self.is_over.set()
-            for thread in threads:
-                thread.join()
-            running.terminate()
-            running.wait()
-            origin.kill()
+            self.end_clients(threads)
+            self.finish()
         print(f"{self.options.times} take-overs; {self.writes:,} writes, {self.reads:,} reads, {self.hits:,} of them hits; {self.stale} older than a write before them")
         if self.hits < 10 * self.options.times or self.writes < 10 * self.options.times:
             self.wrong.append("too little was looked at")
-        for sentence in self.wrong[:20]:
-            print(f"WRONG: {sentence}")
-        if not self.wrong:
-            subprocess.run(["rm", "-r", str(self.directory)], check=True)
-        sys.exit(1 if self.wrong else 0)
+        self.judge()
 
 
 if __name__ == "__main__":
