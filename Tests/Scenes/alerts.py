@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Plays scenes, bad ones and twenty in which all is well, and holds all alerts of docker/prometheus-rules.yml and all outputs of Cistern against them.
+
+    alerts.py [--cistern PATH] [--only NAME,NAME] [--quick] [--write] [--speed N] [--at-once N] [--list] [--keep]
+
+Each scene is the real program with a clock that runs `--speed` times as fast (quick_clock.c), a scripted upstream and clients; one real Prometheus scrapes them all, with the
+intervals and durations of the rules shortened by the same factor. See README.md. Ends with 1 where an alert that should fire does not, one that should not does, or an output does
+not say what it should. `--write` writes outputs.json.
+"""
+import argparse
+import multiprocessing
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from types import SimpleNamespace
+
+import monitoring
+import scene
+from catalogue import SCENES
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cistern", default=os.path.join(monitoring.ROOT, ".build/release/cistern"))
+    parser.add_argument("--only", default="", help="scenes whose names contain one of these, with commas")
+    parser.add_argument("--quick", action="store_true", help="the few scenes that continuous integration plays")
+    parser.add_argument("--write", action="store_true", help="write outputs.json")
+    parser.add_argument("--speed", type=int, default=30, help="how many times as fast the clock runs")
+    parser.add_argument("--at-once", type=int, default=8, help="scenes played at the same time")
+    parser.add_argument("--slack", type=float, default=1.5, help="real seconds that a busy machine may delay an alert")
+    parser.add_argument("--list", action="store_true", help="list the scenes and play nothing")
+    parser.add_argument("--keep", action="store_true", help="keep the directories of the scenes")
+    return parser.parse_args()
+
+
+def free_ports(count):
+    """Ports below those that the kernel gives to connections, so that nothing takes one before its scene begins."""
+    port, found = random.randrange(10_000, 28_000), []
+    while len(found) < count:
+        port += 1
+        with socket.socket() as sock:
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+    return found
+
+
+def play_one(each, run, port, connection):
+    connection.send(scene.perform(each, run, port))
+
+
+def play_all(scenes, run, ports, at_once):
+    """Each scene in a process of its own; yields results as they come."""
+    # Long ones first.
+    waiting = sorted(scenes, key=lambda each: -each.limit)
+    running = {}
+    while waiting or running:
+        while waiting and len(running) < at_once:
+            each = waiting.pop(0)
+            here, there = multiprocessing.Pipe(duplex=False)
+            process = multiprocessing.Process(target=play_one, args=(each, run, ports[each.name], there))
+            process.start()
+            there.close()
+            running[each.name] = (each, process, here, time.monotonic() + each.limit)
+        for name, (each, process, here, end) in list(running.items()):
+            if here.poll(0):
+                try:
+                    result = here.recv()
+                except EOFError:
+                    result = scene.Result(name, wrong=["the scene ended without a result"])
+            elif time.monotonic() > end:
+                process.terminate()
+                result = scene.Result(name, wrong=[f"the scene took longer than {each.limit} s"])
+            else:
+                continue
+            process.join(10)
+            del running[name]
+            yield result
+        time.sleep(0.02)
+
+
+def table(scenes, results, alerts):
+    """A row for each scene, a column for each alert."""
+    names = [f"{number:>2} {name}" for number, name in enumerate(alerts, 1)]
+    lines = ["", "F fires, as expected   . does not fire, as expected   M missing   U unexpected   - may", "", *names, ""]
+    width = max(len(each.name) for each in scenes)
+    lines.append(" " * width + "  " + "".join(f"{number:>3}" for number in range(1, len(alerts) + 1)))
+    for each in scenes:
+        result, cells = results[each.name], ""
+        for alert in alerts:
+            cells += f"{cell(alert, each, result):>3}"
+        verdict = f"skipped: {result.skipped}" if result.skipped else "WRONG" if is_wrong(result) else ""
+        lines.append(f"{each.name:<{width}}  {cells}  {verdict}".rstrip())
+    return "\n".join(lines)
+
+
+def cell(alert, each, result):
+    def has(names):
+        return any(name.split("{")[0].split(" ")[0] == alert for name in names)
+    if result.skipped:
+        return " "
+    if has(result.unexpected) and not has(each.fires):
+        return "U"
+    if has(result.missing):
+        return "M"
+    if has(result.fired):
+        return "F" if has(each.fires) else "-"
+    return "M" if has(each.fires) else "."
+
+
+def is_wrong(result):
+    return bool(result.wrong or result.missing or result.unexpected)
+
+
+def main():
+    options = arguments()
+    scenes = [each for each in SCENES if not options.quick or each.isQuick]
+    if options.only:
+        scenes = [each for each in scenes if any(word in each.name for word in options.only.split(","))]
+    if options.list:
+        for each in scenes:
+            print(f"{each.name}: {each.tells}")
+        return 0
+    directory = tempfile.mkdtemp(prefix="cistern-alerts-")
+    # A program that waits for the disk waits in quick seconds: what it writes stays in memory where it can.
+    if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK):
+        shutil.rmtree(directory)
+        directory = tempfile.mkdtemp(prefix="cistern-alerts-", dir="/dev/shm")
+    clock = os.path.join(directory, "quick_clock.so")
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", clock, os.path.join(HERE, "quick_clock.c"), "-ldl"], check=True)
+    ports = free_ports(len(scenes) + 1)
+    targets = dict(zip((each.name for each in scenes), ports[1:]))
+    prometheus = monitoring.Prometheus(directory, targets, ports[0], options.speed)
+    run = SimpleNamespace(cistern=os.path.abspath(options.cistern), prometheus=prometheus, clock=clock, directory=directory,
+                          speed=options.speed, slack=options.slack, keep=options.keep)
+    results, began = {}, time.monotonic()
+    try:
+        prometheus.wait_ready()
+        for result in play_all(scenes, run, targets, options.at_once):
+            results[result.name] = result
+            tell(result)
+    finally:
+        prometheus.stop()
+    print(table(scenes, results, monitoring.alerts(prometheus.rules)))
+    wrong = [name for name, result in results.items() if is_wrong(result)]
+    print(f"\n{len(scenes)} scenes in {time.monotonic() - began:.0f} s, {len(wrong)} wrong"
+          + (f"; what was seen there is in {directory}" if wrong else ""))
+    if options.write:
+        scene.write_outputs(SCENES, results)
+    if not wrong and not options.keep:
+        shutil.rmtree(directory, ignore_errors=True)
+    return 1 if wrong else 0
+
+
+def tell(result):
+    fired = ", ".join(f"{name} after {seconds} s" for name, seconds in sorted(result.fired.items()))
+    word = "skipped: " + result.skipped if result.skipped else "WRONG" if is_wrong(result) else "ok"
+    print(f"{result.name} ({result.seconds:.0f} s): {word}" + (f"; {fired}" if fired else ""), flush=True)
+    for sentence in result.missing + result.unexpected + result.wrong:
+        print(f"    {sentence}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,4 @@
+"""All scenes, in the order of the table."""
+import outages  # noqa: F401
+import quiet  # noqa: F401
+from scene import SCENES  # noqa: F401

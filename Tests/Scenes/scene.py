@@ -1,0 +1,192 @@
+"""What a scene is: a function that plays it, the alerts that fire in it, and what each output of Cistern says at its `look`."""
+import json
+import os
+import re
+import time
+from dataclasses import dataclass, field
+
+from play import Play, Skipped, Wrong
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+OUTPUTS = os.path.join(HERE, "outputs.json")
+# In the order of the data file: the response of a client first, then what an operator looks at.
+KINDS = ("response", "gauge", "alert", "page", "status", "upstream", "stats", "why", "log")
+# All scenes, in the order in which they were written.
+SCENES = []
+
+
+@dataclass(frozen=True)
+class Not:
+    """A pattern that must not be found."""
+    pattern: str
+
+
+@dataclass
+class Scene:
+    name: str
+    tells: str
+    play: object
+    # The seconds from `trouble` on within which each alert fires; all others must not. None: at some time.
+    fires: dict
+    # Alerts that fire or do not, such as one that ends while the scene goes on.
+    may: tuple
+    # By the kind of output a pattern, `Not`, or several.
+    outputs: dict
+    isWell: bool = False
+    # Of the quick variant.
+    isQuick: bool = False
+    # Real seconds after which it is given up.
+    limit: float = 180
+
+
+@dataclass
+class Result:
+    name: str
+    skipped: str = ""
+    wrong: list = field(default_factory=list)
+    # By alert, the seconds from `trouble`, or from the start, on.
+    fired: dict = field(default_factory=dict)
+    unexpected: list = field(default_factory=list)
+    missing: list = field(default_factory=list)
+    outputs: dict = field(default_factory=dict)
+    seconds: float = 0
+
+
+def scene(name, tells, fires=None, may=(), outputs=None, **more):
+    """Makes a scene of a function that takes a `Play`.
+    - fires: what `Scene.fires` says, or names only. Nothing fires where all is well."""
+    if not isinstance(fires, dict):
+        fires = dict.fromkeys(fires or ())
+    unknown = set(outputs or {}) - set(KINDS)
+    assert not unknown, f"{name}: no outputs are called {unknown}"
+
+    def add(function):
+        SCENES.append(Scene(name, tells, function, fires, tuple(may), outputs or {}, **more))
+        return function
+    return add
+
+
+def well_scene(name, tells, **more):
+    """A scene in which all is well: no alert fires."""
+    return scene(name, tells, isWell=True, **more)
+
+
+def perform(each, run, port):
+    """Plays a scene and says what was wrong."""
+    result = Result(each.name)
+    began = time.monotonic()
+    play = Play(each, run, port)
+    try:
+        each.play(play)
+        play.finish()
+        judge(each, play, result)
+    except Skipped as reason:
+        result.skipped = str(reason)
+    except (Wrong, OSError, EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        result.wrong.append(f"{type(error).__name__}: {error}")
+    finally:
+        result.wrong += play.wrong
+        result.seconds = time.monotonic() - began
+        if result.wrong or result.missing or result.unexpected:
+            keep_evidence(each, play, result)
+        play.close()
+    return result
+
+
+def keep_evidence(each, play, result):
+    """Writes what was seen where it can be read after the run."""
+    with open(os.path.join(play.run.directory, f"{each.name}.txt"), "w", encoding="utf-8") as file:
+        for kind, text in (play.outputs or {}).items():
+            file.write(f"===== {kind}\n{text}\n")
+        if not play.outputs and os.path.exists(play.log_path):
+            file.write(f"===== log\n{play.log()}\n")
+        file.write("===== wrong\n" + "\n".join(result.wrong + result.missing + result.unexpected) + "\n")
+
+
+def judge(each, play, result):
+    judge_alerts(each, play, result)
+    if play.outputs:
+        for kind, expected in each.outputs.items():
+            result.outputs[kind] = judge_output(kind, expected, play.outputs[kind], result.wrong)
+    elif each.outputs:
+        result.wrong.append("the scene has outputs and does not look")
+
+
+def judge_alerts(each, play, result):
+    start = play.troubled or play.began
+    firings = play.run.prometheus.firings(each.name, play.began, play.ended)
+    slack = play.run.slack
+    for name, spans in firings.items():
+        result.fired[name] = round((spans[0][0] - start) * play.speed)
+        if name not in each.fires and name not in each.may:
+            result.unexpected.append(f"{name} fires {result.fired[name]} s after the start, and should not")
+    for name, within in each.fires.items():
+        spans = firings.get(name)
+        if not spans:
+            result.missing.append(f"{name} does not fire")
+            continue
+        if spans[0][0] < start:
+            result.unexpected.append(f"{name} fires before the trouble begins")
+        if within is not None and spans[0][0] - start > play.real(within) + slack:
+            result.missing.append(f"{name} fires after {result.fired[name]} s, later than {within} s")
+        if play.recovered:
+            if play.ended - spans[-1][1] < play.real(25):
+                result.wrong.append(f"{name} still fires {round((play.ended - play.recovered) * play.speed)} s after the trouble is over")
+        elif name not in each.may and (len(spans) > 1 or play.ended - spans[-1][1] > play.real(35)):
+            result.wrong.append(f"{name} stops firing while the trouble goes on")
+
+
+def judge_output(kind, expected, text, wrong):
+    """Compares one output with its patterns, and returns the lines in which they were found."""
+    patterns = expected if isinstance(expected, (tuple, list)) else (expected,)
+    lines = text.split("\n")
+    found = set()
+    for pattern in patterns:
+        if isinstance(pattern, Not):
+            match = re.search(pattern.pattern, text, re.MULTILINE)
+            if match:
+                wrong.append(f"{kind} says {match[0]!r}")
+            continue
+        match = re.search(pattern, text, re.MULTILINE)
+        if not match:
+            wrong.append(f"{kind} does not say /{pattern}/")
+            continue
+        first = text.count("\n", 0, match.start())
+        found.update(range(first, first + match[0].count("\n") + 1))
+    return [normalised(lines[number], kind) for number in sorted(found)]
+
+
+def normalised(line, kind):
+    """The line without what differs from run to run."""
+    line = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?( UTC)?", "TIME", line)
+    line = re.sub(r"\b\d\d:\d\d:\d\d(\.\d+)?\b", "TIME", line)
+    line = re.sub(r"(127\.0\.0\.1|localhost):\d+", r"\1:PORT", line)
+    line = re.sub(r"/\S*cistern-scene-\w+", "DIRECTORY", line)
+    line = re.sub(r"\b(age|ttl|Age|Retry-After)(=|: )-?\d+", r"\1\2N", line, flags=re.IGNORECASE)
+    if kind == "gauge":
+        return line
+    line = re.sub(r"\[\d+-\d+\]|\b\d+-\d+\b", "ID", line)
+    line = re.sub(r"(≤ )?\b\d+(\.\d+)? ?(ms|µs|s|min|m|h|d|seconds?|minutes?|hours?|days?)\b( \d+ ?(s|min|m|h)\b)*", "DURATION", line)
+    line = re.sub(r"\b\d+(\.\d+)? ?%", "N %", line)
+    line = re.sub(r"\b\d+(\.\d+)? ?([KMG]i?B|bytes)\b", "SIZE", line)
+    # Counts: what stands alone, and is no status.
+    return re.sub(r"(?<![\w/.\-])(?<!status )(?<!status=)(?<!HTTP )(?<!HTTP/1\.1 )\d+(?= [a-z])(?! in the background)", "N", line)
+
+
+def write_outputs(scenes, results, path=OUTPUTS):
+    """Writes what each output says in each scene that was played; scenes that were not keep what is there."""
+    before = {}
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            before = {each["scene"]: each for each in json.load(file)}
+    rows = []
+    for each in scenes:
+        result = results.get(each.name)
+        if result and result.outputs:
+            rows.append({"scene": each.name, "tells": each.tells, "alerts": sorted(each.fires),
+                         "outputs": {kind: result.outputs[kind] for kind in KINDS if result.outputs.get(kind)}})
+        elif each.name in before and each.outputs:
+            rows.append(before[each.name])
+    text = json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
