@@ -1,43 +1,249 @@
-"""Scenes in which the upstream fails, as a whole or in part."""
-from play import fails, well
+"""Scenes in which the whole upstream fails."""
+from play import HANG, fails, response, well
 from scene import Not, scene
 
+USERS = ("/users/1", "/users/2", "/users/3")
+# Seconds from the start of an outage until its alert.
+WITHIN = 120
+
+# What each output says of an upstream that is down.
 DOWN = {
-    "gauge": (r"^cistern_upstream_up 0$", r'^cistern_upstream_state\{state="down"\} 1$'),
-    "alert": r"^CisternUpstreamDown: .*\bdown\b.*`cistern upstream`",
-    "page": r"\bdown\b",
-    "status": r"\bdown\b",
-    "upstream": (r"\bdown\b", Not("nothing is known to fail")),
-    "log": r"\bdown\b",
+    "gauge": (r"^cistern_upstream_up 0$", r'^cistern_upstream_state\{state="down"\} 1$', r'^cistern_upstream_state\{state="up"\} 0$'),
+    "alert": (r"^CisternUpstreamDown: The upstream is down\..*`cistern upstream`", Not("template")),
+    "page": (r"(?i)\bdown\b", Not(r"(?i)the upstream responds\b")),
+    "status": (r"\bdown\b", Not(r"The upstream responds\b")),
+    "upstream": (r"\bdown\b", Not(r"nothing is known to fail")),
+    "stats": r"^upstream +down\b",
+    "log": r"\bupstream\b.*\bdown\b",
 }
+RESCUED = (r"^status 200$", r"^Cache-Status: cistern; (hit|fwd=stale).*detail=")
 
 
-def fill(play, *targets):
-    """Every target is stored before the trouble."""
+def down(**more):
+    return {**DOWN, **more}
+
+
+def fill(play, *targets, fields=None):
+    """Two clients have every target stored before the trouble."""
     for target in targets:
         for client in range(2):
-            play.ask(target, client=client)
+            play.ask(target, fields, client=client)
 
 
-@scene("503-everywhere", "The upstream responds 503 to everything; clients send a request every four seconds, for five minutes.",
-       fires={"CisternUpstreamDown": 120}, isQuick=True, outputs={
-           **DOWN, "response": (r"^status 200$", r"^Cache-Status: cistern; hit.*detail="), "why": r"status 503"})
+def outage(play, change, seconds=300, target="/users/1", lead=60):
+    """Two clients ask for three targets, together a request each four seconds, before `change` and for a while afterwards."""
+    fill(play, *USERS)
+    play.keep_asking(*USERS, every=4, count=2)
+    play.wait(lead)
+    change()
+    play.trouble()
+    play.wait(seconds)
+    play.look(target)
+
+
+@scene("503-everywhere", "The upstream responds 503 to everything; two clients send a request every four seconds.",
+       fires={"CisternUpstreamDown": WITHIN}, isQuick=True,
+       outputs=down(response=(*RESCUED, r"detail=\w*(failing|error)"), why=r"status 503", upstream=(r"\bdown\b", r"503", Not("nothing is known"))))
 def everything_503(play):
     play.start()
-    fill(play, "/users/1", "/users/2", "/users/3")
-    play.keep_asking("/users/1", "/users/2", "/users/3", every=4, count=2)
+    outage(play, lambda: play.upstream.play(fails(503)))
+
+
+@scene("503-one-client", "The upstream responds 503 to everything; one client sends a request for one target every four seconds.",
+       fires={"CisternUpstreamDown": WITHIN}, outputs=down(response=RESCUED, why=r"status 503"))
+def one_client_503(play):
+    play.start()
+    fill(play, "/users/1")
+    play.keep_asking("/users/1", every=4)
     play.wait(60)
     play.upstream.play(fails(503))
     play.trouble()
     play.wait(300)
-    play.look("/users/1")
+    play.look()
 
 
-@scene("outage-that-ends", "The upstream responds 503 to everything for four minutes, and is well again.", fires={"CisternUpstreamDown": 120})
+@scene("503-brisk", "The upstream responds 503 to everything; eight clients send twenty requests a second, and stop after two minutes.",
+       fires={"CisternUpstreamDown": WITHIN}, outputs=down())
+def brisk_503(play):
+    play.start()
+    fill(play, *USERS)
+    clients = play.keep_asking(*USERS, every=0.2, count=8)
+    play.wait(60)
+    play.upstream.play(fails(503))
+    play.trouble()
+    play.wait(120)
+    clients.stop()
+    play.wait(180)
+    play.look()
+
+
+@scene("refused", "Nothing listens on the upstream's port.", fires={"CisternUpstreamDown": WITHIN},
+       outputs=down(response=(*RESCUED, "detail=(destination_unavailable|connection_refused)"), why="refused", upstream=(r"\bdown\b", "refused")))
+def refused(play):
+    play.start()
+    outage(play, play.upstream.down)
+
+
+@scene("hanging", "The upstream accepts requests and never responds.", fires={"CisternUpstreamDown": WITHIN},
+       outputs=down(response=RESCUED, why=r"(?i)(time-?out|too slow|did not|no response|first byte)"))
+def hanging(play):
+    play.start()
+    outage(play, lambda: play.upstream.play(lambda request: (HANG,)))
+
+
+@scene("black-hole", "Packets to the upstream are dropped: no connection comes about.", fires={"CisternUpstreamDown": WITHIN},
+       outputs=down(response=RESCUED, why=r"(?i)connect"))
+def black_hole(play):
+    play.start()
+
+    def drop():
+        play.upstream.change()
+        play.upstream.fill_backlog()
+    outage(play, drop)
+
+
+@scene("login-page", "A captive portal redirects everything to its login page.", fires={"CisternUpstreamDown": WITHIN},
+       outputs=down(response=RESCUED, why=r"(?i)login"))
+def login_page(play):
+    play.start()
+    outage(play, lambda: play.upstream.play(lambda request: response(302, b"", Location="https://portal.invalid/login")))
+
+
+@scene("html-instead-of-json", "A gateway responds 200 with an HTML page to everything.", fires={"CisternUpstreamDown": WITHIN},
+       outputs=down(response=RESCUED, why=r"(?i)html"))
+def html_page(play):
+    play.start()
+    outage(play, lambda: play.upstream.play(lambda request: response(200, b"<!doctype html><title>Maintenance</title><p>Soon back", "text/html")))
+
+
+@scene("cold-cache", "The upstream responds 503 to everything from the start on: nothing is stored, so nothing can be rescued.",
+       fires={"CisternUpstreamDown": WITHIN, "CisternCopiesMissing": 180},
+       outputs=down(response=r"^status 503$", alert=(r"^CisternUpstreamDown: ", r"^CisternCopiesMissing: "), why=r"status 503"))
+def cold_cache(play):
+    play.make_upstream(fails(503))
+    play.start()
+    play.keep_asking(*USERS, every=4, count=2)
+    play.trouble()
+    play.wait(300)
+    play.look()
+
+
+@scene("cold-cache-refused", "Nothing listens on the upstream's port from the start on, and nothing is stored.",
+       fires={"CisternUpstreamDown": WITHIN, "CisternCopiesMissing": 180},
+       outputs=down(response=(r"^status 50[23]$", r"^Proxy-Status: cistern; error=(connection_refused|destination_unavailable)"), why="refused"))
+def cold_cache_refused(play):
+    play.make_upstream().down()
+    play.start()
+    play.keep_asking(*USERS, every=4, count=2)
+    play.trouble()
+    play.wait(300)
+    play.look()
+
+
+@scene("probes-only", "No client sends anything; the upstream responds 503 to the probes.", fires={"CisternUpstreamDown": WITHIN},
+       outputs=down(response=RESCUED))
+def probes_only(play):
+    play.start("failure.probe_path=/health")
+    fill(play, *USERS)
+    play.wait(60)
+    play.upstream.play(fails(503))
+    play.trouble()
+    play.wait(300)
+    play.look()
+
+
+@scene("probes-refused", "No client sends anything; nothing listens where the probes go.", fires={"CisternUpstreamDown": WITHIN},
+       outputs=down(response=RESCUED, upstream=(r"\bdown\b", "refused")))
+def probes_refused(play):
+    play.start("failure.probe_path=/health")
+    fill(play, *USERS)
+    play.wait(60)
+    play.upstream.down()
+    play.trouble()
+    play.wait(300)
+    play.look()
+
+
+@scene("traffic-stops", "The upstream responds 503 to everything. After two minutes no client sends anything: Cistern checks by itself.",
+       fires={"CisternUpstreamDown": WITHIN}, outputs=down(response=RESCUED))
+def traffic_stops(play):
+    play.start()
+    fill(play, *USERS)
+    clients = play.keep_asking(*USERS, every=4, count=2)
+    play.wait(60)
+    play.upstream.play(fails(503))
+    play.trouble()
+    play.wait(120)
+    clients.stop()
+    play.wait(10)
+    before = len(play.upstream.asked)
+    play.wait(480)
+    play.expect(len(play.upstream.asked) > before, "Cistern sends no check of its own after the last request")
+    play.look()
+
+
+@scene("traffic-stops-and-recovers", "As before, and the upstream is well again after five minutes without a request: Cistern finds out by itself.",
+       fires={"CisternUpstreamDown": WITHIN})
+def traffic_stops_and_recovers(play):
+    play.start()
+    fill(play, *USERS)
+    clients = play.keep_asking(*USERS, every=4, count=2)
+    play.wait(60)
+    play.upstream.play(fails(503))
+    play.trouble()
+    play.wait(120)
+    clients.stop()
+    play.wait(300)
+    play.upstream.play(well)
+    play.recover()
+    play.wait(180)
+    play.expect("\ncistern_upstream_up 1\n" in play.metrics(), "the gauge is not 1 after the upstream is well again")
+
+
+@scene("nothing-to-check-with", "Only requests with credentials failed, and no client sends anything any more: the state becomes unknown.",
+       fires={"CisternUpstreamDown": WITHIN}, outputs={
+           "gauge": (r"^cistern_upstream_up 0$", r'^cistern_upstream_state\{state="unknown"\} 1$', r'^cistern_upstream_state\{state="down"\} 0$'),
+           "alert": r"^CisternUpstreamDown: ", "page": r"(?i)unknown.*last: down", "status": r"(?i)unknown.*last: down",
+           "upstream": r"(?i)unknown.*last: down", "stats": r"^upstream +unknown", "log": r"(?i)\bupstream\b.*\bunknown\b"})
+def nothing_to_check_with(play):
+    fields = {"Authorization": "Bearer ann"}
+    play.start()
+    fill(play, *USERS, fields=fields)
+    clients = play.keep_asking(*USERS, every=4, count=2, fields=fields)
+    play.wait(60)
+    play.upstream.play(fails(503))
+    play.trouble()
+    play.wait(180)
+    clients.stop()
+    play.wait(480)
+    play.look("/nothing")
+
+
+@scene("writes-only", "Clients send writes only; the upstream responds 503 to all of them.", fires={"CisternUpstreamDown": WITHIN},
+       may=("CisternCopiesMissing",), outputs=down(response=r"^status 503$"))
+def writes_only(play):
+    play.start()
+    play.keep_asking("/orders", every=4, count=2, method="POST")
+    play.wait(60)
+    play.upstream.play(fails(503))
+    play.trouble()
+    play.wait(300)
+    play.look("/orders")
+
+
+@scene("strict", "In strict mode the upstream responds 503 to everything.", fires={"CisternUpstreamDown": WITHIN}, may=("CisternCopiesMissing",),
+       outputs=down(response=r"^status 503$"))
+def strict(play):
+    play.start("cache.strict=true")
+    outage(play, lambda: play.upstream.play(fails(503)))
+
+
+@scene("outage-that-ends", "The upstream responds 503 to everything for four minutes, and is well again.", fires={"CisternUpstreamDown": WITHIN},
+       isQuick=True)
 def outage_that_ends(play):
     play.start()
-    fill(play, "/users/1", "/users/2")
-    play.keep_asking("/users/1", "/users/2", every=4, count=2)
+    fill(play, *USERS)
+    play.keep_asking(*USERS, every=4, count=2)
     play.wait(30)
     play.upstream.play(fails(503))
     play.trouble()
@@ -45,3 +251,14 @@ def outage_that_ends(play):
     play.upstream.play(well)
     play.recover()
     play.wait(90)
+    play.expect("\ncistern_upstream_up 1\n" in play.metrics(), "the gauge is not 1 after the upstream is well again")
+
+
+@scene("old-copies", "The upstream is down for longer than an hour, and copies that are older than an hour go out.",
+       fires={"CisternUpstreamDown": WITHIN, "CisternRescuesOld": None}, outputs={
+           "alert": r"^CisternRescuesOld: .* copies that are 1h", "gauge": r'^cistern_served_age_oldest_seconds\{result="rescued"\} \d{4}'})
+def old_copies(play):
+    # The upstream's own cache has had its responses for an hour already.
+    play.make_upstream(lambda request: response(cache_control="max-age=7200", Age="3500"))
+    play.start("cache.freshness.maximum=1s")
+    outage(play, play.upstream.down)

@@ -18,7 +18,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "Faults"))
 
-import origin as faults  # noqa: E402  (Tests/Faults/origin.py)
+from origin import CLOSE, HANG, RESET, Certificates, Drip, Origin  # noqa: E402, F401  (Tests/Faults/origin.py, also for scenes)
 
 # Where Cistern and the upstream would meet the machine's speed, not the clock: real seconds.
 PATIENCE = 20
@@ -32,7 +32,7 @@ class Skipped(Exception):
     """What the scene needs is not there, such as root."""
 
 
-class Upstream(faults.Origin):
+class Upstream(Origin):
     """An origin whose responses a function makes.
     - script: from a `Request` to the steps of Tests/Faults/origin.py, or to the bytes of one response.
     """
