@@ -221,6 +221,9 @@ extension MetricsSnapshot {
                 let requests = counts(ofAPI: api.place).requests
                 return CacheResult.allCases.map { ("api=\"\(api.name)\",result=\"\($0.label)\"", Double(requests[$0.rawValue])) }
             })
+        writer.counter(
+            "cistern_api_server_errors", "Requests for each API whose client got a status of 5xx, from the upstream or from Cistern.",
+            apis.map { ("api=\"\($0.name)\"", Double(counts(ofAPI: $0.place).serverErrors)) })
         writer.gauge(
             "cistern_api_up", "Whether each API's upstream can be reached, and something of it is well.",
             apis.map { ("api=\"\($0.name)\"", $0.isUp ? 1 : 0) })

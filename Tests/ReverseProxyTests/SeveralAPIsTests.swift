@@ -17,6 +17,7 @@ struct SeveralAPIsTests {
             switch request.target {
             case "/moved", "/v1/moved": [.send("HTTP/1.1 302 Found\r\nLocation: /v1/there\r\nContent-Length: 0\r\n\r\n")]
             case "/grouped": [.json("1", ["Cache-Control: max-age=60", "Cache-Groups: \"all\""])]
+            case "/v1/failing": [.send("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")]
             case "/v1/end": [.send("HTTP/1.1 200 OK\r\nCache-Group-Invalidation: \"all\"\r\nContent-Length: 0\r\n\r\n")]
             case "/v1/write": [.send("HTTP/1.1 201 Created\r\nLocation: /v1/1\r\nContent-Length: 0\r\n\r\n")]
             default: [.json("\"\(name) \(request.target)\"", ["Cache-Control: max-age=60"])]
@@ -69,6 +70,18 @@ struct SeveralAPIsTests {
         #expect(play.users.requests.count == 1 && play.rest.requests.count == 1 && play.orders.requests.count == 3)
         #expect(try play.proxy.metric("cistern_api_requests_total{api=\"users\",result=\"hit\"}") == 3)
         #expect(try play.proxy.metric("cistern_api_requests_total{api=\"orders\",result=\"miss\"}") == 3)
+    }
+
+    @Test("errors that clients get are counted of each API, the upstream's own too")
+    func serverErrors() throws {
+        let play = try Play()
+        play.orders.down()
+        #expect(try play.get("/orders/a").status == 502)
+        play.orders.up()
+        for _ in 1...2 { #expect(try play.get("/orders/failing").status == 503) }
+        #expect(try play.get("/a", host: "users.test").status == 200)
+        #expect(try play.proxy.metric("cistern_api_server_errors_total{api=\"orders\"}") == 3)
+        #expect(try play.proxy.metric("cistern_api_server_errors_total{api=\"users\"}") == 0)
     }
 
     @Test("a host that none has gets 421, a path that none has 404, and neither is an API's")

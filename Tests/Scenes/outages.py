@@ -219,8 +219,8 @@ def nothing_to_check_with(play):
     play.look("/nothing")
 
 
-@scene("writes-only", "Clients send writes only; the upstream responds 503 to all of them.", fires={"CisternUpstreamDown": WITHIN},
-       may=("CisternCopiesMissing",), outputs=down(response=r"^status 503$"))
+@scene("writes-only", "Clients send writes only; the upstream responds 503 to all of them.", fires={"CisternUpstreamDown": WITHIN, "CisternCopiesMissing": 180},
+       outputs=down(response=r"^status 503$"))
 def writes_only(play):
     play.start()
     play.keep_asking("/orders", every=4, count=2, method="POST")
@@ -231,10 +231,10 @@ def writes_only(play):
     play.look("/orders")
 
 
-@scene("strict", "In strict mode the upstream responds 503 to everything.", fires={"CisternUpstreamDown": WITHIN}, may=("CisternCopiesMissing",),
+@scene("strict", "In strict mode the upstream responds 503 to everything.", fires={"CisternUpstreamDown": WITHIN, "CisternCopiesMissing": 180},
        outputs=down(response=r"^status 503$"))
 def strict(play):
-    play.start("cache.strict=true")
+    play.start("cache.policy=strict")
     outage(play, lambda: play.upstream.play(fails(503)))
 
 

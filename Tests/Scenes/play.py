@@ -188,6 +188,19 @@ class Play:
         self.wait(45)
         self.began = time.time()
 
+    def spare_port(self):
+        """A port for another process of the scene, which counts as taken for as long as the scene lasts."""
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for port in range(self.port + 2_000, 32_000):
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            sock.close()
+            return port
+        raise Wrong("no port is free")
+
     def spawn(self, command):
         with open(self.log_path, "ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, env=self.environment, cwd=self.directory)

@@ -5,11 +5,10 @@
 // Not quick: the kernel's own timeouts (TCP), the processor, the disk, and the times of files.
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -111,6 +110,14 @@ int poll(struct pollfd *descriptors, nfds_t count, int milliseconds) {
 int nanosleep(const struct timespec *wanted, struct timespec *left) {
     struct timespec real = timespec_of(shortened(nanoseconds(*wanted)));
     return syscall(SYS_nanosleep, &real, left);
+}
+
+int sigtimedwait(const sigset_t *signals, siginfo_t *which, const struct timespec *wanted) {
+    static int (*original)(const sigset_t *, siginfo_t *, const struct timespec *);
+    if (!original) original = dlsym(RTLD_NEXT, "sigtimedwait");
+    if (!wanted) return original(signals, which, wanted);
+    struct timespec real = timespec_of(shortened(nanoseconds(*wanted)));
+    return original(signals, which, &real);
 }
 
 int usleep(useconds_t microseconds) {

@@ -1,12 +1,355 @@
-"""Scenes in which all is well: no alert may fire."""
-from play import fresh
+"""Scenes in which all is well, or only a moment is not: no alert may fire."""
+import http.client
+import itertools
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+
+from outages import USERS, fill
+from play import CLOSE, Certificates, Drip, fails, fresh, response, well
 from scene import well_scene
+
+OK = {200}
+
+
+def busy(play, *targets, seconds=300, every=2, count=3, allowed=OK, **more):
+    """Clients send requests for a while, and get nothing but what is allowed."""
+    clients = play.keep_asking(*(targets or USERS), every=every, count=count, **more)
+    play.wait(seconds)
+    clients.stop()
+    play.expect(clients.statuses and set(clients.statuses) <= set(allowed), f"statuses {sorted(set(clients.statuses))}, expected {sorted(allowed)}")
+    return clients
 
 
 @well_scene("hits", "Clients get everything from the store.", isQuick=True)
 def hits(play):
     play.make_upstream(fresh)
     play.start()
-    clients = play.keep_asking("/users/1", "/users/2", every=1, count=4)
+    busy(play, every=1, count=4)
+
+
+@well_scene("misses", "Nothing may be stored, so every request goes to the upstream.")
+def misses(play):
+    play.make_upstream(lambda request: response(cache_control="no-store"))
+    play.start()
+    busy(play, every=1)
+
+
+@well_scene("upstream-404s", "Half of the targets do not exist.")
+def not_found(play):
+    play.make_upstream(lambda request: response(404, b'{"error":"not found"}') if "gone" in request.target else well(request))
+    play.start()
+    busy(play, *USERS, "/gone/1", "/gone/2", "/gone/3", every=1, allowed={200, 404})
+
+
+@well_scene("one-failing-request", "One client sends one request that the upstream answers with 503, every four seconds; nineteen of twenty requests are well.")
+def failing_arguments(play):
+    play.make_upstream(lambda request: (fails(503) if "q=broken" in request.target else well)(request))
+    play.start()
+    garbage = play.keep_asking("/search?q=broken", every=20)
+    busy(play, every=1)
+    play.expect(garbage.statuses, "no failing request was sent")
+
+
+@well_scene("garbage", "One client sends malformed requests; the others are well.")
+def malformed(play):
+    play.start()
+    is_over = threading.Event()
+
+    def send():
+        while not is_over.wait(play.real(3)):
+            with socket.create_connection(("127.0.0.1", play.port), source_address=("127.0.1.99", 0)) as sock:
+                sock.sendall(b"GET /users/1 HTTP/1.1\r\nHost cistern.test\r\n\r\n")
+                sock.recv(1_000)
+    threading.Thread(target=send, daemon=True).start()
+    busy(play)
+    is_over.set()
+
+
+@well_scene("slow-by-nature", "One report takes three seconds each time; the other targets are quick.")
+def slow(play):
+    def report(request):
+        return (play.real(3), well(request)) if request.target == "/report" else well(request)
+    play.make_upstream(report)
+    play.start()
+    slow_ones = play.keep_asking("/report", every=6)
+    busy(play)
+    play.expect(set(slow_ones.statuses) == OK, f"the report got {set(slow_ones.statuses)}")
+
+
+@well_scene("no-traffic", "No client sends anything.")
+def no_traffic(play):
+    play.start()
+    play.wait(400)
+
+
+@well_scene("just-started", "Cistern starts with a cold cache, and clients send requests at once.", isQuick=True)
+def just_started(play):
+    play.start()
+    busy(play, *(f"/users/{number}" for number in range(60)), seconds=60, every=0.5, count=4)
+
+
+@well_scene("blips", "Single responses are 503: one each minute.")
+def blips(play):
+    last = [time.monotonic()]
+
+    def blip(request):
+        if time.monotonic() - last[0] < play.real(60):
+            return well(request)
+        last[0] = time.monotonic()
+        return fails(503)(request)
+    play.make_upstream(blip)
+    play.start()
+    busy(play, seconds=360, every=1, allowed={200, 503})
+
+
+@well_scene("restart", "Cistern is restarted while clients send requests; the upstream is well.")
+def restart(play):
+    play.start()
+    play.keep_asking(*USERS, every=2, count=3)
+    play.wait(100)
+    play.restart()
+    play.wait(200)
+
+
+@well_scene("take-over", "Another process takes over without a gap, twice.")
+def take_over(play):
+    play.start()
+    clients = play.keep_asking(*USERS, every=2, count=3)
+    for _ in range(2):
+        play.wait(80)
+        play.take_over()
+    play.wait(120)
+    play.expect(set(clients.statuses) == OK, f"statuses {set(clients.statuses)}")
+
+
+@well_scene("reload", "The settings are read again, three times, once with another value.")
+def reload(play):
+    play.start(config="cache: {stale_for: 2d}\n")
+    clients = play.keep_asking(*USERS, every=2, count=3)
+    for days in (2, 3, 3):
+        play.write("cistern.yaml", f"cache: {{stale_for: {days}d}}\n")
+        play.wait(60)
+        said = play.tool("reload")
+        play.expect("refused" not in said, said)
+    play.wait(60)
+    play.expect(set(clients.statuses) == OK, f"statuses {set(clients.statuses)}")
+
+
+@well_scene("purge", "Everything is purged each minute.")
+def purge(play):
+    play.make_upstream(fresh)
+    play.start()
+    play.keep_asking(*USERS, every=1, count=3)
+    for _ in range(5):
+        play.wait(60)
+        play.tool("purge", "--all")
+
+
+@well_scene("outage-of-10-seconds", "The upstream responds 503 to everything for ten seconds.", isQuick=True)
+def short_outage(play):
+    play.start()
+    fill(play, *USERS)
+    play.keep_asking(*USERS, every=2, count=3)
+    play.wait(60)
+    play.upstream.play(fails(503))
+    play.wait(10)
+    play.upstream.play(well)
+    play.wait(200)
+
+
+@well_scene("redeploy", "The upstream is redeployed twice: it refuses connections for five seconds.")
+def redeploy(play):
+    play.start()
+    fill(play, *USERS)
+    play.keep_asking(*USERS, every=1, count=3)
+    for _ in range(2):
+        play.wait(60)
+        play.upstream.down()
+        play.wait(5)
+        play.upstream.play(well)
+    play.wait(150)
+
+
+@well_scene("http2-upstream", "The upstream speaks HTTP/2 over TLS.")
+def http2(play):
+    certificates = Certificates(play.directory)
+    origin, port = play.make_upstream(), play.spare_port()
+    store = os.path.join(play.directory, "upstream")
+    play.others.append(play.spawn([
+        play.binary, "serve", "--upstream", f"http://127.0.0.1:{origin.port}", "--listen", f"https://127.0.0.1:{port}", "--cache-dir", store,
+        "--shards", "1", "--cache-size", "8MiB", "--set", f"tls.certificates={certificates.file('good.pem')}:{certificates.file('good.key')}"]))
+    play.wait_until("the upstream serves", lambda: socket.create_connection(("127.0.0.1", port)).close() is None)
+    play.start(f"upstream.ca_file={certificates.authority}", url=f"https://127.0.0.1:{port}")
+    busy(play, every=1)
+    play.expect("\ncistern_upstream_http2_connections_total 0\n" not in play.metrics(), "no connection to the upstream speaks HTTP/2")
+
+
+@well_scene("several-apis", "Three APIs, of which clients use one.")
+def several_apis(play):
+    names = ("users", "orders", "stock")
+    config = "apis:\n" + "".join(f"  - {{name: {name}, path: /{name}/, upstream: 'http://127.0.0.1:{play.make_upstream().port}'}}\n" for name in names)
+    play.start(config=config, url="")
+    busy(play)
+
+
+@well_scene("quiet-period", "No client sends anything for half a minute, three times.")
+def quiet_period(play):
+    play.start()
+    for _ in range(3):
+        busy(play, seconds=60, every=1)
+        play.wait(30)
+
+
+@well_scene("quiet-after-blip", "One request fails, and no client sends anything for five minutes.")
+def quiet_after_blip(play):
+    play.start()
+    fill(play, *USERS)
+    play.upstream.play(fails(503))
+    play.get("/users/1")
+    play.upstream.play(well)
     play.wait(300)
-    play.expect(set(clients.statuses) == {200}, f"responses: {set(clients.statuses)}")
+
+
+@well_scene("etags", "Clients and Cistern validate with ETags: most responses are 304.")
+def etags(play):
+    play.make_upstream(lambda request: response(304, ETag='"1"') if request.fields.get("if-none-match")
+                       else response(cache_control="max-age=0", ETag='"1"'))
+    play.start()
+    validating = play.keep_asking(*USERS, every=3, fields={"If-None-Match": '"1"'})
+    busy(play)
+    play.expect(304 in validating.statuses, "no client got a 304")
+
+
+@well_scene("disconnects", "A client gives up before the response comes, every three seconds.")
+def disconnects(play):
+    play.make_upstream(lambda request: (play.real(1.2), well(request)) if "slow" in request.target else well(request))
+    play.start()
+    is_over = threading.Event()
+
+    def give_up():
+        while not is_over.wait(play.real(3)):
+            with socket.create_connection(("127.0.0.1", play.port), source_address=("127.0.1.99", 0)) as sock:
+                sock.sendall(b"GET /slow HTTP/1.1\r\nHost: cistern.test\r\n\r\n")
+                time.sleep(play.real(0.5))
+    threading.Thread(target=give_up, daemon=True).start()
+    busy(play)
+    is_over.set()
+
+
+@well_scene("strict-and-well", "Strict mode, with responses that are fresh for ten seconds.")
+def strict(play):
+    play.make_upstream(lambda request: response(cache_control="max-age=10"))
+    play.start("cache.policy=strict")
+    busy(play, every=1)
+
+
+@well_scene("streams", "Clients read event streams that stay open for a minute.")
+def streams(play):
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+
+    def stream(request):
+        if request.target != "/events":
+            return well(request)
+        return (head, *itertools.chain.from_iterable((b"data: 1\n\n", play.real(5)) for _ in range(12)), CLOSE)
+    play.make_upstream(stream)
+    play.start()
+    listeners = play.keep_asking("/events", every=30, count=2)
+    busy(play)
+    play.expect(set(listeners.statuses) <= OK, f"the streams got {set(listeners.statuses)}")
+
+
+@well_scene("large-contents", "Responses of 1 MiB, and some of 12 MiB, which are too long to be stored.")
+def large(play):
+    contents = {"/small": json.dumps("x" * (1 << 20)).encode(), "/large": json.dumps("y" * (12 << 20)).encode()}
+    play.make_upstream(lambda request: response(content=contents.get(request.target, b"{}"), cache_control="max-age=30"))
+    play.start("store.size=64MiB")
+    play.keep_asking("/large", every=40)
+    busy(play, "/small", every=5)
+
+
+@well_scene("rate-limited", "The upstream responds 429 with Retry-After to one client; the others are well.")
+def rate_limited(play):
+    play.make_upstream(lambda request: response(429, b'{"error":"slow down"}', Retry_After="20") if request.fields.get("authorization") else well(request))
+    play.start()
+    play.keep_asking(*USERS, every=2, fields={"Authorization": "Bearer greedy"})
+    busy(play)
+
+
+@well_scene("writes", "Clients read and write.")
+def writes(play):
+    play.make_upstream(lambda request: response(201, b"{}") if request.method == "POST" else fresh(request))
+    play.start()
+    play.keep_asking("/users/1", every=3, method="POST")
+    busy(play)
+
+
+@well_scene("users-with-tokens", "Each user has responses of their own.")
+def tokens(play):
+    play.start()
+    for name in ("ann", "bob"):
+        play.keep_asking("/me", every=3, fields={"Authorization": f"Bearer {name}"})
+    busy(play)
+
+
+@well_scene("rejected-requests", "The upstream rejects every third request with 400, 401, 403 or 422.")
+def rejected(play):
+    statuses = itertools.cycle((200, 400, 200, 401, 200, 403, 200, 422, 200, 200))
+    play.make_upstream(lambda request: response(next(statuses), b'{"error":"no"}', cache_control="no-store"))
+    play.start()
+    busy(play, every=1, allowed={200, 400, 401, 403, 422})
+
+
+@well_scene("probes-and-no-traffic", "No client sends anything, and the probes are well.")
+def probes(play):
+    play.start("failure.probe_path=/health")
+    play.wait(300)
+    play.expect("/health" in play.upstream.asked, "no probe was sent")
+
+
+@well_scene("closing-upstream", "The upstream closes its connection behind every response, and sometimes before it.")
+def closing(play):
+    numbers = itertools.count()
+
+    def closes(request):
+        if next(numbers) % 40 == 39:
+            return (CLOSE,)
+        return (response(cache_control="max-age=0", Connection="close"), CLOSE)
+    play.make_upstream(closes)
+    play.start()
+    busy(play, every=1)
+
+
+@well_scene("slow-network", "Responses come byte by byte, within a second.")
+def slow_network(play):
+    play.make_upstream(lambda request: (Drip(well(request), play.real(0.005)),))
+    play.start()
+    busy(play, every=3)
+
+
+@well_scene("drill", "An operator practises an outage of twenty seconds.")
+def drill(play):
+    play.start("admin.faults=true")
+    fill(play, *USERS)
+    play.keep_asking(*USERS, every=2, count=3)
+    play.wait(60)
+    subprocess.run([play.binary, "drill", "--for", "20s", "--admin", f"unix:{play.store}/admin.sock"], env=play.environment, check=False,
+                   stdout=subprocess.DEVNULL, timeout=60)
+    play.wait(150)
+
+
+@well_scene("kept-connections", "Clients keep their connections, and the upstream keeps its own.")
+def kept(play):
+    play.start()
+    end = time.monotonic() + play.real(300)
+    connection = http.client.HTTPConnection("127.0.0.1", play.port, timeout=20)
+    while time.monotonic() < end:
+        connection.request("GET", "/users/1", headers={"Host": "cistern.test"})
+        got = connection.getresponse()
+        got.read()
+        play.expect(got.status == 200, f"status {got.status}")
+        play.wait(1)
+    connection.close()

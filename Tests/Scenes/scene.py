@@ -3,9 +3,10 @@ import json
 import os
 import re
 import time
+import traceback
 from dataclasses import dataclass, field
 
-from play import Play, Skipped, Wrong
+from play import Play, Skipped
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUTPUTS = os.path.join(HERE, "outputs.json")
@@ -82,8 +83,9 @@ def perform(each, run, port):
         judge(each, play, result)
     except Skipped as reason:
         result.skipped = str(reason)
-    except (Wrong, OSError, EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        result.wrong.append(f"{type(error).__name__}: {error}")
+    except Exception as error:  # pylint: disable=broad-except  (whatever it is, the other scenes go on)
+        at = "".join(traceback.format_tb(error.__traceback__)[-1:]).strip()
+        result.wrong.append(f"{type(error).__name__}: {error} ({at})")
     finally:
         result.wrong += play.wrong
         result.seconds = time.monotonic() - began
