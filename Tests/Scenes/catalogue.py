@@ -1,5 +1,6 @@
 """All scenes, in the order of the table."""
 import outages  # noqa: F401
 import partial  # noqa: F401
+import service  # noqa: F401
 import quiet  # noqa: F401
 from scene import SCENES  # noqa: F401

@@ -131,6 +131,8 @@ class Play:
         self.scene, self.run, self.port, self.speed = scene, run, port, run.speed
         self.directory = tempfile.mkdtemp(prefix="cistern-scene-", dir=run.directory)
         self.store = os.path.join(self.directory, "store")
+        # Not in the store, which may be on a disk that only Cistern sees.
+        self.admin = os.path.join(self.directory, "admin.sock")
         self.log_path = os.path.join(self.directory, "log")
         self.process = None
         self.binary = run.cistern
@@ -161,13 +163,19 @@ class Play:
         self.upstream = self.upstream or made
         return made
 
-    def start(self, *settings, config="", url=None, prefix=(), environment=None):
+    def start(self, *settings, config="", url=None, prefix=(), environment=None, listen=(), isQuick=True):
         """Starts Cistern before `upstream`, which is made where there is none.
         - settings: `name=value`, as for --set. config: a YAML file. url: of another upstream; empty where the file names it.
-        - prefix: a command that runs Cistern, such as unshare. environment: more of it; an LD_PRELOAD is loaded beside the clock."""
+        - prefix: a command that runs Cistern, such as unshare. environment: more of it; an LD_PRELOAD is loaded beside the clock.
+        - listen: more addresses. isQuick: whether its clock is quick; one that shares with other nodes compares its clock with the engine's."""
+        if not isQuick:
+            del self.environment["LD_PRELOAD"]
         if url is None:
             url = f"http://127.0.0.1:{(self.upstream or self.make_upstream()).port}"
-        self.command = [*prefix, self.binary, "serve", "--listen", f"127.0.0.1:{self.port}", "--cache-dir", self.store, "--shards", "1"]
+        self.command = [*prefix, self.binary, "serve", "--listen", f"127.0.0.1:{self.port}", "--cache-dir", self.store, "--shards", "1",
+                        "--set", f"admin.socket={self.admin}"]
+        for address in listen:
+            self.command += ["--listen", address]
         if url:
             self.command += ["--upstream", url]
         if config:
@@ -178,7 +186,7 @@ class Play:
             self.command += ["--set", setting]
         extra = dict(environment or {})
         if "LD_PRELOAD" in extra:
-            extra["LD_PRELOAD"] = f"{self.run.clock}:{extra['LD_PRELOAD']}"
+            extra["LD_PRELOAD"] = ":".join([self.environment.get("LD_PRELOAD", ""), extra["LD_PRELOAD"]]).strip(":")
         self.environment.update(extra)
         self.process = self.spawn(self.command)
         self.wait_until("Cistern serves", lambda: self.get("/healthz").status == 200)
@@ -206,9 +214,17 @@ class Play:
             return subprocess.Popen(command, stdout=log, stderr=log, env=self.environment, cwd=self.directory)
 
     def take_over(self):
-        """Another process of the same command goes on in the place of this one."""
-        before, self.process = self.process, self.spawn([*self.command, "--take-over"])
-        before.wait(PATIENCE)
+        """Another process of the same command goes on in the place of this one. Its five seconds are short for a busy machine: it is tried again."""
+        before = self.process
+        for _ in range(10):
+            successor = self.spawn([*self.command, "--take-over"])
+            self.others.append(successor)
+            while before.poll() is None and successor.poll() is None:
+                time.sleep(0.02)
+            if successor.poll() is None:
+                self.process = successor
+                return
+        raise Wrong("no process takes over")
 
     def restart(self):
         self.process.send_signal(signal.SIGTERM)
@@ -244,7 +260,7 @@ class Play:
 
     def tool(self, *arguments):
         """What a command of Cistern prints, by its admin socket."""
-        done = subprocess.run([self.binary, *arguments, "--admin", f"unix:{self.store}/admin.sock"], env=self.environment, timeout=PATIENCE,
+        done = subprocess.run([self.binary, *arguments, "--admin", f"unix:{self.admin}"], env=self.environment, timeout=PATIENCE,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True)
         return done.stdout
 
@@ -255,7 +271,7 @@ class Play:
         """The text of the page of the state, a line for each element."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(PATIENCE)
-            connection.connect(f"{self.store}/admin.sock")
+            connection.connect(self.admin)
             connection.sendall(b"GET /-/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             whole = b""
             while got := connection.recv(65_536):

@@ -336,7 +336,7 @@ def drill(play):
     fill(play, *USERS)
     play.keep_asking(*USERS, every=2, count=3)
     play.wait(60)
-    subprocess.run([play.binary, "drill", "--for", "20s", "--admin", f"unix:{play.store}/admin.sock"], env=play.environment, check=False,
+    subprocess.run([play.binary, "drill", "--for", "20s", "--admin", f"unix:{play.admin}"], env=play.environment, check=False,
                    stdout=subprocess.DEVNULL, timeout=60)
     play.wait(150)
 

@@ -1,0 +1,256 @@
+"""Scenes in which something is wrong with Cistern itself, its disk or its surroundings: one for each rule that is not about the upstream."""
+import os
+import signal
+import socket
+import subprocess
+import time
+
+from outages import USERS, fill
+from play import Certificates, Skipped, fresh, response, well
+from scene import scene
+
+
+def library(play, name):
+    """Compiles a library for LD_PRELOAD."""
+    path = os.path.join(play.directory, f"{name}.so")
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.c")
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", path, source, "-ldl"], check=True)
+    return path
+
+
+@scene("slow-disk", "The disk takes no writes for a while: more waits for it than fits into memory.", fires=["CisternStoreDrops"], outputs={
+    "gauge": r"^cistern_store_dropped_total [1-9]", "alert": r"^CisternStoreDrops: .*disk of `store\.directory`"})
+def slow_disk(play):
+    flag = os.path.join(play.directory, "slow")
+    play.make_upstream(lambda request: response(content=b'"' + os.urandom(400_000).hex().encode() + b'"', cache_control="max-age=600"))
+    play.start("store.size=256MiB", environment={"LD_PRELOAD": library(play, "slow_disk"), "SLOW_DISK": flag})
+    play.wait(30)
+    open(flag, "w", encoding="ascii").close()
+    play.trouble()
+    for number in range(150):
+        play.get(f"/large/{number}")
+    play.wait(60)
+    os.remove(flag)
+    play.wait(60)
+    play.look("/large/1")
+
+
+@scene("access-log-unread", "Nobody reads the pipe that the access log is written to.", fires=["CisternAccessLogDrops"], outputs={
+    "gauge": r"^cistern_access_log_dropped_total [1-9]", "alert": r"^CisternAccessLogDrops: .*`log\.access`", "log": r"lines? of the access log"})
+def access_log_unread(play):
+    path = os.path.join(play.directory, "access")
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    play.start(f"log.access={path}")
+    play.trouble()
+    for number in range(8_000):
+        play.get(f"/users/{number % 5}?text={'x' * 7_000}")
+        if number % 100 == 0 and "\ncistern_access_log_dropped_total 0\n" not in play.metrics():
+            break
+    play.wait(60)
+    play.look()
+    os.close(reader)
+
+
+@scene("collector-rejects", "The collector of traces rejects all spans.", fires=["CisternSpanDrops"], outputs={
+    "gauge": r'^cistern_trace_spans_dropped_total\{reason="rejected"\} [1-9]', "alert": r"^CisternSpanDrops: .*`tracing\.endpoint`"})
+def collector_rejects(play):
+    play.make_upstream()
+    collector = play.make_upstream(lambda request: response(400, b"{}"))
+    play.start(f"tracing.endpoint=http://127.0.0.1:{collector.port}", "tracing.sample=1")
+    play.wait(30)
+    play.trouble()
+    play.keep_asking(*USERS, every=1, count=2)
+    play.wait(120)
+    play.look()
+
+
+@scene("certificate-expires", "A certificate for clients has less than two days left.", fires=["CisternCertificateEnds"], outputs={
+    "gauge": r"^cistern_tls_certificate_left_seconds\{name=\"[^\"]+\"\} 1\d{5}", "alert": r"^CisternCertificateEnds: .*`cistern reload`"})
+def certificate_expires(play):
+    certificates = Certificates(play.directory)
+    play.make_upstream()
+    play.start(f"tls.certificates={certificates.file('good.pem')}:{certificates.file('good.key')}", listen=[f"https://127.0.0.1:{play.spare_port()}"])
+    play.trouble()
+    play.wait(60)
+    play.look()
+
+
+@scene("settings-refused", "A reload of the settings is refused, since a line of the file is wrong.", fires=["CisternSettingsRefused"], isQuick=True, outputs={
+    "gauge": r'^cistern_settings_last_reload\{result="refused"\} 1$', "alert": r"^CisternSettingsRefused: .*`cistern check",
+    "page": r"(?i)refused", "log": r"(?i)stal_for"})
+def settings_refused(play):
+    play.start(config="cache: {stale_for: 2d}\n")
+    play.keep_asking(*USERS, every=4)
+    play.wait(30)
+    play.write("cistern.yaml", "cache: {stal_for: 2d}\n")
+    play.trouble()
+    play.process.send_signal(signal.SIGHUP)
+    play.wait(60)
+    play.look()
+
+
+@scene("settings-corrected", "A reload is refused; the next one is applied, and the alert ends.", fires=["CisternSettingsRefused"])
+def settings_corrected(play):
+    play.start(config="cache: {stale_for: 2d}\n")
+    play.wait(30)
+    play.write("cistern.yaml", "cache: {stal_for: 2d}\n")
+    play.trouble()
+    play.process.send_signal(signal.SIGHUP)
+    play.wait(60)
+    play.write("cistern.yaml", "cache: {stale_for: 3d}\n")
+    play.process.send_signal(signal.SIGHUP)
+    play.recover()
+    play.wait(60)
+
+
+@scene("faults-forgotten", "A fault for one path has been injected for more than an hour.", fires=["CisternFaultsForgotten"],
+       may=("CisternUpstreamFailing",), limit=200, outputs={
+           "gauge": r"^cistern_fault_rules 1$", "alert": r"^CisternFaultsForgotten: .*`cistern fault clear`", "page": r"(?i)fault", "status": r"(?i)fault"})
+def faults_forgotten(play):
+    play.start("admin.faults=true")
+    play.tool("fault", "add", "--path", "/practice/**", "--status", "503", "--for", "3h")
+    play.trouble()
+    play.keep_asking(*USERS, every=10)
+    play.wait(3_700)
+    play.look("/practice/1")
+
+
+@scene("killed", "Cistern does not run any more.", fires={"CisternScrapeGone": 120}, isQuick=True)
+def killed(play):
+    play.start()
+    play.wait(30)
+    play.trouble()
+    play.process.kill()
+    play.wait(150)
+    summaries = play.run.prometheus.summaries("killed")
+    play.expect("`cistern healthcheck`" in summaries, f"the alert says: {summaries}")
+
+
+@scene("hit-ratio-fallen", "Half of an hour after the upstream has begun to say no-store, the store serves nothing any more.",
+       fires=["CisternHitRatioFallen"], limit=240, outputs={
+           "alert": r"^CisternHitRatioFallen: .*`cistern why`", "why": r"no-store", "stats": r"no_store",
+           "gauge": r'^cistern_not_stored_total\{reason="no_store"\} [1-9]'})
+def hit_ratio_fallen(play):
+    play.make_upstream(fresh)
+    play.start()
+    play.keep_asking(*USERS, every=4, count=2)
+    play.wait(1_200)
+    play.tool("purge", "--all")
+    play.upstream.play(lambda request: response(cache_control="no-store"))
+    play.trouble()
+    play.wait(3_300)
+    play.look()
+
+
+class Engine:
+    """A Redis server of the scene's own."""
+
+    def __init__(self, play):
+        self.play, self.port = play, play.spare_port()
+        self.process = None
+        self.start()
+
+    def start(self):
+        try:
+            self.process = subprocess.Popen(
+                ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", self.play.directory],
+                stdout=subprocess.DEVNULL)
+        except FileNotFoundError:
+            raise Skipped("needs redis-server") from None
+        self.play.others.append(self.process)
+        self.play.wait_until("the engine runs", lambda: self.isUp)
+
+    @property
+    def isUp(self):
+        with socket.create_connection(("127.0.0.1", self.port)) as sock:
+            sock.sendall(b"PING\r\n")
+            return sock.recv(100).startswith(b"+PONG")
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(10)
+
+    def settings(self, secret, fleet="scene"):
+        path = self.play.write(f"secret-{secret}", secret * 32 + "\n")
+        os.chmod(path, 0o600)
+        return [f"share.servers=redis://127.0.0.1:{self.port}", f"share.fleet={fleet}", f"share.secret_file={path}"]
+
+
+@scene("engine-gone", "The engine through which nodes share is gone, and an operator purges.",
+       fires=["CisternShareBlind", "CisternSharePurgesPending"], outputs={
+           "gauge": (r"^cistern_share_seeing 0$", r'^cistern_share_pending_purges\{reason="not_reached"\} [1-9]'),
+           "alert": (r"^CisternShareBlind: .*`cistern share status`", r"^CisternSharePurgesPending: .*`cistern share status`"),
+           "page": r"(?i)(engine|other nodes|shar)", "log": r"(?i)(engine|redis|server).*(refused|reach|fail)"})
+def engine_gone(play):
+    engine = Engine(play)
+    play.make_upstream(fresh)
+    play.start(*engine.settings("s"), isQuick=False)
+    fill(play, *USERS)
+    play.wait(60)
+    engine.stop()
+    play.trouble()
+    play.wait(45)
+    play.tool("purge", "/users/1")
+    play.wait(450)
+    play.look()
+
+
+@scene("engine-empty", "The engine comes back without its data.", fires=["CisternShareGap"], may=("CisternShareBlind",), outputs={
+    "gauge": r'^cistern_share_gaps_total\{cause="\w+"\} [1-9]', "alert": r"^CisternShareGap: .*`share\.after_gap`", "log": r"(?i)epoch|lost|gap"})
+def engine_empty(play):
+    engine = Engine(play)
+    play.make_upstream(fresh)
+    play.start(*engine.settings("s"), isQuick=False)
+    fill(play, *USERS)
+    play.tool("purge", "/users/1")
+    play.wait(60)
+    engine.stop()
+    play.wait(10)
+    engine.start()
+    play.trouble()
+    play.wait(120)
+    play.look()
+
+
+@scene("other-secret", "A node of the fleet has another secret, and purges.", fires=["CisternShareSecret"], may=("CisternShareGap",), outputs={
+    "gauge": r"^cistern_share_log_entries_unopened_total [1-9]", "alert": r"^CisternShareSecret: .*`share\.secret_file`", "log": r"(?i)secret"})
+def other_secret(play):
+    engine = Engine(play)
+    play.make_upstream(fresh)
+    play.start(*engine.settings("s"), isQuick=False)
+    store = os.path.join(play.directory, "other")
+    command = [play.binary, "serve", "--upstream", f"http://127.0.0.1:{play.upstream.port}", "--listen", f"127.0.0.1:{play.spare_port()}",
+               "--cache-dir", store, "--shards", "1", "--cache-size", "8MiB"]
+    for setting in engine.settings("t"):
+        command += ["--set", setting]
+    play.others.append(play.spawn(command))
+    admin = f"unix:{store}/admin.sock"
+    play.wait_until("the other node serves", lambda: os.path.exists(f"{store}/admin.sock"))
+    play.wait(60)
+    play.trouble()
+    for _ in range(3):
+        subprocess.run([play.binary, "purge", "/users/1", "--admin", admin], env=play.environment, check=False, stdout=subprocess.DEVNULL)
+        play.wait(30)
+    play.look()
+
+
+@scene("disk-full", "The disk of the store is full, because other files have filled it.", fires=["CisternStoreWriteErrors"],
+       may=("CisternStoreNotWritable",), outputs={"alert": r"^CisternStoreWriteErrors: .*`store\.size`", "log": r"(?i)no space left|ENOSPC|full"})
+def disk_full(play):
+    """The disk helper's own scenes look closer."""
+    mount = os.path.join(play.directory, "disk")
+    os.mkdir(mount)
+    if os.geteuid() != 0:
+        raise Skipped("needs root, for a disk of its own")
+    play.store = os.path.join(mount, "store")
+    inside = f'mount -t tmpfs -o size=64m,mode=700 none "{mount}" && exec "$@"'
+    play.make_upstream(lambda request: response(content=b'"' + os.urandom(150_000).hex().encode() + b'"', cache_control="max-age=600"))
+    play.start("store.size=128MiB", prefix=["unshare", "-m", "--propagation", "private", "sh", "-c", inside, "sh"])
+    play.trouble()
+    end = time.monotonic() + play.real(240)
+    number = 0
+    while time.monotonic() < end:
+        number += 1
+        play.get(f"/large/{number}")
+    play.look("/large/1")
