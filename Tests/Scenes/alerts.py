@@ -117,6 +117,12 @@ def cell(alert, each, result):
     return "M" if has(each.fires) else "."
 
 
+def silent_alerts(scenes, results, alerts):
+    """Rules that fire in no scene that expects them."""
+    heard = {name.split("{")[0] for each in scenes if not results[each.name].skipped for name in each.fires}
+    return [name for name in alerts if name not in heard]
+
+
 def is_wrong(result):
     return bool(result.wrong or result.missing or result.unexpected)
 
@@ -152,13 +158,16 @@ def main():
         prometheus.stop()
     print(table(scenes, results, monitoring.alerts(prometheus.rules)))
     wrong = [name for name, result in results.items() if is_wrong(result)]
+    silent = [] if options.only or options.quick else silent_alerts(scenes, results, monitoring.alerts(prometheus.rules))
+    for name in silent:
+        print(f"{name} fires in no scene")
     print(f"\n{len(scenes)} scenes in {time.monotonic() - began:.0f} s, {len(wrong)} wrong"
           + (f"; what was seen there is in {directory}" if wrong else ""))
     if options.write:
         scene.write_outputs(SCENES, results)
     if not wrong and not options.keep:
         shutil.rmtree(directory, ignore_errors=True)
-    return 1 if wrong else 0
+    return 1 if wrong or silent else 0
 
 
 def tell(result):

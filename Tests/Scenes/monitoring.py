@@ -22,11 +22,12 @@ def duration(seconds, speed):
 
 def shorten(rules, speed):
     """The rules for a clock that runs `speed` times as fast. `for` and ranges become shorter. A rate, which Prometheus tells for a real second, becomes that
-    of a second of the quick clock. Values in seconds stay: Cistern tells them by the quick clock."""
+    of a second of the quick clock. Values in seconds stay: Cistern tells them by the quick clock. Only what the processor takes is not quick."""
     def shortened(match):
         return match[1] + duration(int(match[2]) * SECONDS[match[3]], speed) + match[4]
 
     rules = re.sub(r"\brate\([^()]*\)", lambda match: f"({match[0]} / {speed})", rules)
+    rules = rules.replace("cistern_loop_longest_wait_seconds", f"(cistern_loop_longest_wait_seconds / {speed})")
     rules = re.sub(r"(^ +for: )(\d+)([smhd])($)", shortened, rules, flags=re.MULTILINE)
     return re.sub(r"(\[)(\d+)([smhd])(\])", shortened, rules)
 

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from outages import USERS, fill
-from play import Certificates, Skipped, fresh, response, well
+from play import Certificates, Skipped, fresh, response
 from scene import scene
 
 
@@ -36,7 +36,7 @@ def slow_disk(play):
 
 
 @scene("access-log-unread", "Nobody reads the pipe that the access log is written to.", fires=["CisternAccessLogDrops"], outputs={
-    "gauge": r"^cistern_access_log_dropped_total [1-9]", "alert": r"^CisternAccessLogDrops: .*`log\.access`", "log": r"lines? of the access log"})
+    "gauge": r"^cistern_access_log_dropped_total [1-9]", "alert": r"^CisternAccessLogDrops: .*`log\.access`", "log": r"(?i)access log.*dropped|dropped.*access log"})
 def access_log_unread(play):
     path = os.path.join(play.directory, "access")
     os.mkfifo(path)
@@ -44,12 +44,22 @@ def access_log_unread(play):
     play.start(f"log.access={path}")
     play.trouble()
     for number in range(8_000):
-        play.get(f"/users/{number % 5}?text={'x' * 7_000}")
+        play.get(f"/users/{number % 5}/{'x' * 7_000}")
         if number % 100 == 0 and "\ncistern_access_log_dropped_total 0\n" not in play.metrics():
             break
+    while drained(reader):
+        play.wait(1)
     play.wait(60)
     play.look()
     os.close(reader)
+
+
+def drained(pipe):
+    """Reads what is in a pipe, and returns whether there was something."""
+    try:
+        return os.read(pipe, 1 << 20)
+    except BlockingIOError:
+        return b""
 
 
 @scene("collector-rejects", "The collector of traces rejects all spans.", fires=["CisternSpanDrops"], outputs={
@@ -66,11 +76,11 @@ def collector_rejects(play):
 
 
 @scene("certificate-expires", "A certificate for clients has less than two days left.", fires=["CisternCertificateEnds"], outputs={
-    "gauge": r"^cistern_tls_certificate_left_seconds\{name=\"[^\"]+\"\} 1\d{5}", "alert": r"^CisternCertificateEnds: .*`cistern reload`"})
+    "gauge": r"^cistern_tls_certificate_left_seconds\{name=\"elsewhere\.invalid\"\} 1\d{5}", "alert": r"^CisternCertificateEnds: .*`cistern reload`"})
 def certificate_expires(play):
     certificates = Certificates(play.directory)
     play.make_upstream()
-    play.start(f"tls.certificates={certificates.file('good.pem')}:{certificates.file('good.key')}", listen=[f"https://127.0.0.1:{play.spare_port()}"])
+    play.start(f"tls.certificates={certificates.file('another host.pem')}:{certificates.file('another host.key')}", listen=[f"https://127.0.0.1:{play.spare_port()}"])
     play.trouble()
     play.wait(60)
     play.look()
@@ -112,7 +122,7 @@ def faults_forgotten(play):
     play.tool("fault", "add", "--path", "/practice/**", "--status", "503", "--for", "3h")
     play.trouble()
     play.keep_asking(*USERS, every=10)
-    play.wait(3_700)
+    play.wait(3_850)
     play.look("/practice/1")
 
 
@@ -181,7 +191,7 @@ class Engine:
        fires=["CisternShareBlind", "CisternSharePurgesPending"], outputs={
            "gauge": (r"^cistern_share_seeing 0$", r'^cistern_share_pending_purges\{reason="not_reached"\} [1-9]'),
            "alert": (r"^CisternShareBlind: .*`cistern share status`", r"^CisternSharePurgesPending: .*`cistern share status`"),
-           "page": r"(?i)(engine|other nodes|shar)", "log": r"(?i)(engine|redis|server).*(refused|reach|fail)"})
+           "page": r"(?i)(engine|other nodes|shar)", "log": r"the fleet's log cannot be seen: \S+ has ended the connection"})
 def engine_gone(play):
     engine = Engine(play)
     play.make_upstream(fresh)
@@ -192,7 +202,7 @@ def engine_gone(play):
     play.trouble()
     play.wait(45)
     play.tool("purge", "/users/1")
-    play.wait(450)
+    play.wait(750)
     play.look()
 
 
