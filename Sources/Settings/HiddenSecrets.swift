@@ -20,8 +20,8 @@ public enum HiddenSecrets {
 
     /// - Parameter text: a URL, with or without a scheme, or a word.
     private static func replace(inURL text: Substring, by mark: String) -> String {
-        let scheme = text.firstRange(of: "://").map { text[..<$0.upperBound] } ?? ""
-        let url = text[scheme.endIndex...]
+        let start = text.firstRange(of: "://")?.upperBound ?? text.startIndex
+        let (scheme, url) = (text[..<start], text[start...])
         let place = url.prefix { $0 != "?" }
         // A password may hold a slash that was not encoded, so the last @ counts.
         let host = place.lastIndex(of: "@").map { mark + place[$0...] } ?? String(place)
