@@ -24,7 +24,7 @@ public enum HiddenSecrets {
         let (scheme, url) = (text[..<start], text[start...])
         let place = url.prefix { $0 != "?" }
         // A password may hold a slash that was not encoded, so the last @ counts.
-        let host = place.lastIndex(of: "@").map { mark + place[$0...] } ?? String(place)
+        let host = place.dropFirst().lastIndex(of: "@").map { mark + place[$0...] } ?? String(place)
         // A question ends so too.
         let hasArguments = url.utf8.count > place.utf8.count + 1
         return scheme + host + (hasArguments ? "?" + mark : url[place.endIndex...])
