@@ -125,7 +125,9 @@ struct StartTests {
             for home in ["-u HOME", "HOME=", "HOME=relative"] {
                 let outcome = try run(command, "", before: "env -u XDG_CACHE_HOME \(home)")
                 #expect(outcome.status == 78)
-                #expect(outcome.text.contains("store.directory is missing: neither HOME nor XDG_CACHE_HOME of the environment is an absolute path"))
+                #expect(
+                    outcome.text.contains(
+                        "store.directory is missing: neither HOME nor XDG_CACHE_HOME of the environment is an absolute path"))
             }
         }
         #expect(try run("check", "--cache-dir \(directory)/c", before: "env -u XDG_CACHE_HOME -u HOME").status == 0)

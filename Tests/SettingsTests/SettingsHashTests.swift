@@ -28,8 +28,12 @@ struct SettingsHashTests {
         "is equal where the settings are, and does not depend on secrets",
         arguments: [
             Row(testDescription: "a comment and a default", to: one + "# a comment\nshards: 0\n", isSame: true),
-            Row(testDescription: "another order", from: one + "shards: 2\nown_pages: false\n", to: "own_pages: false\nshards: 2\n" + one, isSame: true),
-            Row(testDescription: "a password", from: "upstream: {url: http://ann:sesame@a}\n", to: "upstream: {url: http://ann:other@a}\n", isSame: true),
+            Row(
+                testDescription: "another order", from: one + "shards: 2\nown_pages: false\n", to: "own_pages: false\nshards: 2\n" + one,
+                isSame: true),
+            Row(
+                testDescription: "a password", from: "upstream: {url: http://ann:sesame@a}\n", to: "upstream: {url: http://ann:other@a}\n",
+                isSame: true),
             Row(
                 testDescription: "a key in arguments", from: one + "failure: {probe_path: /p?api_key=1}\n",
                 to: one + "failure: {probe_path: /p?api_key=2}\n", isSame: true),
@@ -37,11 +41,17 @@ struct SettingsHashTests {
                 testDescription: "a password of a proxy", from: "upstream: {url: http://a, proxy: \"http://u:1@p:1\"}\n",
                 to: "upstream: {url: http://a, proxy: \"http://u:2@p:1\"}\n", isSame: true),
             Row(testDescription: "another upstream", to: "upstream: {url: http://b}\n"),
-            Row(testDescription: "another upstream behind a password", from: "upstream: {url: http://u:p@a}\n", to: "upstream: {url: http://u:p@b}\n"),
+            Row(
+                testDescription: "another upstream behind a password", from: "upstream: {url: http://u:p@a}\n",
+                to: "upstream: {url: http://u:p@b}\n"),
             Row(testDescription: "another setting", to: one + "shards: 2\n"),
             Row(testDescription: "another value", from: one + "shards: 2\n", to: one + "shards: 3\n"),
-            Row(testDescription: "the value of another setting", from: one + "cache: {refresh_ahead: 7}\n", to: one + "cache: {heuristics: 7}\n"),
-            Row(testDescription: "a list that is divided otherwise", from: one + "access: {allow: [10.0.0.0/8]}\n", to: one + "access: {deny: [10.0.0.0/8]}\n"),
+            Row(
+                testDescription: "the value of another setting", from: one + "cache: {refresh_ahead: 7}\n",
+                to: one + "cache: {heuristics: 7}\n"),
+            Row(
+                testDescription: "a list that is divided otherwise", from: one + "access: {allow: [10.0.0.0/8]}\n",
+                to: one + "access: {deny: [10.0.0.0/8]}\n"),
             Row(testDescription: "a route", to: one + "routes: [{name: r, path: /r}]\n"),
             Row(
                 testDescription: "the order of routes", from: one + "routes: [{name: r, path: /r}, {name: s, path: /s}]\n",

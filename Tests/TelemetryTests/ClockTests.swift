@@ -22,7 +22,8 @@ struct ClockTests {
             Row(testDescription: "one that took long", responses: [(5_000, 9_000, 3_500)], expected: 0),
             Row(testDescription: "ahead", responses: [(20_000, 5_900, 10)], expected: 14_100),
             Row(testDescription: "behind", responses: [(5_000, 20_000, 10)], expected: -13_991),
-            Row(testDescription: "a cached response among others", responses: [(0, 600_000, 10), (655_000, 660_000, 10)], expected: -3_991),
+            Row(
+                testDescription: "a cached response among others", responses: [(0, 600_000, 10), (655_000, 660_000, 10)], expected: -3_991),
             Row(testDescription: "both ways", responses: [(1_000_000, 600_000, 10), (620_000, 660_000, 10)], expected: -38_991),
         ])
     func rows(_ row: Row) {
@@ -36,7 +37,9 @@ struct ClockTests {
         #expect(skew.latest(now: now + 7 * 60_000) == nil)
     }
 
-    @Test("whatever the delays: never more than the true difference, and not less by more than measuring errs", arguments: 0..<40 as Range<UInt64>)
+    @Test(
+        "whatever the delays: never more than the true difference, and not less by more than measuring errs",
+        arguments: 0..<40 as Range<UInt64>)
     func random(seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
         let truth = Int64.random(in: -100_000...100_000, using: &generator)

@@ -37,7 +37,8 @@ struct AdminOptions: ParsableArguments {
         }
         let text = try address(settings)
         guard let address = CommandTarget(text, tls.files) else {
-            throw AdminFailure(SettingsCheck.tooLong(text.hasPrefix("/") ? "unix:" + text : text) ?? "\(HiddenSecrets.hide(in: text)) is not an address")
+            throw AdminFailure(
+                SettingsCheck.tooLong(text.hasPrefix("/") ? "unix:" + text : text) ?? "\(HiddenSecrets.hide(in: text)) is not an address")
         }
         return AdminClient(address: address, token: token)
     }
