@@ -1,5 +1,6 @@
 // Every limit has a name, a default and a metric: the table of limits in docker/README.md against the settings and against the page itself.
 
+import Administration
 import Downstream
 import ReverseProxy
 import Server

@@ -1,5 +1,7 @@
 // What Cistern tells of itself at /metrics: limits and their use, clocks, stalls, build. Each number moves in a play. And the page with gzip.
 
+import Addresses
+import Administration
 import ContentCodings
 import Downstream
 import Glibc
@@ -80,7 +82,7 @@ struct SelfObservationTests {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}")] }) { settings in
             settings.shards = 3
             settings.upstream.maximumConnections = 4
-            settings.upstream.fallbacks = [UpstreamAddress(isTLS: false, host: "127.0.0.1", port: 1, basePath: [])]
+            settings.upstream.fallbacks = [UpstreamAddress(isTLS: false, host: "127.0.0.1", port: 1, basePath: "")]
         }
         #expect(try play.metric("cistern_upstream_connections_limit") == 3 * 4 * 2)
         let client = try play.client()
