@@ -38,7 +38,7 @@ struct GroupReading<Root> {
             } else if name.isEmpty, let instead = SettingsTable.retired[path] {
                 add(line, "\(path) is no longer a setting: \(instead)")
             } else {
-                add(line, "\(name)\(path) is not a setting\(NearName.suggestion(path, among: table.map(\.path), named: name))")
+                add(line, "\(name)\(path) is not a setting\(SettingSuggestion.words(for: path, in: name, among: table.map(\.path)))")
             }
         }
     }
@@ -49,7 +49,9 @@ struct GroupReading<Root> {
         case .scalar("", _): break
         case .scalar where path == CredentialSettingsTable.group:
             if let setting = table.first(where: { $0.path == CredentialSettingsTable.shortForm }) { apply(setting, value, line) }
-        case .scalar, .sequence: add(line, "\(name)\(path) is a group of settings, not one with a value")
+        case .scalar, .sequence:
+            let instead = SettingSynonyms.ofGroup[path].map { "; did you mean \(name)\($0)?" } ?? ""
+            add(line, "\(name)\(path) is a group of settings, not one with a value\(instead)")
         }
     }
 
@@ -99,31 +101,5 @@ struct GroupReading<Root> {
 
     private mutating func add(_ line: Int, _ sentence: String) {
         mistakes.append(ConfigurationMistake(file: file, line: line, sentence: sentence))
-    }
-}
-
-/// For a name that is none: the one that was probably meant.
-enum NearName {
-    /// The words that follow "is not a setting"; empty where none is near.
-    static func suggestion(_ path: String, among names: [String], named group: String = "") -> String {
-        let near = names.map { (path: $0, distance: distance($0, path)) }.min { $0.distance < $1.distance }
-        guard let near, near.distance <= 3 else { return "" }
-        return "; did you mean \(group)\(near.path)?"
-    }
-
-    /// Levenshtein's.
-    private static func distance(_ left: String, _ right: String) -> Int {
-        let (left, right) = (Array(left.utf8), Array(right.utf8))
-        var row = Array(0...right.count)
-        for (i, a) in left.enumerated() {
-            var diagonal = row[0]
-            row[0] = i + 1
-            for (j, b) in right.enumerated() {
-                let cost = min(row[j] + 1, row[j + 1] + 1, diagonal + (a == b ? 0 : 1))
-                diagonal = row[j + 1]
-                row[j + 1] = cost
-            }
-        }
-        return row[right.count]
     }
 }

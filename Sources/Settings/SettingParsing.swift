@@ -54,7 +54,7 @@ extension Setting {
     private func set(
         _ path: WritableKeyPath<Root, Int>, _ kind: NumberKind, _ range: ClosedRange<Int>, _ word: String, _ settings: inout Root
     ) -> String? {
-        guard let value = kind.parse(word) else { return "must be \(kind.rawValue), not \"\(word)\"" }
+        guard let value = kind.parse(word) else { return "must be \(kind.rawValue), not \"\(word)\"\(kind.hint(word))" }
         guard range.contains(value) else {
             return "must be between \(kind.format(range.lowerBound)) and \(kind.format(range.upperBound)), not \(word)"
         }
@@ -93,6 +93,27 @@ private enum NumberKind: String {
         case .share: Share.parse(word)
         }
     }
+
+    /// The spelling that was probably meant, if a unit is missing or is spelled as elsewhere.
+    func hint(_ word: String) -> String {
+        let digits = word.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
+        guard !digits.isEmpty else { return "" }
+        let unit = word[digits.endIndex...].trimmingSpaces.lowercased()
+        guard let meant = Self.units[self]?[unit], parse(digits + meant) != nil else { return "" }
+        return "; did you mean \(digits)\(meant)?"
+    }
+
+    private static let units: [NumberKind: [String: String]] = [
+        .duration: [
+            "": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s", "min": "m", "mins": "m", "minute": "m", "minutes": "m",
+            "hr": "h",
+            "hour": "h", "hours": "h", "day": "d", "days": "d", "msec": "ms", "milliseconds": "ms",
+        ],
+        .size: [
+            "k": "KiB", "kib": "KiB", "kb": "kB", "m": "MiB", "mib": "MiB", "mb": "MB", "g": "GiB", "gib": "GiB", "gb": "GB", "t": "TiB",
+            "tib": "TiB", "tb": "TB",
+        ],
+    ]
 
     func format(_ number: Int) -> String {
         switch self {

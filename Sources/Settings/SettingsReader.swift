@@ -137,7 +137,7 @@ public struct SettingsReader {
                     add("environment", 0, "\(name), which was for \(path), is no longer a setting: \(instead)")
                     continue
                 }
-                add("environment", 0, "\(name) names no setting\(NearName.suggestion(name, among: SettingsTable.all.map(\.environment)))")
+                add("environment", 0, "\(name) names no setting\(SettingSuggestion.words(forVariable: name))")
                 continue
             }
             if value.utf8.contains(where: { $0 < 0x20 || $0 == 0x7f }) {
@@ -166,7 +166,8 @@ public struct SettingsReader {
             return add("command line", 0, "\(path) is no longer a setting: \(instead)")
         }
         guard let setting = SettingsTable.all.first(where: { $0.path == path }) else {
-            return add("command line", 0, "\(path) is not a setting\(NearName.suggestion(path, among: SettingsTable.all.map(\.path)))")
+            return add(
+                "command line", 0, "\(path) is not a setting\(SettingSuggestion.words(for: path, among: SettingsTable.all.map(\.path)))")
         }
         places[path] = ("command line", 0)
         if let problem = setting.apply(text, to: &settings) { add("command line", 0, "\(option) \(problem)") }
