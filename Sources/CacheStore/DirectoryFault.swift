@@ -116,7 +116,7 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
         return stat(path, &status) == 0 ? .found(status) : .failed(errno)
     }
 
-    private static func parent(of path: String) -> String {
+    fileprivate static func parent(of path: String) -> String {
         let names = path.split(separator: "/")
         let start = path.hasPrefix("/") ? "/" : ""
         let parent = start + names.dropLast().joined(separator: "/")
@@ -152,10 +152,15 @@ public enum DirectoryState {
         return nil
     }
 
-    /// Why nothing can be written there now: its file system is read-only or full; 0 where something can.
+    /// The error number that writing there would have now: the file system is read-only or full, or this user has no permission. 0 if it would succeed.
     public static func writeError(at path: String) -> Int32 {
         var system = statvfs()
-        guard statvfs(path, &system) == 0 else { return 0 }
+        guard statvfs(path, &system) == 0 else {
+            guard errno == ENOENT else { return errno }
+            // It would be made, in the nearest directory that exists.
+            let parent = DirectoryFault.parent(of: path)
+            return parent == path || parent == "." ? 0 : writeError(at: parent)
+        }
         if system.f_flag & UInt(ST_RDONLY) != 0 { return EROFS }
         if system.f_bavail == 0 { return ENOSPC }
         return faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno

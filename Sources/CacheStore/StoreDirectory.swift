@@ -24,10 +24,12 @@ final class StoreDirectory: Sendable {
 
     init(_ path: String) throws(StoreError) {
         self.path = path
-        Self.make(path)
+        let makeError = Self.make(path)
         if let fault = DirectoryFault.findUnsafe(at: path) { throw .unsafe(fault) }
         let lock = Descriptor(csystem_open(path + "/lock", O_RDWR | O_CREAT | Segment.plain, 0o600))
-        let lockError = lock.isOpen ? 0 : errno
+        var lockError = lock.isOpen ? 0 : errno
+        // The reason why the directory could not be made, and not that it does not exist.
+        if lockError == ENOENT, makeError != 0 { lockError = makeError }
         if lock.isOpen, flock(lock.number, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK { throw .lockedByAnotherProcess(path) }
         let loaded = Self.loadSecret(path + "/key", mayWrite: lock.isOpen)
         self.lock = DirectoryLock(lock, isOurs: true)
@@ -73,12 +75,15 @@ final class StoreDirectory: Sendable {
     func unlock() { lock.unlock() }
 
     /// The directory and those above it; what fails shows when the lock is opened.
-    private static func make(_ path: String) {
+    /// - Returns: the error number of the last directory that could not be made; 0 if all exist now.
+    private static func make(_ path: String) -> Int32 {
         var partial = path.hasPrefix("/") ? "" : "."
+        var error: Int32 = 0
         for name in path.split(separator: "/") {
             partial += "/" + name
-            mkdir(partial, 0o700)
+            error = mkdir(partial, 0o700) == 0 || errno == EEXIST ? 0 : errno == ENOENT && error != 0 ? error : errno
         }
+        return error
     }
 
     private static func loadSecret(_ path: String, mayWrite: Bool) -> (secret: [UInt8], isNew: Bool, error: Int32) {

@@ -1,12 +1,12 @@
 // A server as it is written in settings: redis://name:6379, rediss://name:6379 for TLS, unix:///path, or a path.
 
 public enum EngineAddressProblem: String, Error, Sendable {
-    case scheme = "begins with redis://, rediss://, valkey://, valkeys://, unix:// or a slash"
-    case credentials = "holds no user and no password: they have settings of their own"
-    case host = "has no name or address"
-    case port = "has a port that is none"
-    case rest = "has something behind the port"
-    case path = "has a path of more than 107 bytes, or an empty one"
+    case scheme = "must begin with redis://, rediss://, valkey://, valkeys://, unix:// or a slash"
+    case credentials = "must have no user and no password: share.user and share.password_file are for these"
+    case host = "has no name and no address"
+    case port = "has a port that is not a number from 1 to 65535"
+    case rest = "must end with the port"
+    case path = "must have a path of 1 to 107 bytes"
 }
 
 extension EngineServer {

@@ -1,5 +1,6 @@
 // A process of ours that we start: with signals as everybody has them, whatever we ignore or block.
 
+import Descriptors
 import Glibc
 
 enum ChildProcess {
@@ -28,7 +29,7 @@ enum ChildProcess {
     struct Failure: Error, CustomStringConvertible {
         let code: Int32
 
-        var description: String { String(cString: strerror(code)) }
+        var description: String { SystemError.words(code) }
     }
 
     /// Blocks until it has ended.

@@ -46,7 +46,7 @@ enum CredentialsCheck {
         }
         if !tokens.caFile.isEmpty {
             if !tokens.keys.lowercased().hasPrefix("https://") { add("ca_file", "is only for keys of an https URL") }
-            if access(tokens.caFile, R_OK) != 0 { add("ca_file", "\(tokens.caFile) cannot be read") }
+            if let reason = SystemError.whyUnreadable(tokens.caFile) { add("ca_file", reason) }
         }
         if !RouteTokens.isURL(tokens.keys), let problem = problem(ofFile: tokens.keys) { add("keys", "\(tokens.keys) \(problem)") }
     }
@@ -76,7 +76,9 @@ enum CredentialsCheck {
     }
 
     private static func problem(ofFile path: String) -> String? {
-        guard let text = FileContent.read(path) else { return "cannot be read, and is no http or https URL" }
+        guard let text = FileContent.read(path) else {
+            return "is no http or https URL, and as a file it cannot be read: \(SystemError.words())"
+        }
         guard let set = KeySet(text) else { return "is no JWK Set (RFC 7517)" }
         return set.keys.isEmpty ? "has \(set.whyUnusable)" : nil
     }

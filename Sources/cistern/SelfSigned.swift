@@ -61,16 +61,19 @@ enum SelfSigned {
     /// Nobody else may read the key. What is written in part is never found under the name.
     private static func write(_ content: [UInt8], to file: String, in directory: String) throws(AdminFailure) {
         var path = ""
+        // Of the first directory that could not be made.
+        var makeError: Int32 = 0
         for part in directory.split(separator: "/", omittingEmptySubsequences: false) {
             path += part + "/"
-            if path != "/" { mkdir(path, 0o700) }
+            if path != "/", mkdir(path, 0o700) != 0, errno != EEXIST, makeError == 0 { makeError = errno }
         }
         let temporary = file + ".new"
         unlink(temporary)
         let descriptor = Descriptor(csystem_open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
         let isWritten = descriptor.isOpen && WholeWrite.write(content, to: descriptor.number) == content.count
         guard isWritten, rename(temporary, file) == 0 else {
-            throw AdminFailure("--tls-self-signed: \(file) cannot be written: \(String(cString: strerror(errno)))")
+            let code = errno == ENOENT && makeError != 0 ? makeError : errno
+            throw AdminFailure("--tls-self-signed: \(SystemError.words(file, cannotBe: "written", code))")
         }
     }
 }

@@ -192,7 +192,7 @@ enum Startup {
         if log.access != "off" {
             accessLog = self.accessLog(log)
             if accessLog == nil {
-                logger.critical("the access log \(log.access) cannot be opened: \(String(cString: strerror(errno)))")
+                logger.critical("the access log \(log.access) cannot be opened: \(SystemError.words())")
                 throw ExitCode.configuration
             }
         }

@@ -44,10 +44,22 @@ enum SettingsCheck {
         }
     }
 
+    /// A URL without its scheme.
+    private static func hint(ofURL url: String) -> String {
+        !url.contains("://") && UpstreamURL("http://" + url) != nil ? "; did you mean http://\(url)?" : ""
+    }
+
+    /// A port without a host, or a host without a port.
+    private static func hint(ofAddress text: String) -> String {
+        if ListenerSettings(":" + text) != nil { return "; did you mean :\(text)?" }
+        return ListenerSettings(text + ":8080") != nil ? "; a port is missing, as in \(text):8080" : ""
+    }
+
     private static func checkURL(_ url: String, _ reader: inout SettingsReader) {
         if !url.isEmpty, UpstreamURL(url) == nil {
             reader.add(
-                about: "upstream.url", "upstream.url must be an http or https URL without user, query or fragment, not \"\(url)\"")
+                about: "upstream.url",
+                "upstream.url must be an http or https URL without user, query or fragment, not \"\(url)\"\(hint(ofURL: url))")
         } else if url.isEmpty, reader.isComplete {
             reader.add(about: "upstream.url", "upstream.url is missing: give --upstream URL, or set it, or several apis, in the file")
         }
@@ -97,7 +109,8 @@ enum SettingsCheck {
                         continue
                     }
                     let forms = "HOST:PORT, [IPV6]:PORT, :PORT, unix:/path or systemd:NAME, with numbers for hosts"
-                    reader.add(about: name, "\(name): \"\(listener.address)\" is not an address: \(forms)")
+                    reader.add(
+                        about: name, "\(name): \"\(listener.address)\" is not an address: \(forms)\(hint(ofAddress: listener.address))")
                     continue
                 }
                 if case .ipv4(_, 0) = address { continue }
@@ -281,8 +294,8 @@ enum SettingsCheck {
         for (name, file) in [
             ("upstream.ca_file", settings.upstream.caFile), ("upstream.client_certificate", settings.upstream.clientCertificate),
             ("upstream.client_key", settings.upstream.clientKey), ("admin.token_file", settings.admin.tokenFile),
-        ] where !file.isEmpty && access(file, R_OK) != 0 {
-            reader.add(about: name, "\(name): \(file) cannot be read")
+        ] where !file.isEmpty {
+            if let reason = SystemError.whyUnreadable(file) { reader.add(about: name, "\(name): \(reason)") }
         }
         if !settings.admin.tokenFile.isEmpty, let text = FileContent.read(settings.admin.tokenFile), AdminToken.parse(text) == nil {
             reader.add(

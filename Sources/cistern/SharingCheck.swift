@@ -33,7 +33,7 @@ enum SharingCheck {
                 reader.add(about: "share.secret_file", "share.secret_file: \(share.secretFile) \(sentence(error))")
             }
         } else {
-            reader.add(about: "share.secret_file", "share.secret_file: \(share.secretFile) cannot be read")
+            reader.add(about: "share.secret_file", "share.secret_file: \(SystemError.words(share.secretFile))")
         }
         if !share.user.isEmpty, share.passwordFile.isEmpty {
             reader.add(
@@ -47,7 +47,7 @@ enum SharingCheck {
             ("password_file", share.passwordFile), ("tls.ca_file", share.caFile), ("tls.certificate", share.certificate),
             ("tls.key", share.key),
         ] where !file.isEmpty && FileContent.read(file) == nil {
-            reader.add(about: "share.\(name)", "share.\(name): \(file) cannot be read")
+            reader.add(about: "share.\(name)", "share.\(name): \(SystemError.words(file))")
         }
     }
 

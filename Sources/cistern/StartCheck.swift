@@ -49,7 +49,7 @@ enum StartCheck {
         let code = DirectoryState.writeError(at: directory)
         guard code != 0 else { return [] }
         let effect = settings.store.required ? "serve would not start (store.required)" : "responses would be passed on and not kept"
-        return ["store.directory: \(directory) cannot be written to (\(String(cString: strerror(code)))): \(effect)"]
+        return ["store.directory: \(directory) cannot be written to (\(SystemError.words(code))): \(effect)"]
     }
 
     /// - Parameter holder: the process that runs with the cache directory, where one does.
@@ -74,7 +74,7 @@ enum StartCheck {
             code = errno
         }
         let directory = code == ENOENT ? "; systemd makes the directory that LogsDirectory= names" : ""
-        return ["log.access: \(log.access) cannot be opened (\(String(cString: strerror(code)))): serve would not start\(directory)"]
+        return ["log.access: \(log.access) cannot be opened (\(SystemError.words(code))): serve would not start\(directory)"]
     }
 
     /// Where Cistern asks for it itself.

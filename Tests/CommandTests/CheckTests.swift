@@ -45,7 +45,8 @@ struct CheckTests {
         #expect(
             outcome.lines == [
                 #"2: upstream.url must be an http or https URL without user, query or fragment, not "ftp://x""#,
-                "3: upstream.client_certificate and upstream.client_key go together", "3: upstream.client_key: /none cannot be read",
+                "3: upstream.client_certificate and upstream.client_key go together",
+                "3: upstream.client_key: /none cannot be read: No such file or directory",
                 "4: listen: \"example\" is not an address: HOST:PORT, [IPV6]:PORT, :PORT, unix:/path or systemd:NAME, with numbers for hosts",
                 "4: listen: 0.0.0.0:8080 is listened on already", #"6: cache.policy must be one of rescue, strict, not "loose""#,
                 #"7: cache.content_types: "json" is not type/subtype, +suffix or *"#,
@@ -111,6 +112,19 @@ struct CheckTests {
             admin.lines == [
                 "2: admin.socket: the path of a Unix socket can have 107 bytes, and \(path) has 108; set admin.socket to a shorter path, or to off"
             ])
+    }
+
+    @Test(
+        "a value without its unit, scheme or port, or with another unit, gets a suggestion",
+        arguments: [
+            ("upstream: {url: \"localhost:8080\"}", "not \"localhost:8080\"; did you mean http://localhost:8080?"),
+            ("listen: \"8080\"", "; did you mean :8080?"), ("listen: 127.0.0.1", "; a port is missing, as in 127.0.0.1:8080"),
+            ("cache: {rescue_after: 5}", "not \"5\"; did you mean 5s?"), ("cache: {rescue_after: 2min}", "; did you mean 2m?"),
+            ("store: {size: 10G}", "not \"10G\"; did you mean 10GiB?"), ("store: {size: 10 gb}", "; did you mean 10GB?"),
+        ])
+    func units(_ text: String, _ words: String) throws {
+        let outcome = try check(text)
+        #expect(outcome.status == 78 && outcome.text.contains(words), "\(outcome.text)")
     }
 
     @Test("a carriage return at the end of a variable is named, and not printed")
@@ -330,7 +344,7 @@ struct CheckTests {
         for sentence in [
             "5: credentials.identity.jwt.keys needs credentials.identity.jwt.issuer: whose tokens are taken is never left open",
             "5: credentials.identity.jwt.keys needs credentials.identity.jwt.audience: for whom the tokens are is never left open",
-            "5: credentials.identity.jwt.keys \(directory.path)/none cannot be read, and is no http or https URL",
+            "5: credentials.identity.jwt.keys \(directory.path)/none is no http or https URL, and as a file it cannot be read: No such file or directory",
             "6: credentials.identity.jwt.subject must be a claim that says whom a token belongs to, not \"jti\"",
             "7: credentials.identity.jwt.ignore_claims cannot name sub: without it two users could be one",
             "11: route a: credentials.identity.jwt.issuer needs credentials.identity.jwt.keys: without keys no token can be verified",
@@ -345,7 +359,7 @@ struct CheckTests {
         #expect(
             trust.lines == [
                 "2: credentials.identity.jwt.ca_file is only for keys of an https URL",
-                "2: credentials.identity.jwt.ca_file \(directory.path)/none cannot be read",
+                "2: credentials.identity.jwt.ca_file \(directory.path)/none cannot be read: No such file or directory",
             ])
         let good = try check(
             "upstream: {url: http://x}\ncredentials: {identity: {jwt: {keys: \(keys), issuer: [x], audience: [y]}}}")

@@ -96,9 +96,9 @@ struct SharingSettingsTests {
     @Test(
         "what is wrong is told",
         arguments: [
-            ("share: {servers: [\"10.0.0.1\"]}", "share.servers: \"10.0.0.1\" begins with redis://"),
-            ("share: {servers: [\"redis://u:p@h\"]}", "share.servers: \"redis://…@h\" holds no user"),
-            ("share: {servers: [\"redis://h:0\"]}", "has a port that is none"),
+            ("share: {servers: [\"10.0.0.1\"]}", "share.servers: \"10.0.0.1\" must begin with redis://"),
+            ("share: {servers: [\"redis://u:p@h\"]}", "share.servers: \"redis://…@h\" must have no user"),
+            ("share: {servers: [\"redis://h:0\"]}", "has a port that is not a number"),
             ("share: {servers: [redis://a, rediss://b]}", "share.servers: all are asked by TLS, or none"),
             ("share: {servers: [redis://a]}", "share.secret_file is missing"),
             ("share: {servers: [redis://a], secret_file: /nowhere/at/all}", "share.secret_file: /nowhere/at/all cannot be read"),

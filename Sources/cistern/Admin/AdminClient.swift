@@ -13,6 +13,8 @@ struct AdminFailure: Error, CustomStringConvertible {
 struct AdminClient: Sendable {
     let address: CommandTarget
     let token: [UInt8]?
+    /// What to check if nothing responds there: a question that ends the sentence.
+    let question: String
 
     /// Longest wait for something to come: going through a large store takes its time.
     private static let patienceSeconds = 120
@@ -49,7 +51,7 @@ struct AdminClient: Sendable {
         do throws(AdminFailure) {
             return try address.exchange(bytes, patienceSeconds: Self.patienceSeconds)
         } catch {
-            throw AdminFailure("no Cistern responds on \(address) (\(error)): is it running, and is this its cache directory? See --admin")
+            throw AdminFailure("no Cistern responds on \(address) (\(error)): is it running, and \(question)?")
         }
     }
 }

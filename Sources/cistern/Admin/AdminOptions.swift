@@ -32,15 +32,26 @@ struct AdminOptions: ParsableArguments {
         let file = tokenFile ?? settings.admin.tokenFile
         var token: [UInt8]?
         if !file.isEmpty {
-            token = FileContent.read(file).flatMap(AdminToken.parse)
-            if token == nil { throw AdminFailure("\(file) holds no token, or cannot be read") }
+            guard let text = FileContent.read(file) else { throw AdminFailure(SystemError.words(file)) }
+            guard let word = AdminToken.parse(text) else {
+                throw AdminFailure("\(file) holds no token: it must be one word of at least \(AdminToken.shortest) letters and digits")
+            }
+            token = word
         }
         let text = try address(settings)
         guard let address = CommandTarget(text, tls.files) else {
             throw AdminFailure(
                 SettingsCheck.tooLong(text.hasPrefix("/") ? "unix:" + text : text) ?? "\(HiddenSecrets.hide(in: text)) is not an address")
         }
-        return AdminClient(address: address, token: token)
+        return AdminClient(address: address, token: token, question: question(settings))
+    }
+
+    /// What may be wrong about the address, by the option or setting that it comes from.
+    private func question(_ settings: CisternSettings) -> String {
+        if admin != nil { return "is this one of its admin_listen or its admin.socket" }
+        if settings.admin.socket == "off" { return "was it started with these settings (--config, or --admin for another address)" }
+        if !settings.admin.socket.isEmpty { return "is this its admin.socket (--config, or --admin for another address)" }
+        return "is this its cache directory (--cache-dir or --config, or --admin for another address)"
     }
 
     private func address(_ settings: CisternSettings) throws -> String {
@@ -86,7 +97,7 @@ struct AdminOptions: ParsableArguments {
         var reader = SettingsReader()
         let environment = Environment.all()
         if let file = config ?? environment["CISTERN_CONFIG"] ?? (cacheDir == nil ? serviceFile : nil) {
-            guard let text = FileContent.read(file) else { throw AdminFailure("\(file): \(String(cString: strerror(errno)))") }
+            guard let text = FileContent.read(file) else { throw AdminFailure(SystemError.words(file)) }
             reader.read(file: file, text: text)
         }
         reader.read(environment: environment)

@@ -138,12 +138,12 @@ private final class OutputFile {
         self.path = path
         file = Descriptor(
             path == "-" ? csystem_duplicate(STDOUT_FILENO) : csystem_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600))
-        guard file.isOpen else { throw AdminFailure("\(path): \(String(cString: strerror(errno)))") }
+        guard file.isOpen else { throw AdminFailure(SystemError.words(path, cannotBe: "written")) }
     }
 
     func write(_ bytes: [UInt8]) throws {
         let written = WholeWrite.write(bytes, to: file.number)
-        guard written == bytes.count else { throw AdminFailure("\(path): \(String(cString: strerror(errno)))") }
+        guard written == bytes.count else { throw AdminFailure(SystemError.words(path, cannotBe: "written")) }
     }
 }
 

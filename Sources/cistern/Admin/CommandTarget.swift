@@ -2,6 +2,7 @@
 // command's own.
 
 import CLibcurl
+import Descriptors
 import Downstream
 import Glibc
 
@@ -43,7 +44,7 @@ enum CommandTarget: Sendable, CustomStringConvertible {
         case .clear(let address):
             errno = 0
             if let response = PlainHTTP.exchange(bytes, with: address, patienceSeconds: patienceSeconds) { return response }
-            throw AdminFailure(String(cString: strerror(errno)))
+            throw AdminFailure(SystemError.words())
         case .secured(let address): return try address.exchange(bytes, patienceSeconds: patienceSeconds)
         }
     }

@@ -173,7 +173,8 @@ enum WarmList {
         if source.hasPrefix("/"), !isFile(source) { return [try target(source)] }
         if source.hasPrefix("http://") || source.hasPrefix("https://") { return [try target(source)] }
         guard let bytes = FileContent.read(source, limit: ArchiveReader.limitBytes + 1) else {
-            throw AdminFailure("\(source) is no path, no URL, and no file that can be read")
+            throw AdminFailure(
+                "\(source) is no path that begins with / and no URL, and as a file it cannot be read: \(SystemError.words())")
         }
         if let archive = try? ArchiveReader(bytes) {
             let requests = (0..<archive.count).lazy.compactMap { archive.entry($0)["request"] }

@@ -3,6 +3,7 @@
 
 import ArgumentParser
 import CacheStore
+import Descriptors
 import Glibc
 import ReverseProxy
 import Server
@@ -25,7 +26,7 @@ struct Demo: ParsableCommand {
 
     func run() throws {
         guard let temporary = TemporaryDirectory("cistern-demo"), let store = TemporaryDirectory("cistern-demo-store") else {
-            StandardError.write("cistern: no directory for temporary files: \(String(cString: strerror(errno)))\n")
+            StandardError.write("cistern: no directory for temporary files: \(SystemError.words())\n")
             throw ExitCode.failure
         }
         defer {

@@ -103,7 +103,7 @@ final class NewFile {
         let description: String
 
         /// What `errno` says.
-        init(_ path: String) { description = "\(path): \(String(cString: strerror(errno)))" }
+        init(_ path: String) { description = "\(path): \(SystemError.words())" }
     }
 
     private let path: String

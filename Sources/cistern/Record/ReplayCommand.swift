@@ -187,7 +187,7 @@ struct ReadinessOptions: ParsableArguments {
         let file = Descriptor(descriptor)
         let line = Array("\(url)\n".utf8)
         let written = WholeWrite.write(line, to: file.number)
-        guard written == line.count else { throw AdminFailure("--ready-fd \(descriptor): \(String(cString: strerror(errno)))") }
+        guard written == line.count else { throw AdminFailure("--ready-fd \(descriptor): \(SystemError.words())") }
     }
 }
 
@@ -195,7 +195,7 @@ enum ArchiveFile {
     /// - Throws: a sentence where it cannot be read; what is too long is the reader's to say.
     static func read(_ path: String) throws(ArchiveReader.Mistake) -> [UInt8] {
         guard let bytes = FileContent.read(path, limit: ArchiveReader.limitBytes + 1) else {
-            throw ArchiveReader.Mistake(String(cString: strerror(errno)))
+            throw ArchiveReader.Mistake(SystemError.words())
         }
         return bytes
     }

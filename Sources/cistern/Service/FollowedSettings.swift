@@ -1,6 +1,7 @@
 // The settings of a service: as they hold now, and how they are read again. The command line and the environment are those of the start; the file, and
 // what it names, are read anew.
 
+import Descriptors
 import Glibc
 import Locking
 import ReverseProxy
@@ -60,7 +61,7 @@ final class FollowedSettings: Sendable {
     private static func accessLog(_ log: CisternSettings.Log) throws(SettingsMistakes) -> AccessLog? {
         guard log.access != "off" else { return nil }
         guard let opened = Startup.accessLog(log) else {
-            throw SettingsMistakes(["log.access: \(log.access) cannot be opened: \(String(cString: strerror(errno)))"])
+            throw SettingsMistakes(["log.access: \(log.access) cannot be opened: \(SystemError.words())"])
         }
         return opened
     }
