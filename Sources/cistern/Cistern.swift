@@ -8,7 +8,16 @@ import Glibc
 enum Program {
     static func main() {
         reserveStandardDescriptors()
-        Cistern.main()
+        do {
+            var command = try Cistern.parseAsRoot()
+            try command.run()
+        } catch {
+            if let message = UsageHint.message(Cistern.fullMessage(for: error)) {
+                StandardError.write(message + "\n")
+                exit(Cistern.exitCode(for: error).rawValue)
+            }
+            Cistern.exit(withError: error)
+        }
     }
 
     /// Opens /dev/null as each of standard input, output and error that is closed. Otherwise a file of the store would get its number, and

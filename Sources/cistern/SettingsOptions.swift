@@ -81,7 +81,7 @@ struct SettingsOptions: ParsableArguments {
             if let text = FileContent.read(file) {
                 reader.read(file: file, text: text)
             } else {
-                reader.addUnreadable(file: file, String(cString: strerror(errno)))
+                reader.addUnreadable(file: file, SystemError.words())
             }
         }
         reader.read(environment: environment)
@@ -98,19 +98,24 @@ struct SettingsOptions: ParsableArguments {
         return reader
     }
 
+    /// The options that are a short way to give a setting, by its path.
+    static let options = [
+        "upstream.url": "--upstream", "store.directory": "--cache-dir", "store.size": "--cache-size", "cache.policy": "--strict",
+        "upstream.connect_timeout": "--connect-timeout", "upstream.first_byte_timeout": "--first-byte-timeout",
+        "upstream.total_timeout": "--total-timeout", "cache.rescue_after": "--rescue-after", "cache.buffer_limit": "--buffer-limit",
+        "log.level": "--log-level", "log.format": "--log-format", "log.access": "--access-log", "shards": "--shards",
+        "listen": "--listen", "admin_listen": "--admin-listen",
+    ]
+
     private func readCommandLine(_ reader: inout SettingsReader) {
-        let single: [(String, String, String?)] = [
-            ("upstream.url", "--upstream", upstream), ("store.directory", "--cache-dir", cacheDir),
-            ("store.size", "--cache-size", cacheSize),
-            ("cache.policy", "--strict", strict ? "strict" : nil), ("upstream.connect_timeout", "--connect-timeout", connectTimeout),
-            ("upstream.first_byte_timeout", "--first-byte-timeout", firstByteTimeout),
-            ("upstream.total_timeout", "--total-timeout", totalTimeout), ("cache.rescue_after", "--rescue-after", rescueAfter),
-            ("cache.buffer_limit", "--buffer-limit", bufferLimit),
-            ("log.level", "--log-level", logLevel), ("log.format", "--log-format", logFormat), ("log.access", "--access-log", accessLog),
-            ("shards", "--shards", shards),
+        let single: [(String, String?)] = [
+            ("upstream.url", upstream), ("store.directory", cacheDir), ("store.size", cacheSize), ("cache.policy", strict ? "strict" : nil),
+            ("upstream.connect_timeout", connectTimeout), ("upstream.first_byte_timeout", firstByteTimeout),
+            ("upstream.total_timeout", totalTimeout), ("cache.rescue_after", rescueAfter), ("cache.buffer_limit", bufferLimit),
+            ("log.level", logLevel), ("log.format", logFormat), ("log.access", accessLog), ("shards", shards),
         ]
-        for (path, option, value) in single {
-            if let value { reader.read(path: path, .one(value), option: option) }
+        for (path, value) in single {
+            if let value { reader.read(path: path, .one(value), option: Self.options[path] ?? path) }
         }
         if !listen.isEmpty { reader.read(path: "listen", .many(listen), option: "--listen") }
         if !adminListen.isEmpty { reader.read(path: "admin_listen", .many(adminListen), option: "--admin-listen") }

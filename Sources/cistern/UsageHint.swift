@@ -1,0 +1,78 @@
+// Options, commands and arguments that do not exist, as users know them from other programs: the message names what does it here.
+
+import ArgumentParser
+import Settings
+
+enum UsageHint {
+    /// - Parameter message: the argument parser's, with the usage in its later lines.
+    /// - Returns: the message with a better first line; nil if there is none.
+    static func message(_ message: String) -> String? {
+        let lines = message.split(separator: "\n", omittingEmptySubsequences: false)
+        let usage = lines.first { $0.hasPrefix("Usage: cistern ") } ?? ""
+        guard let first = lines.first, let better = option(first, usage) ?? argument(first, usage) else { return nil }
+        return ([better[...]] + lines.dropFirst()).joined(separator: "\n")
+    }
+
+    // MARK: Options
+
+    /// Only `serve` and `check` take settings.
+    private static func option(_ line: Substring, _ usage: Substring) -> String? {
+        let beginning = "Error: Unknown option '-"
+        guard line.hasPrefix(beginning), let name = line.dropFirst(beginning.count).split(separator: "'").first else { return nil }
+        if ["v", "V"].contains(name) { return "Error: Unknown option '-\(name)'; use --version" }
+        guard name.hasPrefix("-"), takesSettings(usage), let meaning = SettingSuggestion.meaning(ofOption: String(name.dropFirst())) else {
+            return nil
+        }
+        return "Error: Unknown option '-\(name)'\(words(meaning))"
+    }
+
+    private static func words(_ meaning: (setting: String?, note: String)) -> String {
+        let note = meaning.note.isEmpty ? "" : ": \(meaning.note)"
+        guard let setting = meaning.setting else { return note }
+        return "; use \(use(setting))\(note)"
+    }
+
+    private static func use(_ setting: String) -> String {
+        if let option = SettingsOptions.options[setting] { return option }
+        if setting.hasPrefix("cistern ") { return setting }
+        return SettingsTable.all.contains { $0.path == setting } ? "--set \(setting)=VALUE" : "\(setting) in the file"
+    }
+
+    // MARK: Arguments
+
+    /// Words for commands in other programs.
+    static let commands = [
+        "start": "serve", "run": "serve", "server": "serve", "daemon": "serve", "version": "--version", "validate": "check",
+        "test": "check",
+        "verify": "check", "configtest": "check", "health": "healthcheck", "ping": "healthcheck", "list": "ls", "keys": "ls", "get": "show",
+        "cat": "show", "inspect": "show", "rm": "purge", "delete": "purge", "del": "purge", "ban": "purge", "invalidate": "purge",
+        "flush": "purge --all", "clear": "purge --all", "metrics": "stats", "log": "why --follow", "logs": "why --follow",
+        "explain": "why", "preload": "warm", "info": "status", "offline": "mode offline", "restart": "reload",
+    ]
+
+    private static func takesSettings(_ usage: Substring) -> Bool {
+        usage.hasPrefix("Usage: cistern serve") || usage.hasPrefix("Usage: cistern check")
+    }
+
+    private static func argument(_ line: Substring, _ usage: Substring) -> String? {
+        let beginning = "Error: Unexpected argument '"
+        guard line.hasPrefix(beginning) else { return nil }
+        let argument = String(line.dropFirst(beginning.count).prefix { $0 != "'" })
+        let isServe = usage.hasPrefix("Usage: cistern serve")
+        guard takesSettings(usage) else { return nil }
+        if argument.contains("://") { return "\(line); the upstream is given with --upstream" }
+        if argument.hasSuffix(".yaml") || argument.hasSuffix(".yml") { return "\(line); a file with settings is given with --config" }
+        // Without a command, serve gets the arguments.
+        guard isServe else { return nil }
+        let word = argument.lowercased()
+        guard let command = commands[word] ?? SettingSuggestion.nearest(word, among: names) else { return nil }
+        return "Error: '\(argument)' is not a command; did you mean cistern \(command)?"
+    }
+
+    /// Of all commands.
+    static var names: [String] {
+        let configuration = Cistern.configuration
+        let commands = configuration.groupedSubcommands.reduce(configuration.subcommands) { $0 + $1.subcommands }
+        return commands.map { $0._commandName }
+    }
+}
