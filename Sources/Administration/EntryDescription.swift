@@ -14,7 +14,7 @@ extension StoredEntry {
         let isFresh = if case .serve = decision { true } else { false }
         let age = Freshness.currentAge(of: metadata, now: now)
         return [
-            "id": .string(id.description),
+            "id": .string(id.description), "method": .string(key.method),
             "target": .string(showsSecrets ? String(decoding: key.typedTarget, as: UTF8.self) : key.readableTarget),
             "upstream": .string(key.api == nil ? String(decoding: key.authority, as: UTF8.self) : api.upstreamURL),
             "api": key.api.map { .string($0) },

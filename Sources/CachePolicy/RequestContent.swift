@@ -21,6 +21,13 @@ public enum RequestContent {
         return said(method: method, fields: fields, content: content, rules: rules)
     }
 
+    /// What stands in a key for an identity that is too long for it.
+    public static func short(_ method: Method, digest: [UInt8]) -> [UInt8] {
+        var identity: [UInt8] = []
+        CacheKey.appendPart(method.bytes, to: &identity)
+        return identity + digest
+    }
+
     /// The same whatever the request may change.
     public static func said(method: Method, fields: Fields, content: Span<UInt8>, rules: ArgumentRules?) -> [UInt8] {
         let type = fields.first(.contentType)

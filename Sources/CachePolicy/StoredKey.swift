@@ -66,6 +66,18 @@ public struct StoredKey: Sendable {
         return authority.starts(with: prefix) ? String(decoding: authority[prefix.count...], as: UTF8.self) : nil
     }
 
+    /// The request method: GET if the key does not hold another one.
+    public var method: String {
+        var parts = KeyReader(bytes: extra)
+        // Content identities and preflights begin with their method (`RequestContent.said`, `Preflight.identity`).
+        guard let content = parts.part() else { return "GET" }
+        var reader = KeyReader(bytes: Array(content))
+        guard let method = reader.part(), Self.methods.contains(where: { $0.utf8.elementsEqual(method) }) else { return "GET" }
+        return String(decoding: method, as: UTF8.self)
+    }
+
+    private static let methods = ["OPTIONS", "POST", "QUERY"]
+
     /// Path and arguments, with the values of secret arguments left out.
     public var readableTarget: String { SecretNames.redacted(typedTarget) }
 

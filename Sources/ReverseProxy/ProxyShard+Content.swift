@@ -72,7 +72,8 @@ extension ProxyShard {
                 let identity = RequestContent.identity(
                     method: head.method, target: target, fields: head.fields, content: content.span, rules: rules)
             else { return nil }
-            return identity.count > Self.identityLimitBytes ? cache.contentDigest(identity) : identity
+            guard identity.count > Self.identityLimitBytes else { return identity }
+            return RequestContent.short(head.method, digest: cache.contentDigest(identity))
         }
     }
 

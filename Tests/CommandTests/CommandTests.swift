@@ -4,6 +4,7 @@ import Administration
 import CachePolicy
 import JSON
 import ReverseProxy
+import Settings
 import TestSupport
 import Testing
 
@@ -39,6 +40,30 @@ struct CommandTests {
         #expect(try tool.run("purge --tag people --soft").text == "1 response marked as stale\n")
         #expect(try tool.run("purge --all").text == "2 responses purged\n")
         #expect(try tool.run("ls").lines.count == 1)
+    }
+
+    @Test("ls and show name a method other than GET")
+    func methods() throws {
+        let play = try ProxyPlay(
+            ScriptedOrigin { _ in
+                [.json("{}", ["Cache-Control: max-age=60", "Access-Control-Allow-Origin: *", "Access-Control-Allow-Methods: PUT"])]
+            }
+        ) { $0.otherRoute.methods = [.post] }
+        let tool = CommandLineTool(play: play)
+        _ = try play.get("/users")
+        _ = try play.request("OPTIONS", "/users", [("Origin", "https://a.test"), ("Access-Control-Request-Method", "PUT")])
+        let long = "[\(String(repeating: "1,", count: 1_000))1]"
+        for content in ["[1]", long] {
+            _ = try play.request("POST", "/users", [("Content-Type", "application/json")], content: content)
+        }
+        let rows = try tool.run("ls").lines.dropFirst().map { String($0.split(separator: "-").last ?? "").trimmingPrefix { $0 == " " } }
+        #expect(rows.sorted() == ["/users", "OPTIONS /users", "POST /users", "POST /users"], "\(rows)")
+        let shown = try tool.run("show /users").lines.filter { $0.hasPrefix("target ") }.map {
+            $0.dropFirst("target".count).trimmingPrefix { $0 == " " }
+        }
+        #expect(shown.sorted() == ["/users", "OPTIONS /users", "POST /users", "POST /users"])
+        let methods = try tool.run("ls --json").lines.compactMap { JSONValue(Array($0.utf8))?["method"]?.string }
+        #expect(methods.sorted() == ["GET", "OPTIONS", "POST", "POST"])
     }
 
     @Test("why and mode")
@@ -227,11 +252,42 @@ struct CommandTests {
         #expect(play.origin.requests.isEmpty)
     }
 
+    @Test(
+        "what users know from other programs is answered with what does it here",
+        arguments: [
+            ("--port 80", "Unknown option '--port'; use --listen: HOST:PORT"),
+            ("serve --ttl 1s", "use --set cache.freshness.default=VALUE: "),
+            ("--target x", "use --upstream: "), ("--cache-path /x", "use --cache-dir"), ("--workers 4", "use --shards"),
+            ("--exclude /x", "use routes.stream in the file: "), ("--user x", "'--user': start Cistern as that user"),
+            ("-v", "use --version"),
+            ("start", "'start' is not a command; did you mean cistern serve?"), ("statsu", "did you mean cistern stats?"),
+            ("validate", "did you mean cistern check?"), ("serve http://a.test", "the upstream is given with --upstream"),
+            ("check a.yaml", "a file with settings is given with --config"), ("--nonsense", "Unknown option '--nonsense'\n"),
+            ("xyzzy", "Unexpected argument 'xyzzy'\n"),
+        ])
+    func habits(_ arguments: String, _ words: String) throws {
+        let outcome = try CommandLineTool.run(arguments)
+        #expect(outcome.status == 64 && outcome.text.contains(words) && outcome.text.contains("Usage: cistern"), "\(outcome.text)")
+    }
+
+    @Test("the commands and options that such answers name exist")
+    func habitsExist() {
+        for command in UsageHint.commands.values where command != "--version" {
+            #expect(UsageHint.names.contains(String(command.prefix { $0 != " " })), "\(command)")
+        }
+        for setting in SettingsOptions.options.keys { #expect(SettingsTable.all.contains { $0.path == setting }) }
+        #expect(["warm", "purge"].allSatisfy(UsageHint.names.contains))
+    }
+
     @Test("a Cistern that does not run is told as such")
     func notRunning() throws {
         play.stop()
         let outcome = try tool.run("ls")
         #expect(outcome.status == 1 && outcome.text.contains("no Cistern responds on unix:"))
+        #expect(!outcome.text.contains("--admin") && outcome.text.hasSuffix("and is this one of its admin_listen or its admin.socket?\n"))
+        let directory = try CommandLineTool.run("ls --cache-dir \(play.directory)/none")
+        #expect(
+            directory.status == 1 && directory.text.contains("(No such file or directory): is it running, and is this its cache directory"))
         let off = try CommandLineTool.run("ls", environment: "CISTERN_ADMIN_SOCKET=off")
         #expect(off.status == 1 && off.text.contains("admin.socket is off and admin_listen is empty"))
     }

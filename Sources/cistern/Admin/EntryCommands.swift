@@ -8,7 +8,7 @@ struct List: AdminCommand {
     static let configuration = CommandConfiguration(
         commandName: "ls", abstract: "List what a running Cistern has stored.",
         discussion: """
-            Sorted by target: path and arguments in the spelling of the key. TTL is the freshness left; a stale response is asked for again, and \
+            Sorted by target: path and arguments in the spelling of the key, behind the method if that is not GET. TTL is the freshness left; a stale response is asked for again, and \
             still there for when the upstream fails. PARTITION stands for the credentials of the request, TAGS for what Cache-Groups, \
             Surrogate-Key and Cache-Tag said.
 
@@ -70,11 +70,18 @@ struct List: AdminCommand {
         return table.text
     }
 
+    /// The target, behind the method if that is not GET.
+    static func request(_ entry: JSONValue) -> String {
+        let target = entry["target"]?.string ?? ""
+        guard let method = entry["method"]?.string, method != "GET" else { return target }
+        return "\(method) \(target)"
+    }
+
     private func row(_ entry: JSONValue) -> [String] {
         var ttl = entry["ttl"]?.integer.map(Printable.seconds) ?? "-"
         if entry["marked_stale"] == true { ttl = "stale" }
         let tags = entry["tags"]?.array?.compactMap(\.string).joined(separator: " ") ?? ""
-        var target = entry["target"]?.string ?? ""
+        var target = Self.request(entry)
         for field in entry["vary"]?.array ?? [] { target += "  [\(field["name"]?.string ?? ""): \(field["value"]?.string ?? "-")]" }
         return [
             entry["status"]?.integer.map(String.init) ?? "", Printable.bytes(entry["bytes"]?.integer ?? 0),
@@ -131,7 +138,7 @@ struct Show: AdminCommand {
     }
 
     private static func describe(_ entry: JSONValue) -> String {
-        var lines: [(String, String)] = [("id", entry["id"]?.string ?? ""), ("target", entry["target"]?.string ?? "")]
+        var lines: [(String, String)] = [("id", entry["id"]?.string ?? ""), ("target", List.request(entry))]
         if let api = entry["api"]?.string { lines.append(("API", api)) }
         lines.append(("upstream", entry["upstream"]?.string ?? ""))
         lines.append(("stored", entry["stored_at"]?.string ?? ""))
