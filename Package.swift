@@ -213,7 +213,7 @@ let package = Package(
             "CommandTests",
             [
                 "cistern", "TestSupport", "Addresses", "Administration", "ReverseProxy", "CachePolicy", "CacheStore", "Settings",
-                "Upstream", "CSystem", "Downstream", "JSON", "ResponseCache", "TakeOver", logging,
+                "Upstream", "CSystem", "Downstream", "Decisions", "Explanation", "Forwarding", "JSON", "ResponseCache", "TakeOver", logging,
             ]),
         tests("UpstreamTests", ["Upstream", "HTTPCore", "HTTP2", "Reactor", "Locking", "TestSupport"]),
         tests("DownstreamTests", ["Addresses", "Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "Descriptors", "TestSupport"]),

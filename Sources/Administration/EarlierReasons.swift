@@ -11,7 +11,7 @@ struct EarlierReasons: Sendable {
     }
 
     /// What came last.
-    private var paths: [Path: (wall: Int64, reason: NotStoredReason)] = [:]
+    private var paths: [Path: (wall: Int64, reason: NotStoredReason, status: UInt16)] = [:]
     private var routes: [String: RouteSummary] = [:]
     private var apis: [String: RouteSummary] = [:]
     private var all: RouteSummary?
@@ -24,7 +24,7 @@ struct EarlierReasons: Sendable {
         for record in records {
             guard let reason = record.reasonNotStored else { continue }
             let path = Path(api: record.trace.api, path: record.path)
-            if record.trace.wall >= paths[path]?.wall ?? .min { paths[path] = (record.trace.wall, reason) }
+            if record.trace.wall >= paths[path]?.wall ?? .min { paths[path] = (record.trace.wall, reason, record.responseStatus) }
         }
         routes = Dictionary(snapshot.routeSummaries.map { ($0.name, $0) }) { first, _ in first }
         apis = Dictionary(snapshot.apiSummaries.map { ($0.name, $0) }) { first, _ in first }
@@ -35,7 +35,9 @@ struct EarlierReasons: Sendable {
     ///   - api: its name, empty for the only one.
     ///   - route: its name, empty for paths that no route is for.
     func before(_ record: WhyRecord, api: String, route: String) -> NotStoredBefore? {
-        if let known = paths[Path(api: record.trace.api, path: record.path)] { return NotStoredBefore(known.reason, of: .path) }
+        if let known = paths[Path(api: record.trace.api, path: record.path)] {
+            return NotStoredBefore(known.reason, of: .path, status: known.status)
+        }
         let name = (api.isEmpty ? "" : api + "/") + (route.isEmpty ? "*" : route)
         // What holds for all routes together says nothing of this one.
         if let summary = routes[name] { return Self.most(summary).map { NotStoredBefore($0, of: .route) } }

@@ -43,6 +43,8 @@ public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case graphQLError = "graphql_error"
     /// A response whose request was sent later is stored.
     case outdated = "outdated"
+    /// A purge or a write came after its request was sent.
+    case invalidated
     case storeRefused = "store_refused"
     case stream
     /// A preflight, and the upstream has not allowed what it asks for.
@@ -113,7 +115,7 @@ public enum Storing {
         return .allowed
     }
 
-    /// How long it is kept, Access-Control-Max-Age says, and not Cache-Control, as with browsers. But no-store is absolute here too.
+    /// How long it is kept, Access-Control-Max-Age says, and not Cache-Control, as with browsers. But no-store counts here too.
     private static func decidePreflight(
         _ response: ResponseHead, _ control: ResponseCacheControl, _ asked: StorableRequest, _ settings: CachePolicySettings
     ) -> StorageDecision {
@@ -203,6 +205,23 @@ public enum CacheableStatus {
         case 400, 401, 407, 408, 411, 412, 413, 416, 417, 421, 425, 428, 429, 431: true
         default: false
         }
+    }
+
+    /// What `cache.store: any` does with a response of a status that is otherwise not stored.
+    public enum StoredByAny: Sendable {
+        /// It is stored without an explicit lifetime too (RFC 9110 §15.1).
+        case always
+        /// It is stored if it has an explicit lifetime or says `public`.
+        case withLifetime
+        /// It makes no difference: the status is 2xx, about one request, a failure of the server, or no response by itself.
+        case never
+    }
+
+    public static func storedByAny(_ status: Status) -> StoredByAny {
+        guard (200..<500).contains(status.rawValue), status != 304, status != 206, !isAboutOneRequest(status) else { return .never }
+        if isHeuristicallyCacheable(status) { return .always }
+        // The other 2xx are stored without it as soon as they have a lifetime.
+        return status.isSuccessful ? .never : .withLifetime
     }
 
     /// §3: a final status, and something that allows it: explicit freshness, `public`, or a status that does so by itself.

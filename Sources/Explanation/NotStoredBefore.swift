@@ -13,7 +13,14 @@ public struct NotStoredBefore: Sendable, Equatable {
     /// What most of was not kept for that.
     public let place: Place
 
-    public init(_ reason: NotStoredReason, of place: Place) { (self.reason, self.place) = (reason, place) }
+    /// The response's; nil if it stands for several.
+    let status: UInt16?
+
+    public init(_ reason: NotStoredReason, of place: Place, status: UInt16? = nil) {
+        (self.reason, self.place, self.status) = (reason, place, status)
+    }
+
+    var advice: WhyAdvice? { reason.advice(status: status) }
 
     var sentence: String {
         let words =
@@ -33,6 +40,9 @@ extension WhyRecord {
         trace.result == .error && trace.background == nil && trace.found.kind == .nothing && trace.upstream.failure != nil
             && trace.reasons.bypass == nil
     }
+
+    /// Of the upstream's response, or of ours if the upstream was not asked.
+    public var responseStatus: UInt16 { trace.upstream.status == 0 ? trace.status : trace.upstream.status }
 
     /// Why its response, which was no error, was not kept.
     public var reasonNotStored: NotStoredReason? { trace.isGoodAndNotStored ? trace.reasons.notStored : nil }

@@ -40,7 +40,7 @@ extension NotStoredReason {
         case .noContent: "the response has no content"
         case .partial: "the response is only a part"
         case .requestNoStore: "the request said Cache-Control: no-store"
-        case .noStore: "the response said Cache-Control: no-store, which is absolute"
+        case .noStore: "the response said Cache-Control: no-store"
         case .privateResponse:
             "the response said Cache-Control: private, and the request had no credentials that give it a partition of its own"
         case .userUnknown:
@@ -65,13 +65,23 @@ extension NotStoredReason {
         case .notKept: "the response lacks what the route's keep_if demands"
         case .graphQLError: "the response has GraphQL errors and no data"
         case .outdated: "a response that was asked for later had come before it, and is stored"
-        case .storeRefused: "the store did not take it, or something was purged or written meanwhile"
+        case .invalidated: "its target was purged or written to while the response was on its way"
+        case .storeRefused: "the store did not take it"
         case .stream: "it is a stream, which is passed on as it comes"
         case .notAllowed: "the upstream does not let scripts of this origin send what the preflight asked for"
         }
     }
 
-    /// nil where no setting changes it.
+    /// - Parameter status: the response's; nil if it is unknown.
+    /// - Returns: nil if no setting changes it.
+    public func advice(status: UInt16?) -> WhyAdvice? {
+        switch self {
+        case .status: WhyAdvice(ofNotStored: status)
+        default: advice
+        }
+    }
+
+    /// The advice for a response whose status is unknown. nil if no setting changes it.
     public var advice: WhyAdvice? {
         switch self {
         case .methodNotCacheable:
@@ -79,10 +89,8 @@ extension NotStoredReason {
                 "routes.methods", "names methods that only read on a route, so that their responses are kept; GraphQL mutations never are")
         case .longContent:
             WhyAdvice("routes.content_limit", "is the longest content of a request that its response is kept by")
-        case .status:
-            WhyAdvice(
-                "cache.store",
-                "any: keeps responses of other statuses too, where RFC 9111 allows it; never 400, 401, 408, 429 and their like")
+        case .status: WhyAdvice(ofNotStored: nil)
+        case .noStore: WhyAdvice("routes.freshness.ignore", "with no-store in it, the route's responses are kept although they say so")
         case .setCookie: WhyAdvice("cache.set_cookie", "strip: keeps the response without the cookie")
         case .privateResponse: WhyAdvice("cache.role", "private: one user's own cache keeps it")
         case .userUnknown:
@@ -94,12 +102,16 @@ extension NotStoredReason {
         case .tooManyMembers: WhyAdvice("cache.member_limit", "is the most fields in Vary and the most groups of a kept response")
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
         case .notKept: WhyAdvice("routes.keep_if.must_have", "and the others beside it say which responses of the route are kept")
+        case .invalidated: WhyAdvice("routes.invalidates_target", "off: a write to the target does not make its responses invalid")
         case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
         case .oneTimeCredentials:
             WhyAdvice(
                 "credentials.partition", "ignore: on a route whose responses are the same for all, they are kept, whoever asks")
-        case .requestContent, .changingContent, .unreadContent, .connectionUser, .rangeRequest, .preconditions, .noContent, .partial,
-            .requestNoStore, .noStore, .varyStar, .contentCoding, .invalidJSON, .graphQLError, .empty, .unprovenEnd, .undecodable, .tooDeep,
+        case .noContent: WhyAdvice("cache.store", "any: keeps responses without content too")
+        case .contentCoding: WhyAdvice("cache.store", "any: keeps responses in their own coding")
+        case .unreadContent: ContentOutcome.streamedNoRoom.advice
+        case .requestContent, .changingContent, .connectionUser, .rangeRequest, .preconditions, .partial, .requestNoStore, .varyStar,
+            .invalidJSON, .graphQLError, .empty, .unprovenEnd, .undecodable, .tooDeep,
             .outdated, .stream,
             .notAllowed:
             nil
@@ -320,9 +332,12 @@ extension NoSharedRescueReason {
     /// nil where no setting changes it.
     public var advice: WhyAdvice? {
         switch self {
-        case .never, .notPublic:
-            WhyAdvice("cache.rescue_with_shared", "own: it may where it is public, or where the cookies are those that came with it")
-        case .otherCookies: WhyAdvice("cache.ignored_cookies", "names cookies that say nothing about who somebody is")
+        case .never:
+            WhyAdvice(
+                "cache.rescue_with_shared",
+                "own: it may if it said public or s-maxage, or if the cookies came with it; always: it may in any case")
+        case .notPublic, .otherCookies:
+            WhyAdvice("cache.rescue_with_shared", "always: it may stand in for all requests with credentials")
         case .varies, .gone: nil
         }
     }
@@ -412,31 +427,34 @@ extension FetchFailure {
         }
     }
 
-    public var advice: WhyAdvice? {
+    /// - Parameter isUnderWay: whether the head of the upstream's response had come.
+    public func advice(isUnderWay: Bool) -> WhyAdvice? {
         switch self {
         case .stopped(let stop): stop.advice
         case .slow: WhyAdvice("cache.rescue_after", "is how long the upstream has where a copy could go out")
         case .tooManyStreams: WhyAdvice("upstream.connections", "is how many there are; streams may hold half of them")
-        case .transfer(let error): error.advice
+        case .transfer(let error): error.advice(isUnderWay: isUnderWay)
         case .fault(let fault, _): fault.advice
         }
     }
 }
 
 extension UpstreamError {
-    fileprivate var advice: WhyAdvice? {
+    /// - Parameter isUnderWay: whether the head of the upstream's response had come.
+    fileprivate func advice(isUnderWay: Bool) -> WhyAdvice? {
         switch self {
         case .dnsTimeout, .connectionTimeout: WhyAdvice("upstream.connect_timeout", "is how long connecting may take")
-        case .connectionReadTimeout:
+        case .connectionReadTimeout where isUnderWay, .responseTimeout where isUnderWay:
             WhyAdvice(
-                "upstream.first_byte_timeout", "upstream.between_bytes_timeout and, of streams, timeouts.stream are its longest pauses")
-        case .responseTimeout: WhyAdvice("upstream.total_timeout", "is how long a whole exchange may take")
+                "routes.stream",
+                "true: responses that grow over time, such as a watch, are passed on as they come; timeouts.stream is their longest pause")
+        case .connectionReadTimeout: WhyAdvice("upstream.first_byte_timeout", "is the longest wait for a response to begin")
+        case .responseTimeout: WhyAdvice("upstream.total_timeout", "is the longest time of a whole exchange; 0 for no limit")
         case .connectionLimitReached: WhyAdvice("upstream.queue", "and upstream.connections are how many requests may wait and run")
-        case .responseBodyTooLarge: WhyAdvice("cache.buffer_limit", "is the longest response that is taken whole")
         case .tunnelRefused: WhyAdvice("upstream.proxy", "is the forward proxy; the log has the status that it responded with")
         case .tlsCertificateError: WhyAdvice("upstream.ca_file", "names the certificates that the upstream's is checked against")
         case .dnsError, .connectionRefused, .connectionTerminated, .connectionWriteTimeout, .destinationIPUnroutable, .responseIncomplete,
-            .responseHeaderTooLarge, .transferCoding, .protocolError, .tlsProtocolError, .proxyInternalError:
+            .responseHeaderTooLarge, .responseBodyTooLarge, .transferCoding, .protocolError, .tlsProtocolError, .proxyInternalError:
             nil
         }
     }
@@ -455,5 +473,11 @@ extension UpstreamFault {
             .unprovenEnd:
             nil
         }
+    }
+
+    /// The advice if the fault is that the response is not what the route calls good.
+    var demandAdvice: WhyAdvice? {
+        guard self == .unexpectedType else { return advice }
+        return WhyAdvice("routes.good.content_types", "names the media types of a good response of the route")
     }
 }

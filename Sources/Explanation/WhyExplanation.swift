@@ -216,20 +216,18 @@ public struct WhyExplanation {
         if trace.mode != .live { advice.append(WhyAdvice("cache.mode", "is the mode at the start; `cistern mode` switches it now")) }
         // No setting makes writes be kept.
         let isWrite = trace.reasons.notStored == .methodNotCacheable && trace.method != .post
-        // Nor is it good that errors are.
-        let isError = trace.reasons.notStored == .status && max(trace.status, trace.upstream.status) >= 500
-        if !isWrite, !isError, let one = demand?.advice ?? trace.reasons.notStored?.advice { advice.append(one) }
+        if !isWrite, let one = demand?.demandAdvice ?? trace.reasons.notStored?.advice(status: record.responseStatus) { advice.append(one) }
         if trace.reasons.validation == .noFreshness, trace.result != .rescued, trace.background == nil {
-            advice.append(WhyAdvice("cache.heuristics", "takes a share of a response's age since its last change for its freshness"))
+            advice.append(WhyAdvice("cache.freshness.default", "is how long responses without a lifetime are fresh"))
         }
         if let unknownField {
             let effect = "+\(unknownField): requests that differ in it share copies, if it makes no difference"
             advice.append(WhyAdvice("cache.harmless_fields", effect))
         }
-        if let one = before?.reason.advice { advice.append(one) }
+        if let one = before?.advice { advice.append(one) }
         if let one = failureAdvice { advice.append(one) }
         if trace.found.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy goes out all the same")) }
-        if let one = trace.content.outcome?.advice { advice.append(one) }
+        if let one = trace.content.outcome?.advice, !advice.contains(one) { advice.append(one) }
         if case .request(.access(let refusal)) = trace.reasons.refusal { advice.append(refusal.advice) }
         if let one = trace.identity?.advice { advice.append(one) }
         if trace.result == .error, let one = trace.reasons.notRescued?.advice ?? trace.reasons.notStoodIn?.advice { advice.append(one) }
@@ -248,7 +246,9 @@ public struct WhyExplanation {
 
     /// Where nothing is stored, no response comes of asking a failing upstream more often.
     private var failureAdvice: WhyAdvice? {
-        guard case .stopped(let stop) = failure, record.lacksCopy else { return failure?.advice }
+        guard case .stopped(let stop) = failure, record.lacksCopy else {
+            return failure?.advice(isUnderWay: trace.upstream.times.firstByte >= 0)
+        }
         switch stop.setting {
         case .threshold, .window, .recheck: return nil
         case .retryAfterLimit: return stop.advice

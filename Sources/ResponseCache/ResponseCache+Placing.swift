@@ -22,7 +22,8 @@ public enum StoringResult: Sendable, Equatable {
         switch self {
         case .stored: .allowed
         case .outdated: .forbidden(.outdated)
-        case .invalidated, .refused: .forbidden(.storeRefused)
+        case .invalidated: .forbidden(.invalidated)
+        case .refused: .forbidden(.storeRefused)
         case .tooLarge: .forbidden(.tooLarge)
         }
     }

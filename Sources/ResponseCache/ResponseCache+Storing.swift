@@ -109,7 +109,7 @@ extension ResponseCache {
         _ response: ResponseHead, _ control: ResponseCacheControl, to head: RequestHead, _ directives: RequestCacheControl,
         isPartitioned: Bool, beside found: FoundResponse?, good: GoodResponse, kept: GoodResponse = GoodResponse()
     ) -> StorageDecision {
-        if let fault = good.faultOfHead(response) { return .forbidden(fault.notStored) }
+        if good.faultOfHead(response) != nil { return .forbidden(.notGood) }
         if kept.faultOfHead(response) != nil { return .forbidden(.notKept) }
         let policy = policy(for: head)
         // An error that would be kept for a moment lies beside what is good, or nowhere.

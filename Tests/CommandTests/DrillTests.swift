@@ -55,7 +55,10 @@ struct DrillTests {
                 "1 × Not stored: the response's media type is not one that is kept.", "GET /html",
                 "→ cache.content_types names the media types that are kept"
             ),
-            ("1 × Not stored: the response said Cache-Control: no-store, which is absolute.", "GET /no-store", nil),
+            (
+                "1 × Not stored: the response said Cache-Control: no-store.", "GET /no-store",
+                "→ routes.freshness.ignore with no-store in it, the route's responses are kept although they say so"
+            ),
             ("1 × There are copies, but none for these users, arguments or contents.", "GET /stored", nil),
             (
                 "1 × Nothing was stored: as far as is remembered, nobody had asked for it.", "GET /never",

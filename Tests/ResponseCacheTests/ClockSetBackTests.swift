@@ -43,7 +43,7 @@ struct ClockSetBackTests {
         let sent = try test.send("/a")
         test.now -= 5_000
         if isPurge { test.cache.beginPurge(at: test.time.wall) } else { test.write("/a") }
-        #expect(test.complete(sent, Self.fresh) == .forbidden(.storeRefused))
+        #expect(test.complete(sent, Self.fresh) == .forbidden(.invalidated))
         #expect(try test.fetch("/a", [], Self.fresh) == .allowed)
     }
 
@@ -103,7 +103,7 @@ struct ClockSetBackTests {
         let test = try TestCache()
         let sent = try test.send("/a")
         test.cache.shared.replace()
-        #expect(test.complete(sent, Self.fresh) == .forbidden(.storeRefused))
+        #expect(test.complete(sent, Self.fresh) == .forbidden(.invalidated))
         #expect(try test.found("/a") == nil)
     }
 }

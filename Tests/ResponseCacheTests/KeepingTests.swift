@@ -142,9 +142,9 @@ struct KeepingTests {
         let (write, purge) = (try test.send("/a"), try test.send("/b"))
         test.now += 1
         test.write("/a")
-        #expect(test.complete(write, [Self.fresh]) == .forbidden(.storeRefused))
+        #expect(test.complete(write, [Self.fresh]) == .forbidden(.invalidated))
         test.cache.beginPurge(at: test.time.wall)
-        #expect(test.complete(purge, [Self.fresh]) == .forbidden(.storeRefused))
+        #expect(test.complete(purge, [Self.fresh]) == .forbidden(.invalidated))
         test.now += 1
         #expect(try test.fetch("/a") == .allowed)
         #expect(test.listed == ["/a"])

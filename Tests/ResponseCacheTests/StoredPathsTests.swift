@@ -73,7 +73,7 @@ struct StoredPathsTests {
         test.now += 1
         write("/a", test.cache, test)
         #expect(test.cache.store.statistics.entries == entries)
-        for one in sent { #expect(test.complete(one, [Self.fresh]) == .forbidden(.storeRefused)) }
+        for one in sent { #expect(test.complete(one, [Self.fresh]) == .forbidden(.invalidated)) }
         #expect(test.take("/a", [], [Self.fresh], secondsAgo: 60) == .invalidated)
         #expect(try test.fetch("/a", Self.user, [Self.fresh]) == .allowed)
     }
@@ -87,7 +87,7 @@ struct StoredPathsTests {
         test.write("/a", [("Location", "/login")], status: 302)
         // The time of the last such write is all.
         #expect(test.cache.store.statistics.inserted == inserted + 1)
-        #expect(test.complete(sent, [Self.fresh]) == .forbidden(.storeRefused))
+        #expect(test.complete(sent, [Self.fresh]) == .forbidden(.invalidated))
         #expect(try test.fetch("/a", Self.user, [Self.fresh]) == .allowed)
         #expect(try test.found("/a", Self.user)?.metadata.flags.contains(.markedStale) == false)
     }

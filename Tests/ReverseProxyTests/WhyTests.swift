@@ -54,7 +54,7 @@ struct WhyTests {
             Row(
                 "signed anew each time", .json("{}"), "GET", [("Authorization", "Hawk id=\"a\", mac=\"b\"")],
                 notStored: "one_time_credentials", setting: "credentials.partition"),
-            Row("no-store", .json("{}", ["Cache-Control: no-store"]), notStored: "no_store"),
+            Row("no-store", .json("{}", ["Cache-Control: no-store"]), notStored: "no_store", setting: "routes.freshness.ignore"),
             Row("request's no-store", .json("{}"), "GET", [("Cache-Control", "no-store")], notStored: "request_no_store"),
             Row("HTML", .answer("<p>", type: "text/html"), notStored: "content_type", setting: "cache.content_types"),
             Row("404", .json("{}", status: "404 Not Found"), notStored: "status", setting: "cache.store"),
@@ -227,8 +227,8 @@ struct WhyTests {
         let me = try why("/me/1?a=2")
         #expect(
             me.sentences.dropFirst().first
-                == "\(before): the response said Cache-Control: no-store, which is absolute; no setting changes that.")
-        #expect(me.settings == [])
+                == "\(before): the response said Cache-Control: no-store.")
+        #expect(me.settings == ["routes.freshness.ignore"])
         let good = try why("/good/3")
         #expect(good.sentences.count == 2 && good.settings == [])
     }
@@ -353,8 +353,10 @@ struct WhyTests {
         let failures = UpstreamError.allCases.map { FetchFailure.transfer($0) } + UpstreamFault.allCases.map { .fault($0, 200) } + stops
         let advice: [WhyAdvice] =
             NotStoredReason.allCases.compactMap(\.advice) + NoRescueReason.allCases.compactMap(\.advice)
-            + (failures + [.slow, .tooManyStreams]).compactMap(\.advice)
-        for setting in advice.map(\.setting) + ["cache.mode", "cache.heuristics", "admin.records"] {
+            + (failures + [.slow, .tooManyStreams]).flatMap { [$0.advice(isUnderWay: false), $0.advice(isUnderWay: true)] }.compactMap {
+                $0
+            }
+        for setting in advice.map(\.setting) + ["cache.mode", "cache.freshness.default", "admin.records"] {
             #expect(known.contains(setting), "\(setting) is not a setting")
         }
     }

@@ -1,0 +1,25 @@
+// Which setting has a response stored that is not stored for its status, as that depends on the status.
+
+import CachePolicy
+import HTTPCore
+
+extension WhyAdvice {
+    /// For a response that was not stored for its status.
+    /// - Parameter status: nil if it is unknown.
+    init?(ofNotStored status: UInt16?) {
+        guard let status else {
+            self.init(
+                "cache.store",
+                "any: keeps 300, 301, 308, 404, 405, 410 and 414, and other statuses with a lifetime; never 400, 401, 408 or 429")
+            return
+        }
+        switch CacheableStatus.storedByAny(Status(rawValue: status)) {
+        case .always: self.init("cache.store", "any: keeps responses with status \(status) too")
+        case .withLifetime where (400...499).contains(status):
+            self.init("cache.negative", "is how long they are kept if cache.negative_statuses names \(status)")
+        case .withLifetime:
+            self.init("cache.store", "any: keeps responses with status \(status) if they have a lifetime (Cache-Control or Expires)")
+        case .never: return nil
+        }
+    }
+}

@@ -1,0 +1,126 @@
+// A situation in which `why` gives advice, played through the whole server: as it is, and once with each advised change. The settings are those of a file, so
+// that the change is the very setting that the advice names.
+
+import CachePolicy
+import JSON
+import ReverseProxy
+import Settings
+import TestSupport
+import Testing
+
+@testable import cistern
+
+/// One run of a situation.
+final class AdviceStage {
+    let play: ProxyPlay
+    /// Where the origin waits for the play.
+    let gate: Gate
+    /// Whether the advised change has been made.
+    let isChanged: Bool
+
+    init(_ play: ProxyPlay, _ gate: Gate, isChanged: Bool) { (self.play, self.gate, self.isChanged) = (play, gate, isChanged) }
+
+    /// Asks for a target that the origin does not respond to at once, and lets this time pass meanwhile. Without the change the origin responds after the
+    /// client has its response, with the change before.
+    func ask(_ target: String = "/a", whileWaiting time: Duration, behind seen: Int = 0) throws {
+        let client = try play.client()
+        client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(play.origin.waitForRequests(seen + 1))
+        // Whatever the origin has sent of its response by now is read before this response is.
+        _ = try play.get("/other")
+        play.time.advance(by: time)
+        if isChanged { gate.open() }
+        #expect(client.readResponse() != nil)
+        gate.open()
+    }
+}
+
+struct AdviceTrial {
+    typealias Script = @Sendable (_ request: OriginRequest, _ gate: Gate) -> [OriginStep]
+
+    /// The response for /b comes when the gate is open, others at once.
+    static let holdingB: Script = { request, gate in (request.target == "/b" ? [.pass(gate)] : []) + [.json("{}")] }
+
+    /// What is changed: the settings, as a whole file, and what the upstream does, where the advice is about that.
+    struct Change {
+        let settings: String
+        let origin: Script?
+
+        init(_ settings: String, origin: Script? = nil) { (self.settings, self.origin) = (settings, origin) }
+    }
+
+    var settings: String
+    var origin: Script
+    var act: (AdviceStage) throws -> Void
+    /// By the setting that is advised.
+    var changes: [String: Change]
+    var tls: OriginTLS?
+    /// Of the exchange that is explained.
+    var target = "/a"
+
+    /// - Parameter steps: what the origin responds with to each request.
+    init(
+        _ settings: String = "", _ steps: OriginStep..., changes: [String: Change] = [:],
+        act: @escaping (AdviceStage) throws -> Void = { _ = try $0.play.get("/a") }
+    ) {
+        self.init(settings, script: { _, _ in steps }, changes: changes, act: act)
+    }
+
+    init(
+        _ settings: String = "", script: @escaping Script, changes: [String: Change] = [:],
+        act: @escaping (AdviceStage) throws -> Void = { _ = try $0.play.get("/a") }
+    ) {
+        (self.settings, origin, self.act, self.changes) = (settings, script, act, changes)
+    }
+
+    /// The newest exchange of the target /a, as `why` has it.
+    func run(_ settings: String, _ script: @escaping Script, isChanged: Bool) throws -> JSONValue {
+        let gate = Gate()
+        let origin = ScriptedOrigin(tls: tls) { request in request.target == "/other" ? [.json("{}")] : script(request, gate) }
+        let play = try Self.play(settings, origin, isTLS: tls != nil)
+        try act(AdviceStage(play, gate, isChanged: isChanged))
+        gate.open()
+        return try Self.newest(play, target)
+    }
+
+    static func newest(_ play: ProxyPlay, _ target: String = "/a") throws -> JSONValue {
+        try #require(JSONValue(try play.admin("GET", "/-/why?path=\(target)&last=1").content)?["exchanges"]?.array?.first)
+    }
+
+    /// - Parameter text: as in a file, with UPSTREAM for the upstream's address, which need not stand there.
+    static func play(_ text: String, _ origin: ScriptedOrigin, isTLS: Bool = false) throws -> ProxyPlay {
+        var reader = SettingsReader()
+        let address = "\(isTLS ? "https" : "http")://127.0.0.1:\(origin.port)"
+        reader.read(file: "f.yaml", text: Array(text.replacing("UPSTREAM", with: address).utf8))
+        if !text.contains("UPSTREAM") { reader.read(path: "upstream.url", .one(address), option: "--upstream") }
+        reader.finish()
+        try #require(reader.mistakes.isEmpty, "\(reader.mistakes)")
+        let given = reader.settings
+        return try ProxyPlay(origin) { settings in
+            var made = ProxySettings(given)
+            made.listening = settings.listening
+            made.admin.socket = settings.admin.socket
+            made.shards = 1
+            if given.store.directory.isEmpty { made.store = settings.store }
+            settings = made
+        }
+    }
+
+    static func advised(_ exchange: JSONValue) -> [String] { exchange["advice"]?.array?.compactMap { $0["setting"]?.string } ?? [] }
+
+    /// Plays it as it is and with each change.
+    /// - Parameters:
+    ///   - isMet: whether the exchange is in the situation.
+    ///   - isHelped: whether it is what the advice promises; by default that it is not in the situation any more.
+    func verify(isMet: (JSONValue) -> Bool, isHelped: ((JSONValue) -> Bool)? = nil) throws {
+        let before = try run(settings, origin, isChanged: false)
+        #expect(isMet(before), "\(text(before))")
+        #expect(Set(Self.advised(before)) == Set(changes.keys), "\(text(before))")
+        for (setting, change) in changes {
+            let after = try run(change.settings, change.origin ?? origin, isChanged: true)
+            #expect(isHelped?(after) ?? !isMet(after), "\(setting) does not help: \(text(after))")
+        }
+    }
+
+    private func text(_ exchange: JSONValue) -> String { String(decoding: exchange.serialized(), as: UTF8.self) }
+}

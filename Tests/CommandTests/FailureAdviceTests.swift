@@ -1,0 +1,240 @@
+// How an upstream fails, and the settings that `why` names for it: each changes the outcome. The compiler asks for a row of a new failure.
+
+import CachePolicy
+import Decisions
+import Explanation
+import JSON
+import TestSupport
+import Testing
+import Upstream
+
+@Suite("Advice about failures", .play)
+struct FailureAdviceTests {
+    /// A response that has begun and goes on when the gate is open.
+    private static let watch: AdviceTrial.Script = { _, gate in
+        [
+            .send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n"), .pass(gate),
+            .send("3\r\n{}\n\r\n0\r\n\r\n"),
+        ]
+    }
+    private static let late: AdviceTrial.Script = { _, gate in [.pass(gate), .json("{}")] }
+
+    /// nil: a play cannot bring it about, as it is a matter of the network or of the resolver, or nothing is advised.
+    private static func trial(_ error: UpstreamError) throws -> AdviceTrial? {
+        switch error {
+        case .connectionReadTimeout:
+            return AdviceTrial(
+                script: late, changes: ["upstream.first_byte_timeout": .init("upstream: {first_byte_timeout: 5m, total_timeout: 10m}")],
+                act: { try $0.ask(whileWaiting: .seconds(31)) })
+        case .responseTimeout:
+            return AdviceTrial(
+                "upstream: {total_timeout: 10s}", script: late, changes: ["upstream.total_timeout": .init("upstream: {total_timeout: 5m}")],
+                act: { try $0.ask(whileWaiting: .seconds(11)) })
+        case .connectionLimitReached:
+            return AdviceTrial(
+                "upstream: {connections: 1, queue: 0}",
+                script: AdviceTrial.holdingB,
+                changes: ["upstream.queue": .init("upstream: {connections: 1, queue: 10}")]
+            ) { stage in
+                let (first, second) = (try stage.play.client(), try stage.play.client())
+                first.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
+                #expect(stage.play.origin.waitForRequests(1))
+                second.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+                if stage.isChanged { stage.gate.open() }
+                #expect(second.readResponse() != nil)
+                stage.gate.open()
+                #expect(first.readResponse()?.status == 200)
+            }
+        case .tlsCertificateError:
+            var trial = AdviceTrial(
+                "", .json("{}"), changes: ["upstream.ca_file": .init("upstream: {ca_file: \"\(SharedCertificates.authority)\"}")])
+            trial.tls = SharedCertificates.tls
+            return trial
+        case .tunnelRefused:
+            let proxy = ScriptedOrigin { _ in [.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")] }
+            let trusted = "ca_file: \"\(SharedCertificates.authority)\""
+            var trial = AdviceTrial(
+                "upstream: {proxy: \"http://127.0.0.1:\(proxy.port)\", \(trusted)}", .json("{}"),
+                changes: ["upstream.proxy": .init("upstream: {proxy: \"\", \(trusted)}")]
+            ) { stage in _ = try withExtendedLifetime(proxy) { try stage.play.get("/a") } }
+            trial.tls = SharedCertificates.tls
+            return trial
+        case .dnsTimeout, .connectionTimeout, .dnsError, .connectionRefused, .connectionTerminated, .connectionWriteTimeout,
+            .destinationIPUnroutable, .responseIncomplete, .responseHeaderTooLarge, .responseBodyTooLarge, .transferCoding, .protocolError,
+            .tlsProtocolError, .proxyInternalError:
+            return nil
+        }
+    }
+
+    /// Where connecting takes too long: by the clock of libcurl, which no play moves.
+    private static let isOfNetwork: [UpstreamError] = [.dnsTimeout, .connectionTimeout]
+
+    @Test("no response came", arguments: UpstreamError.allCases)
+    func errors(_ error: UpstreamError) throws {
+        let advice = FetchFailure.transfer(error).advice(isUnderWay: false)
+        guard let trial = try Self.trial(error) else { return #expect(advice == nil || Self.isOfNetwork.contains(error)) }
+        #expect(trial.changes.keys.first == advice?.setting)
+        try trial.verify(isMet: { $0["upstream"]?["error"]?.string == error.rawValue }, isHelped: { $0["status"] == 200 })
+    }
+
+    @Test(
+        "a response that grows over time, such as a watch: the route is one of streams, however the time ran out",
+        arguments: [("between_bytes_timeout: 30s", 31), ("between_bytes_timeout: 1h, total_timeout: 2m", 121)])
+    func watch(_ settings: String, _ seconds: Int) throws {
+        let upstream = "upstream: {\(settings)}\n"
+        let trial = AdviceTrial(
+            upstream, script: Self.watch,
+            changes: ["routes.stream": .init(upstream + "routes: [{name: watch, path: /a, stream: true}]\ntimeouts: {stream: 1h}")]
+        ) { try $0.ask(whileWaiting: .seconds(seconds)) }
+        try trial.verify(
+            isMet: { ["connection_read_timeout", "http_response_timeout"].contains($0["upstream"]?["error"]?.string) },
+            isHelped: { $0["status"] == 200 && $0["upstream"]?["error"] == .null })
+    }
+
+    @Test("the upstream is slower than a copy")
+    func slow() throws {
+        let script: AdviceTrial.Script = { request, gate in
+            request["User-Agent"] == "first" ? [.json("{}", ["Cache-Control: max-age=1"])] : [.pass(gate), .json("{}")]
+        }
+        let trial = AdviceTrial(script: script, changes: ["cache.rescue_after": .init("cache: {rescue_after: 0}")]) { stage in
+            _ = try stage.play.get("/a", [("User-Agent", "first")])
+            stage.play.time.advance(by: .seconds(2))
+            try stage.ask(whileWaiting: .seconds(3), behind: 1)
+        }
+        try trial.verify(isMet: { $0["reason"] == "slow" }, isHelped: { $0["result"] == "miss" })
+    }
+
+    @Test("too many streams at once")
+    func streams() throws {
+        let script: AdviceTrial.Script = { _, gate in
+            [.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: 1\n\n"), .pass(gate), .close]
+        }
+        let trial = AdviceTrial(
+            "upstream: {connections: 2}", script: script, changes: ["upstream.connections": .init("upstream: {connections: 20}")]
+        ) { stage in
+            let (first, second) = (try stage.play.client(), try stage.play.client())
+            first.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(first.readResponseHead() != nil)
+            second.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(second.readResponseHead() != nil)
+            stage.gate.open()
+            _ = second.readResponse()
+        }
+        try trial.verify(isMet: { $0["upstream"]?["error"] == "too_many_streams" }, isHelped: { $0["status"] == 200 })
+    }
+
+    // MARK: What is known to fail
+
+    private static func stopped(_ kind: FailureScopeKind) -> AdviceTrial {
+        /// /a is stored, then the upstream fails until it is not asked any more.
+        func failing(
+            _ settings: String, _ change: [String: String], _ failure: OriginStep?, wait: Duration = .zero, targets: [String] = ["/a"]
+        ) -> AdviceTrial {
+            AdviceTrial(settings, .json("{}", ["Cache-Control: max-age=1"]), changes: change.mapValues { .init($0) }) { stage in
+                for target in Set(targets) { _ = try stage.play.get(target) }
+                stage.play.time.advance(by: .seconds(2))
+                if let failure { stage.play.origin.react { _ in [failure] } } else { stage.play.origin.down() }
+                for target in targets { _ = try stage.play.get(target) }
+                stage.play.time.advance(by: wait)
+                _ = try stage.play.get("/a")
+            }
+        }
+        let unavailable = OriginStep.json("{}", status: "503 No")
+        switch kind {
+        case .address:
+            return failing("failure: {threshold: 1}", ["failure.threshold": "failure: {threshold: 100}"], nil)
+        case .key:
+            return failing(
+                "failure: {recheck: 60s}", ["failure.recheck": "failure: {recheck: 1s}"], unavailable, wait: .seconds(5),
+                targets: ["/a", "/a"])
+        case .pause:
+            return failing(
+                "", ["failure.retry_after_limit": "failure: {retry_after_limit: 5s}"],
+                .json("{}", status: "503 No", ["Retry-After: 100"]), wait: .seconds(10))
+        case .upstream, .route:
+            let many = (1...30).map { "/\($0)" }
+            return failing("", ["failure.window": "failure: {window: 10m}"], unavailable, wait: .seconds(15), targets: many + ["/a"] + many)
+        }
+    }
+
+    @Test("what is known to fail", arguments: [FailureScopeKind.address, .key, .pause])
+    func stops(_ kind: FailureScopeKind) throws {
+        try Self.stopped(kind).verify(isMet: { $0["reason"]?.string == kind.label })
+    }
+
+    // MARK: Responses that cannot be used
+
+    @Test("a response that is much shorter than the stored one")
+    func shrunk() throws {
+        let route = { (limit: Int) in "routes: [{name: r, path: /**, good: {shrink_limit: \(limit)}}]" }
+        let trial = AdviceTrial(
+            route(50), .json("[\(String(repeating: "1,", count: 100))1]", ["Cache-Control: max-age=1"]),
+            changes: ["routes.good.shrink_limit": .init(route(0))]
+        ) { stage in
+            _ = try stage.play.get("/a")
+            stage.play.time.advance(by: .seconds(2))
+            stage.play.origin.react { _ in [.json("[1]")] }
+            _ = try stage.play.get("/a")
+        }
+        try trial.verify(isMet: { $0["reason"] == "shrunk" }, isHelped: { $0["result"] == "miss" })
+    }
+
+    @Test(
+        "a response beside a stored one that lacks what the route calls good",
+        arguments: [
+            ("routes.good.min_bytes", "min_bytes: 5"), ("routes.good.must_have", "must_have: [/a]"),
+            ("routes.good.must_not_have", "must_not_have: [/b]"),
+        ])
+    func notGood(_ setting: String, _ demand: String) throws {
+        let trial = AdviceTrial(
+            "routes: [{name: r, path: /**, good: {\(demand)}}]", .json("{\"a\":1}", ["Cache-Control: max-age=1"]),
+            changes: [setting: .init("")]
+        ) { stage in
+            _ = try stage.play.get("/a")
+            stage.play.time.advance(by: .seconds(2))
+            stage.play.origin.react { _ in [.json(demand.hasPrefix("must_not") ? "{\"b\":1}" : "{}")] }
+            _ = try stage.play.get("/a")
+        }
+        try trial.verify(isMet: { $0["result"] == "rescued" }, isHelped: { $0["result"] == "miss" })
+    }
+
+    @Test("an older copy that does not go out, as the upstream said that the resource is gone")
+    func gone() throws {
+        let trial = AdviceTrial(
+            "", .json("{}", ["Cache-Control: max-age=1"]), changes: ["cache.gone": .init("cache: {gone: ignore}")]
+        ) { stage in
+            _ = try stage.play.get("/a")
+            stage.play.time.advance(by: .seconds(2))
+            stage.play.origin.react { _ in [.json("{}", status: "410 Gone")] }
+            _ = try stage.play.get("/a")
+            stage.play.origin.down()
+            _ = try stage.play.get("/a")
+        }
+        var more = trial
+        // The failure itself has no advice.
+        more.changes = trial.changes
+        try more.verify(isMet: { $0["result"] == "rescued" && $0["status"] == 410 }, isHelped: { $0["status"] == 200 })
+    }
+
+    // MARK: Others
+
+    @Test("a response without a lifetime, a field that keeps requests apart, a mode, content that is too long to be held")
+    func others() throws {
+        let twice = { (stage: AdviceStage) throws in for _ in 0..<2 { _ = try stage.play.get("/a") } }
+        try AdviceTrial(
+            "", .json("{}"), changes: ["cache.freshness.default": .init("cache: {freshness: {default: 60s}}")], act: twice
+        ).verify(isMet: { $0["reason"] == "no_freshness" }, isHelped: { $0["result"] == "hit" })
+        try AdviceTrial(
+            "", .json("{}"), changes: ["cache.harmless_fields": .init("cache: {harmless_fields: [+x-mood], freshness: {default: 60s}}")]
+        ) { stage in
+            for mood in ["good", "bad"] { _ = try stage.play.get("/a", [("X-Mood", mood)]) }
+        }.verify(isMet: { $0["result"] == "miss" }, isHelped: { $0["result"] == "hit" })
+        try AdviceTrial("cache: {mode: offline}", .json("{}"), changes: ["cache.mode": .init("")]).verify(
+            isMet: { $0["reason"] == "offline" }, isHelped: { $0["status"] == 200 })
+        let content = String(repeating: "x", count: 2_000)
+        try AdviceTrial(
+            "limits: {request_buffer: 1KiB}", .json("{}"), changes: ["limits.request_buffer": .init("limits: {request_buffer: 4KiB}")]
+        ) { _ = try $0.play.request("PUT", "/a", content: content) }.verify(
+            isMet: { $0["request_content"]?["outcome"] == "streamed_too_long" }, isHelped: { $0["request_content"]?["outcome"] == "whole" })
+    }
+}
