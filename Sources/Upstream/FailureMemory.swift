@@ -97,7 +97,9 @@ public struct FailureMemory: Sendable {
         if address.row.isOpen { return admit(asking, now: now) }
         guard mayStop, case .withCopy(let mayLookBehind) = asking else { return .go }
         let (witness, key) = (witness(of: scopes), keys[scopes.key])
-        if let pause = key?.pause(of: witness, now: now) { return .serveCopy(pause.stop(now: now), looksBehind: false) }
+        if let pause = key?.pause(of: witness, after: successesAround(scopes.route), now: now) {
+            return .serveCopy(pause.stop(now: now), looksBehind: false)
+        }
         guard let (kind, row) = failing(scopes, key, witness), now - row.failedAt <= settings.right else { return .go }
         let isCheckDue = isCheckDue(kind, row, key, witness, now)
         noteStopped(kind, scopes, witness, isCheck: isCheckDue, now)
@@ -113,7 +115,7 @@ public struct FailureMemory: Sendable {
         if address.row.isOpen { return admit(asking, now: now) != .go }
         guard mayStop, case .withCopy(let mayLookBehind) = asking else { return false }
         let (witness, key) = (witness(of: scopes), keys[scopes.key])
-        if key?.pause(of: witness, now: now) != nil { return true }
+        if key?.pause(of: witness, after: successesAround(scopes.route), now: now) != nil { return true }
         guard let (kind, row) = failing(scopes, key, witness), now - row.failedAt <= settings.right else { return false }
         return mayLookBehind || !isCheckDue(kind, row, key, witness, now)
     }
@@ -281,8 +283,8 @@ public struct FailureMemory: Sendable {
     public mutating func pause(_ scopes: borrowing RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
         let time = min(retryAfter, settings.retryAfterLimit)
         guard settings.isOn, time > 0 else { return }
-        let witness = witness(of: scopes)
-        let isNew = change(scopes) { $0.pause(witness, status, until: now + time, now: now) }
+        let (witness, around) = (witness(of: scopes), successesAround(scopes.route))
+        let isNew = change(scopes) { $0.pause(witness, status, until: now + time, after: around, now: now) }
         mayStop = true
         if isNew { open(.pause(scopes.shownPath, user: scopes.user), .status(status)) }
     }
@@ -353,7 +355,8 @@ public struct FailureMemory: Sendable {
         for (number, key) in keys.entries {
             let isPart = upstream.includes(key) || key.route.flatMap { routes[$0] }?.includes(key) == true
             if !isPart, key.counts(after: successesAround(key.route)) { add(.key(key.path), number, key.row) }
-            guard let pause = key.pauses.filter({ $0.until > now }).max(by: { $0.until < $1.until }) else { continue }
+            let pauses = key.pauses.filter { $0.holds(after: successesAround(key.route), now) }
+            guard let pause = pauses.max(by: { $0.until < $1.until }) else { continue }
             let scope = Scope.pause(key.path, user: key.user)
             found.append(OpenScope(scope: scope, key: number, stop: pause.stop(now: now), lookedAt: nil))
         }

@@ -243,6 +243,12 @@ struct Pause: Sendable {
     let status: Status
     let since: Int64
     let until: Int64
+    /// The successes of the scope around the key when the pause was last asked for.
+    let successes: Int
+
+    /// 503 says that the service is unavailable, so any success after it ends the pause; 429 is this client's limit, which a success of another
+    /// request does not lift.
+    func holds(after successes: Int, _ now: Int64) -> Bool { until > now && (status == 429 || successes == self.successes) }
 
     func stop(now: Int64) -> FailureStop { FailureStop(scope: .pause, cause: .status(status), since: since, wait: max(0, until - now)) }
 }
@@ -357,7 +363,10 @@ struct KeyScope: Sendable {
     /// Whether it may let a copy go out at once.
     func mayStop(since: Int64, _ now: Int64) -> Bool { row.isOpen && row.failedAt >= since || pauses.contains { $0.until > now } }
 
-    func pause(of witness: Witness, now: Int64) -> Pause? { pauses.first { !$0.witness.isAnother(than: witness) && $0.until > now } }
+    /// - Parameter successes: of the scope around it.
+    func pause(of witness: Witness, after successes: Int, now: Int64) -> Pause? {
+        pauses.first { !$0.witness.isAnother(than: witness) && $0.holds(after: successes, now) }
+    }
 
     mutating func succeed() { (row, isOwn, pauses) = (FailureRow(), false, []) }
 
@@ -371,11 +380,11 @@ struct KeyScope: Sendable {
     }
 
     /// Returns whether the client was not asked to wait already.
-    mutating func pause(_ witness: Witness, _ status: Status, until: Int64, now: Int64) -> Bool {
-        let known = pause(of: witness, now: now)
+    mutating func pause(_ witness: Witness, _ status: Status, until: Int64, after successes: Int, now: Int64) -> Bool {
+        let known = pause(of: witness, after: successes, now: now)
         pauses.removeAll { $0.until <= now || !$0.witness.isAnother(than: witness) }
         if pauses.count == Self.pauseLimit { pauses.removeFirst() }
-        pauses.append(Pause(witness: witness, status: status, since: known?.since ?? now, until: until))
+        pauses.append(Pause(witness: witness, status: status, since: known?.since ?? now, until: until, successes: successes))
         return known == nil
     }
 }

@@ -133,6 +133,21 @@ struct FailureScopeTests {
         #expect(try play.get("/a").text == "2")
     }
 
+    @Test("a pause by 503 ends with any success of the upstream, and one by 429 does not", arguments: [429, 503])
+    func retryAfterEnds(status: Int) throws {
+        let origin = ScriptedOrigin { _ in [.json("1")] }
+        let play = try ProxyPlay(origin)
+        _ = try play.get("/a")
+        origin.react { $0.target == "/a" ? [.json("{}", status: "\(status) No", ["Retry-After: 200"])] : [.json("1")] }
+        #expect(try play.get("/a").text == "1")
+        #expect(detail(try play.get("/a")) == "paused")
+        origin.react { _ in [.json("2")] }
+        play.time.advance(by: .seconds(10))
+        #expect(detail(try play.get("/a")) == "paused")
+        #expect(try play.get("/b").text == "2")
+        #expect(try play.get("/a").text == (status == 503 ? "2" : "1"))
+    }
+
     // MARK: Paths
 
     @Test("a request that fails twice in a row: its copy goes out at once, those without one still ask, and its neighbours notice nothing")

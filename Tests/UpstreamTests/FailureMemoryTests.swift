@@ -325,6 +325,30 @@ struct FailureMemoryTests {
         #expect(none.ask("/a", user: 1) == .go)
     }
 
+    @Test("a pause by 503 ends with any success of the upstream, or of its route; one by 429 is the client's limit, and does not")
+    func unavailable() {
+        let memory = Memory()
+        for (target, status) in [("/limited", 429), ("/unavailable", 503)] as [(String, Status)] {
+            memory.pause(target, status, seconds: 300)
+            #expect(memory.stop(target) == .pause)
+        }
+        // A failure, and what happens on a route, say nothing of it.
+        memory.pause("/routed", route: 0, 503, seconds: 300)
+        memory.bad("/other", client: 2, .status(500))
+        #expect(memory.stop("/unavailable") == .pause && memory.stop("/routed", route: 0) == .pause)
+        memory.now = 10_000
+        memory.good("/other", client: 2)
+        #expect(memory.ask("/unavailable") == .go && memory.stop("/limited") == .pause && memory.stop("/routed", route: 0) == .pause)
+        #expect(memory.open == [.pause, .pause])
+        memory.good("/r", client: 2, route: 0)
+        #expect(memory.ask("/routed", route: 0) == .go && memory.open == [.pause])
+        // The upstream says it again: the pause is a new one.
+        memory.pause("/unavailable", 503, seconds: 300)
+        #expect(memory.stop("/unavailable") == .pause)
+        memory.now = 309_999
+        #expect(memory.stop("/unavailable") == .pause && memory.ask("/limited") == .go)
+    }
+
     @Test("a long wish is cut, never an overflow")
     func longWish() {
         let memory = Memory()

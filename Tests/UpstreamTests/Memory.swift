@@ -61,8 +61,9 @@ final class Memory {
 
     func reach() { memory.reach(now: now) }
 
-    func pause(_ target: String, client: UInt64 = 1, user: UInt64 = 0, seconds: Int64) {
-        memory.pause(Self.scopes(target, user: user, client: client), 429, retryAfter: seconds * 1000, now: now)
+    func pause(_ target: String, client: UInt64 = 1, user: UInt64 = 0, route: Int? = nil, _ status: Status = 429, seconds: Int64) {
+        let scopes = Self.scopes(target, user: user, route: route, client: client)
+        memory.pause(scopes, status, retryAfter: seconds * 1000, now: now)
     }
 
     func look(_ target: String, client: UInt64 = 1) -> FailureMemory.Look { memory.look(Self.scopes(target, client: client), now: now) }
