@@ -168,7 +168,7 @@ extension ClientConnection {
         if output.count < Self.gatherBytes { pushLater() } else if !pushOutput() { return true }
         return state.write(
             bytes.count, isOverfull: output.count > table.settings.outputHighWaterBytes,
-            mayReadAhead: table.budget.mayReadAhead(holding: output.count))
+            mayReadAhead: table.budget.mayReadAhead(holding: output.count, for: peer))
     }
 
     public func endResponse() {
@@ -221,7 +221,7 @@ extension ClientConnection {
     func isOutputHeld() -> Bool {
         let change = output.heldBytes - heldBytes
         heldBytes = output.heldBytes
-        return change == 0 || table.budget.hold(change)
+        return change == 0 || table.budget.hold(change, of: peer)
     }
 
     /// The socket takes more.

@@ -21,6 +21,8 @@ public final class ConnectionBudget: Sendable {
         var byAddress: [UInt128: Int] = [:]
         var turnedAway = 0
         var unsentBytes = 0
+        /// Part of that: of each address that has some.
+        var unsentByAddress: [UInt128: Int] = [:]
         var cut = 0
         /// Requests of each address whose content is being discarded.
         var discarding: [UInt128: Int] = [:]
@@ -29,6 +31,17 @@ public final class ConnectionBudget: Sendable {
         var isMakingRoom = false
 
         func counted(_ peer: PeerAddress) -> UInt128? { peer.place.counted(besides: limits.trustedProxies) }
+
+        /// Returns how much the address has then; 0 where it does not count.
+        mutating func holdUnsent(_ change: Int, _ peer: PeerAddress) -> Int {
+            unsentBytes += change
+            mostUnsentBytes = max(mostUnsentBytes, unsentBytes)
+            guard let client = counted(peer) else { return 0 }
+            // What was held before the trusted proxies changed is not known by address.
+            let own = max(0, unsentByAddress[client, default: 0] + change)
+            unsentByAddress[client] = own > 0 ? own : nil
+            return own
+        }
     }
 
     /// Called from any shard's loop, once for each round in which room was made or none was found.
@@ -44,7 +57,7 @@ public final class ConnectionBudget: Sendable {
         state.withLock { state in
             let former = state.limits
             state.limits = settings
-            if former.trustedProxies != settings.trustedProxies { state.byAddress = [:] }
+            if former.trustedProxies != settings.trustedProxies { (state.byAddress, state.unsentByAddress) = ([:], [:]) }
         }
     }
 
@@ -110,26 +123,28 @@ public final class ConnectionBudget: Sendable {
         }
     }
 
-    /// Of one connection, so many more bytes wait to be sent, or fewer.
+    /// Of one connection, so many more bytes wait to be sent, or fewer. An address may hold as much as it leaves free: one alone half of the memory.
+    /// So there is room for the responses of others, however slowly one client reads on however many connections.
     /// - Returns: false where there is no room for them: the connection has to go.
-    func hold(_ change: Int) -> Bool {
+    func hold(_ change: Int, of peer: PeerAddress) -> Bool {
         state.withLock { state in
-            state.unsentBytes += change
-            state.mostUnsentBytes = max(state.mostUnsentBytes, state.unsentBytes)
+            let own = state.holdUnsent(change, peer)
             let limit = state.limits.unsentLimitBytes
-            guard change > 0, limit > 0, state.unsentBytes > limit else { return true }
+            guard change > 0, limit > 0, state.unsentBytes > limit - own else { return true }
             state.cut += 1
             return false
         }
     }
 
     /// Whether a connection that holds so much of a response may hold more of it, so that the upstream need not wait for its client. Half of
-    /// the memory is for that, and of what is left of it no one may have more than a sixteenth: the slow ones of many share it.
-    func mayReadAhead(holding bytes: Int) -> Bool {
+    /// the memory is for that. Of what is left of it a connection may have a sixteenth, and an address as much as it leaves: the slow ones of many
+    /// share it.
+    func mayReadAhead(holding bytes: Int, for peer: PeerAddress) -> Bool {
         state.withLock { state in
             guard state.limits.unsentLimitBytes > 0 else { return true }
             let left = state.limits.unsentLimitBytes / 2 - state.unsentBytes
-            return left > 0 && bytes <= left / 16
+            let own = state.counted(peer).map { state.unsentByAddress[$0, default: 0] } ?? 0
+            return left > 0 && bytes <= left / 16 && own <= left
         }
     }
 

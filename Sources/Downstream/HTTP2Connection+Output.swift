@@ -113,7 +113,7 @@ extension HTTP2Connection {
         let change = held - budgetedBytes
         guard change != 0 else { return }
         budgetedBytes = held
-        guard !table.budget.hold(change), let largest = streams.values.max(by: { $0.heldBytes < $1.heldBytes }) else { return }
+        guard !table.budget.hold(change, of: peer), let largest = streams.values.max(by: { $0.heldBytes < $1.heldBytes }) else { return }
         reset(largest, .internalError)
     }
 }

@@ -81,7 +81,7 @@ extension HTTP2Stream {
         pushLater()
         return state.write(
             bytes.count, isOverfull: output.count > table.settings.outputHighWaterBytes,
-            mayReadAhead: table.budget.mayReadAhead(holding: connection.heldBytes))
+            mayReadAhead: table.budget.mayReadAhead(holding: connection.heldBytes, for: peer))
     }
 
     func endResponse() {

@@ -361,7 +361,8 @@ public enum SettingsTable {
             help: "Requests of one client address that need the upstream at once; more get 429. 0 for no limit."),
         Setting(
             path: "limits.unsent", binding: .size(\.limits.unsent, 0...(1024 * gibibyte)),
-            help: "Memory of responses that slow clients have not taken yet; whose response goes beyond is cut off. 0 for no limit."
+            help:
+                "Maximum memory of responses that slow clients have not read. One address may use half; a response that exceeds a limit is aborted. 0 disables both limits."
         ),
         Setting(
             path: "limits.requests_per_connection", binding: .count(\.limits.requestsPerConnection, 0...1_000_000_000),

@@ -90,25 +90,28 @@ struct AddressTests {
 
 @Suite("Reading ahead of a slow client")
 struct ReadAheadTests {
+    /// Of a Unix socket: no address counts.
+    private let client = PeerAddress(nil, port: 0)
+
     @Test("half of the memory is for it; one may have a sixteenth of what is left of that, so that many have their part")
     func parts() {
         var settings = DownstreamSettings()
         settings.unsentLimitBytes = 512 << 20
         let budget = ConnectionBudget(settings)
-        #expect(budget.mayReadAhead(holding: 16 << 20) && !budget.mayReadAhead(holding: 17 << 20))
-        #expect(budget.hold(240 << 20))
-        #expect(budget.mayReadAhead(holding: 1 << 20) && !budget.mayReadAhead(holding: 2 << 20))
-        #expect(budget.hold(16 << 20))
-        #expect(!budget.mayReadAhead(holding: 0))
+        #expect(budget.mayReadAhead(holding: 16 << 20, for: client) && !budget.mayReadAhead(holding: 17 << 20, for: client))
+        #expect(budget.hold(240 << 20, of: client))
+        #expect(budget.mayReadAhead(holding: 1 << 20, for: client) && !budget.mayReadAhead(holding: 2 << 20, for: client))
+        #expect(budget.hold(16 << 20, of: client))
+        #expect(!budget.mayReadAhead(holding: 0, for: client))
         // What has to be taken still finds room.
-        #expect(budget.hold(200 << 20) && budget.cut == 0)
+        #expect(budget.hold(200 << 20, of: client) && budget.cut == 0)
     }
 
     @Test("without a limit there is always room")
     func unlimited() {
         var settings = DownstreamSettings()
         settings.unsentLimitBytes = 0
-        #expect(ConnectionBudget(settings).mayReadAhead(holding: .max))
+        #expect(ConnectionBudget(settings).mayReadAhead(holding: .max, for: client))
     }
 }
 

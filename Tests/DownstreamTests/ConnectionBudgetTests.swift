@@ -1,5 +1,7 @@
 // What all connections together may have, as far as no play shows it.
 
+import Addresses
+import TestSupport
 import Testing
 
 @testable import Downstream
@@ -27,11 +29,70 @@ struct ConnectionBudgetTests {
 
     @Test("and so does much that waited to be sent")
     func unsent() {
-        #expect(budget.hold(Self.heap - 1) && budget.hold(1 - Self.heap))
+        func hold(_ change: Int) -> Bool { budget.hold(change, of: Self.peer(1)) }
+        #expect(hold(Self.heap - 1) && hold(1 - Self.heap))
         #expect(!budget.hasMemoryToReturn(), "too little")
-        #expect(budget.hold(3 * Self.heap) && budget.hold(-Self.heap))
+        #expect(hold(3 * Self.heap) && hold(-Self.heap))
         #expect(!budget.hasMemoryToReturn(), "most is still there")
-        #expect(budget.hold(-2 * Self.heap) && budget.hasMemoryToReturn())
+        #expect(hold(-2 * Self.heap) && budget.hasMemoryToReturn())
         #expect(!budget.hasMemoryToReturn(), "it was returned before")
+    }
+
+    // MARK: Shares of unsent responses
+
+    private static func limited(to limit: Int, trusting proxies: [IPNetwork] = []) -> ConnectionBudget {
+        var settings = DownstreamSettings()
+        (settings.unsentLimitBytes, settings.trustedProxies) = (limit, NetworkList(proxies))
+        return ConnectionBudget(settings)
+    }
+
+    private static func peer(_ number: UInt32) -> PeerAddress { PeerAddress(IPAddress(ipv4: 0x0a00_0000 + number), port: 1) }
+
+    /// Attackers read nothing on as many connections as they like; one that gets no room is closed, with all that it held.
+    @Test("clients that read nothing leave room for the responses of others", arguments: 0..<20)
+    func shares(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let limit = 1 << 20
+        let budget = Self.limited(to: limit)
+        let attackers = UInt32.random(in: 1...6, using: &random)
+        // Each further address finds half of what the ones before it left.
+        let room = limit >> Int(attackers + 1)
+        var held = (0..<64).map { _ in (peer: Self.peer(.random(in: 1...attackers, using: &random)), bytes: 0) }
+        for _ in 0..<5_000 {
+            let (place, piece) = (Int.random(in: 0..<64, using: &random), Int.random(in: 1...(16 << 10), using: &random))
+            held[place].bytes += piece
+            if !budget.hold(piece, of: held[place].peer) || Int.random(in: 0..<500, using: &random) == 0 {
+                #expect(budget.hold(-held[place].bytes, of: held[place].peer))
+                held[place].bytes = 0
+            }
+            #expect(budget.unsentBytes == held.reduce(0) { $0 + $1.bytes })
+            #expect(budget.hold(room, of: Self.peer(100)) && budget.hold(-room, of: Self.peer(100)))
+        }
+        #expect(budget.cut > 0)
+    }
+
+    @Test("one address may hold half of the memory for unsent responses, and what stands for many clients all of it")
+    func halves() throws {
+        let budget = Self.limited(to: 1_000, trusting: [try IPNetwork("10.0.0.9")])
+        #expect(budget.hold(500, of: Self.peer(1)) && !budget.hold(1, of: Self.peer(1)))
+        #expect(budget.hold(-501, of: Self.peer(1)) && budget.unsentBytes == 0)
+        for proxy in [Self.peer(9), PeerAddress(nil, port: 0)] {
+            #expect(budget.hold(1_000, of: proxy) && !budget.hold(1, of: proxy) && budget.hold(-1_001, of: proxy))
+        }
+        #expect(Self.limited(to: 0).hold(1 << 40, of: Self.peer(1)), "no limit")
+    }
+
+    @Test("reading ahead of slow clients: an address has as much as it leaves of half of the memory")
+    func readingAhead() throws {
+        let budget = Self.limited(to: 64_000)
+        #expect(budget.hold(16_000, of: Self.peer(1)))
+        #expect(budget.mayReadAhead(holding: 1_000, for: Self.peer(1)) && !budget.mayReadAhead(holding: 1_001, for: Self.peer(1)))
+        #expect(budget.hold(1, of: Self.peer(1)) && !budget.mayReadAhead(holding: 1, for: Self.peer(1)))
+        #expect(budget.mayReadAhead(holding: 900, for: Self.peer(2)))
+        // From then on addresses are counted anew.
+        var settings = DownstreamSettings()
+        (settings.unsentLimitBytes, settings.trustedProxies) = (64_000, NetworkList([try IPNetwork("10.0.0.9")]))
+        budget.use(settings)
+        #expect(budget.hold(-16_001, of: Self.peer(1)) && budget.unsentBytes == 0 && budget.hold(32_000, of: Self.peer(1)))
     }
 }
