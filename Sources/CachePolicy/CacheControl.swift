@@ -7,6 +7,8 @@ import HTTPCore
 public struct ResponseCacheControl: Sendable, Equatable {
     public var maxAge: Int64?
     public var sharedMaxAge: Int64?
+    /// Whether an `s-maxage` has an argument that is no number.
+    public private(set) var hasUnreadableSharedMaxAge = false
     public var staleWhileRevalidate: Int64?
     public var staleIfError: Int64?
     public var noStore = false
@@ -50,7 +52,9 @@ public struct ResponseCacheControl: Sendable, Equatable {
         CacheDirective.read(fields) { directive, argument in
             switch directive {
             case .maxAge: maxAge = Self.smaller(maxAge, argument)
-            case .sharedMaxAge: sharedMaxAge = Self.smaller(sharedMaxAge, argument)
+            case .sharedMaxAge:
+                sharedMaxAge = Self.smaller(sharedMaxAge, argument)
+                if DeltaSeconds.parse(argument) == nil { hasUnreadableSharedMaxAge = true }
             case .staleWhileRevalidate: staleWhileRevalidate = Self.smaller(staleWhileRevalidate, argument)
             case .staleIfError: staleIfError = Self.smaller(staleIfError, argument)
             case .noCache, .isPrivate:

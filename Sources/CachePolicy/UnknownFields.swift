@@ -32,7 +32,9 @@ public final class UnknownFields: Sendable, Equatable {
     public static func makeNoDifference(to response: Fields, _ control: ResponseCacheControl, lifetime: Int64?) -> Bool {
         if namesOtherFields(response) { return true }
         guard !control.isPrivate else { return false }
-        return control.isPublic || control.sharedMaxAge != nil || lifetime ?? 0 > 0
+        // A directive that cannot be read lets nobody share.
+        let saysForShared = control.sharedMaxAge != nil && !control.hasUnreadableSharedMaxAge
+        return control.isPublic || saysForShared || lifetime ?? 0 > 0
     }
 
     /// Frameworks add those of CORS to every response by themselves, as they add Origin. What is no field name says nothing of fields.
