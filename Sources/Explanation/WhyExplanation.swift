@@ -126,9 +126,11 @@ public struct WhyExplanation {
             sentences.append("This request is slow by nature: the upstream had \(time), twice the usual time.")
         }
         if trace.found.isGone {
+            // A 403 took the user's rights away (`ResponseCache.saysGone`).
+            let meaning = trace.status == 403 ? "that this user may not read it (403)" : "that it is gone"
             sentences.append(
                 trace.result == .rescued
-                    ? "What the upstream said last went out: that it is gone. The older copy stays, and comes back with its next 200 or 304."
+                    ? "What the upstream said last went out: \(meaning). The older copy stays, and comes back with its next 200 or 304."
                     : "It is remembered beside the stored copy: while the upstream fails, this is what goes out.")
         } else if let permission = trace.reasons.sharedPermission {
             sentences.append("\(permission.copy) went out instead: \(permission.sentence).")

@@ -240,6 +240,8 @@ struct HealthyUpstreamTests {
         #expect(try play.get("/me", fields).status == 403)
         play.origin.down()
         #expect(try play.get("/me", fields).status == (isTaken ? 403 : 200))
+        let why = String(decoding: try play.admin("GET", "/-/why?path=/me&last=1").content, as: UTF8.self)
+        #expect(why.contains("that this user may not read it (403)") == isTaken && !why.contains("that it is gone"))
         #expect(try play.get("/me", [("Authorization", "Bearer b")]).status == 502 || credentials.isEmpty)
         play.origin.up()
         play.origin.react { _ in [.json(Self.good)] }
