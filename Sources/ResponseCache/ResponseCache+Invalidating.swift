@@ -31,7 +31,7 @@ extension ResponseCache {
         return true
     }
 
-    /// A login or a captive portal has answered a write. Other nodes know no such marks: they take out what they have.
+    /// A login or a captive portal has answered a write.
     private func makeStale(writtenBy head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp) {
         let path = head.pathAndQuery
         var keys: [[UInt8]] = []
@@ -46,7 +46,7 @@ extension ResponseCache {
         }
         for key in keys {
             mark(DoubtfulWrites.markKey(key), at: now)
-            level?.invalidated(key)
+            level?.invalidated(key, isDoubtful: true)
         }
     }
 
@@ -96,7 +96,7 @@ extension ResponseCache {
     /// Here, and on the other nodes of the fleet.
     private func markEverywhere(_ key: [UInt8], at time: Timestamp) {
         mark(key, at: time)
-        level?.invalidated(key)
+        level?.invalidated(key, isDoubtful: false)
     }
 
     /// In memory in any case, for what is under way. In the store only where something is stored that the mark concerns, or where others than this process

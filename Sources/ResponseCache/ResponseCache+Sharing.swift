@@ -14,8 +14,12 @@ extension ResponseCache {
     /// What would have to be looked at in the shared level; nil where it has nothing to do with the request. What is kept by a request's
     /// content is not shared, nor what is looked up by what was said of arguments: others have it under the exact target. Nor is what lies in a
     /// partition that the upstream has named: the same credentials may be another's by the time that it is found.
-    /// - Parameter good: what its route calls good.
-    public func sharedLookUp(for head: RequestHead, at keys: TargetKeys, good: GoodResponse = GoodResponse()) -> SharedLookUp? {
+    /// - Parameters:
+    ///   - good: what its route calls good.
+    ///   - kept: what its route demands of responses that are stored.
+    public func sharedLookUp(
+        for head: RequestHead, at keys: TargetKeys, good: GoodResponse = GoodResponse(), kept: GoodResponse = GoodResponse()
+    ) -> SharedLookUp? {
         guard level != nil, head.method == .get || head.method == .head, isExact(keys, for: head), keyMaker.isUntold(keys.own, of: head)
         else { return nil }
         guard let rules = sharingRules else { return nil }
@@ -25,7 +29,7 @@ extension ResponseCache {
             guard let marker = marker(at: place.localKey) else { continue }
             sharedVariant(of: place, named: Array(marker.head), head).map { places.append($0) }
         }
-        return SharedLookUp(head: head, keys: keys, places: places, good: good)
+        return SharedLookUp(head: head, keys: keys, places: places, good: good, kept: kept)
     }
 
     private func isExact(_ keys: TargetKeys, for head: RequestHead) -> Bool {
@@ -186,15 +190,15 @@ extension ResponseCache {
             let isLenient = flags.contains(.isLenient)
             guard LastGood.obstacle(response, isLenient: isLenient, inPlaceOf: copy, strictness: strictness) == nil else { return false }
         }
-        let good = lookUp.good
-        guard good.faultOfHead(response) == nil else { return false }
+        let demands = [lookUp.good, lookUp.kept]
+        guard demands.allSatisfy({ $0.faultOfHead(response) == nil }) else { return false }
         // In a coding that nobody here can take off.
         guard !flags.contains(.coded) else { return true }
-        guard good.faultOfLength(body.form.plainBytes, storedBytes: found?.contentBytes) == nil else { return false }
-        guard good.searchesContent else { return true }
+        guard demands.allSatisfy({ $0.faultOfLength(body.form.plainBytes, storedBytes: found?.contentBytes) == nil }) else { return false }
+        guard demands.contains(where: \.searchesContent) else { return true }
         guard let content = Self.plain(body) else { return false }
         let isJSON = flags.intersection([.isJSON, .isLenient]) == .isJSON
-        return good.faultOfContent(content.span, isJSON: isJSON, storedBytes: nil) == nil
+        return demands.allSatisfy { $0.faultOfContent(content.span, isJSON: isJSON, storedBytes: nil) == nil }
     }
 
     /// Its content without the coding that it has in the store; nil where that is damaged.
@@ -214,13 +218,16 @@ extension ResponseCache {
     // MARK: What others say
 
     /// What another node's write or purge has made invalid is so here from now on: for what is stored, and for what is under way.
-    /// - Parameter mark: as `SharedLevel.invalidate` was told.
-    public func follow(mark: [UInt8], at now: Timestamp) {
+    /// - Parameters:
+    ///   - mark: as `SharedLevel.invalidated` was told.
+    ///   - isDoubtful: stored responses become stale and stay.
+    public func follow(mark: [UInt8], isDoubtful: Bool = false, at now: Timestamp) {
         guard let letter = mark.last else { return }
-        self.mark(mark, at: now)
+        if isDoubtful { shared.storeMemory.doubts.note(at: shared.times.ofMark(now)) }
+        self.mark(isDoubtful ? DoubtfulWrites.markKey(mark) : mark, at: now)
         guard letter == UInt8(ascii: "I") else { return }
         let sharedKey = Array(mark.dropLast())
-        store.remove(sharedKey.span)
+        if !isDoubtful { store.remove(sharedKey.span) }
         // What the upstream has said of its arguments here, others may not know: what lies under it is found no more. The mark may be another API's.
         guard shared.varianceSign.isSet, let key = StoredKey(sharedKey) else { return }
         SearchVarianceMemory.forget(path: key.pathKey(of: sharedKey), in: store)

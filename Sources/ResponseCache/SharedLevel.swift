@@ -18,8 +18,10 @@ public protocol SharedLevel: AnyObject {
     func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency)
 
     /// A write has made something invalid, on all nodes.
-    /// - Parameter mark: the key of the mark that says so here, with nobody's credentials in it.
-    func invalidated(_ mark: [UInt8])
+    /// - Parameters:
+    ///   - mark: the key of the mark that says so here, with nobody's credentials in it.
+    ///   - isDoubtful: a login or a captive portal answered the write, so stored responses become stale and stay.
+    func invalidated(_ mark: [UInt8], isDoubtful: Bool)
 }
 
 /// What lies in the shared level for one place: a response, or the marker that leads to variants.
@@ -56,11 +58,11 @@ public final class SharedLookUp: Sendable {
     public let keys: TargetKeys
     /// The first is where it would be stored.
     public let places: [SharedPlace]
-    /// What the target's route calls good.
-    let good: GoodResponse
+    /// What the target's route demands of good responses, and of those that are stored.
+    let (good, kept): (GoodResponse, GoodResponse)
 
-    init(head: RequestHead, keys: TargetKeys, places: [SharedPlace], good: GoodResponse) {
-        (self.head, self.keys, self.places, self.good) = (head, keys, places, good)
+    init(head: RequestHead, keys: TargetKeys, places: [SharedPlace], good: GoodResponse, kept: GoodResponse) {
+        (self.head, self.keys, self.places, self.good, self.kept) = (head, keys, places, good, kept)
     }
 }
 
@@ -90,6 +92,6 @@ public enum TakingResult: Sendable, Equatable {
     case leads(to: SharedPlace)
     /// What is stored here is as recent, a mark concerns it, or it is not what it should be.
     case notTaken
-    /// It is not what the route calls good, or less than the good copy that is stored here.
+    /// It is not what the route calls good or keeps, or less than the good copy that is stored here.
     case notGood
 }

@@ -169,7 +169,8 @@ extension ProxyShard {
         let decision = facts.decide()
         guard decision.looksAtOthers else { return nil }
         arrival.sharedWait = sharedWait(decision, head, route: arrival.route ?? 0, of: client)
-        return cache?.sharedLookUp(for: head, at: keys, good: routes.good(on: arrival.route ?? 0))
+        let route = arrival.route ?? 0
+        return cache?.sharedLookUp(for: head, at: keys, good: routes.good(on: route), kept: routes.kept(on: route))
     }
 
     /// How long another node that asks the upstream is waited for, milliseconds; nil where no other would wait for this request: it is of no use to others, or

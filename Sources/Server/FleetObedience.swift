@@ -54,8 +54,8 @@ final class FleetObedience: FleetFollowing {
         guard let any = caches.first else { return then(nil) }
         var orders = orders
         // Some hundred thousand may follow each other: none goes deeper into the stack than the one before it.
-        while case .mark(let key)? = orders.first {
-            any.follow(mark: key, at: now)
+        while case .mark(let key, let isSoft)? = orders.first {
+            any.follow(mark: key, isDoubtful: isSoft, at: now)
             orders = orders.dropFirst()
         }
         guard !orders.isEmpty else { return then(any.shared) }

@@ -6,8 +6,8 @@ import ResponseCache
 
 /// What another node has said, as the local store obeys it.
 public enum FleetOrder: Sendable, Equatable {
-    /// The key of a mark (`SharedLevel.invalidated`).
-    case mark([UInt8])
+    /// The key of a mark (`SharedLevel.invalidated`); soft: stored responses become stale and stay.
+    case mark([UInt8], isSoft: Bool = false)
     case purge(FleetSelection, isSoft: Bool)
     /// All that is stored: stale, or gone.
     case everything(isSoft: Bool)
@@ -15,7 +15,7 @@ public enum FleetOrder: Sendable, Equatable {
     /// nil where there is nothing to obey.
     init?(_ message: LogMessage) {
         switch message.kind {
-        case .target, .collection, .group, .entry: self = .mark(message.argument)
+        case .target, .collection, .group, .entry: self = .mark(message.argument, isSoft: message.isSoft)
         case .selection:
             // What cannot be read may mean anything.
             guard let selection = FleetSelection(message.argument) else {
@@ -71,11 +71,11 @@ extension LogMessage {
     }
 
     /// Of the key of a mark.
-    init(mark: [UInt8]) {
+    init(mark: [UInt8], isSoft: Bool = false) {
         switch mark.last {
-        case UInt8(ascii: "C"): self.init(.collection, argument: mark)
-        case UInt8(ascii: "I"): self.init(.target, argument: mark)
-        default: self.init(.group, argument: mark)
+        case UInt8(ascii: "C"): self.init(.collection, argument: mark, isSoft: isSoft)
+        case UInt8(ascii: "I"): self.init(.target, argument: mark, isSoft: isSoft)
+        default: self.init(.group, argument: mark, isSoft: isSoft)
         }
     }
 }

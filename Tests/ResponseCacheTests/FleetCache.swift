@@ -11,12 +11,12 @@ final class FleetCache {
     let sight = FleetSight(blindLimit: 30_000, afterGap: .stale, since: 0)
     let given = GivenRecords()
     /// What others are told of writes.
-    var told: [[UInt8]] { given.told }
+    var told: [[UInt8]] { given.told.map(\.mark) }
 
     final class GivenRecords: SharedLevel {
         var contentLimitBytes = 1_000
         fileprivate(set) var records: [[UInt8]: (record: SharedRecord, recency: Recency)] = [:]
-        fileprivate(set) var told: [[UInt8]] = []
+        fileprivate(set) var told: [(mark: [UInt8], isDoubtful: Bool)] = []
 
         var isOpen = true
 
@@ -26,7 +26,7 @@ final class FleetCache {
             records[key] = (SharedRecord(key: key, metadata: item.metadata, head: item.head, body: item.body), recency)
         }
 
-        func invalidated(_ mark: [UInt8]) { told.append(mark) }
+        func invalidated(_ mark: [UInt8], isDoubtful: Bool) { told.append((mark, isDoubtful)) }
     }
 
     /// - Parameter secrets: of the fleet; the first is the one that writes.
@@ -48,19 +48,26 @@ final class FleetCache {
     }
 
     func lookUp(
-        _ target: String, _ lines: TestCache.Lines = [], method: HTTPCore.Method = .get, good: GoodResponse = GoodResponse()
+        _ target: String, _ lines: TestCache.Lines = [], method: HTTPCore.Method = .get, good: GoodResponse = GoodResponse(),
+        kept: GoodResponse = GoodResponse()
     ) throws -> SharedLookUp? {
         let head = TestCache.request(target, lines, method: method)
-        return test.cache.sharedLookUp(for: head, at: try test.cache.find(head).keys, good: good)
+        return test.cache.sharedLookUp(for: head, at: try test.cache.find(head).keys, good: good, kept: kept)
+    }
+
+    /// Does what the writes of another node have said.
+    func follow(_ other: FleetCache) {
+        for one in other.given.told { test.cache.follow(mark: one.mark, isDoubtful: one.isDoubtful, at: test.time.wall) }
     }
 
     /// Takes what another has given, following markers, as a search does.
     /// - Returns: what came of the records that were there.
     @discardableResult
     func take(
-        _ target: String, _ lines: TestCache.Lines = [], from other: FleetCache, good: GoodResponse = GoodResponse()
+        _ target: String, _ lines: TestCache.Lines = [], from other: FleetCache, good: GoodResponse = GoodResponse(),
+        kept: GoodResponse = GoodResponse()
     ) throws -> [TakingResult] {
-        guard let lookUp = try lookUp(target, lines, good: good) else { return [] }
+        guard let lookUp = try lookUp(target, lines, good: good, kept: kept) else { return [] }
         var (places, results) = (lookUp.places, [TakingResult]())
         var next = 0
         while next < places.count {

@@ -132,6 +132,7 @@ struct SharingLimitsTests {
         var status: Status = 200
         var strictness = Strictness.rescue
         var good = GoodResponse()
+        var kept = GoodResponse()
         let expected: TakingResult
     }
 
@@ -159,6 +160,10 @@ struct SharingLimitsTests {
         Row(testDescription: "what has not what its route demands", copy: nil, lines: [fresh], good: having, expected: .notGood),
         Row(
             testDescription: "what has it", copy: nil, lines: [fresh], content: #"{"items":[]}"#, good: having, expected: .taken),
+        Row(testDescription: "what its route does not keep", copy: nil, lines: [fresh], kept: having, expected: .notGood),
+        Row(testDescription: "the same beside a copy", lines: [fresh], kept: having, expected: .notGood),
+        Row(testDescription: "what its route keeps", lines: [fresh], content: #"{"items":[]}"#, kept: having, expected: .taken),
+        Row(testDescription: "shorter than its route keeps", lines: [fresh], kept: demanding, expected: .notGood),
     ]
 
     @Test("the last good copy is not lost to what another node took for good", arguments: rows)
@@ -172,7 +177,7 @@ struct SharingLimitsTests {
         if let copy = row.copy { try other.test.fetch("/a", [], copy.lines, copy.content) }
         for node in nodes { node.test.now += 61_000 }
         #expect(one.test.complete(try one.test.send("/a"), row.lines, row.content, status: row.status) == .allowed)
-        #expect(try other.take("/a", from: one, good: row.good) == [row.expected])
+        #expect(try other.take("/a", from: one, good: row.good, kept: row.kept) == [row.expected])
         #expect(try other.test.text("/a") == (row.expected == .taken ? row.content : row.copy?.content))
     }
 

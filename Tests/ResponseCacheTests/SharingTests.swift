@@ -139,6 +139,35 @@ struct SharingTests {
         #expect(try other.test.found(target) == nil)
     }
 
+    @Test(
+        "a write at another node that a login or a captive portal answered makes stored responses stale and removes none; to the letter it removes",
+        arguments: Strictness.allCases)
+    func doubtful(strictness: Strictness) throws {
+        let nodes = try (0..<2).map { _ in
+            try FleetCache { ($0.checksCollections, $0.policy.strictness) = (true, strictness) }
+        }
+        let (one, other) = (nodes[0], nodes[1])
+        let (user, german) = ([("X-User", "u")], [("Accept-Language", "de")])
+        for lines in [[], user] { try other.test.fetch("/users/1", lines, [Self.fresh]) }
+        try other.test.fetch("/users/1?v", german, [Self.fresh, ("Vary", "Accept-Language")])
+        try other.test.fetch("/users", [], [Self.fresh])
+        try other.test.fetch("/else", [], [Self.fresh])
+        for cache in nodes { cache.test.now += 1_000 }
+        for target in ["/users/1", "/users/1?v"] { one.test.write(target, [("Location", "/login")], status: 302, withCollection: true) }
+        other.follow(one)
+        func isStale(_ target: String, _ lines: TestCache.Lines = []) throws -> Bool? {
+            try other.test.found(target, lines)?.metadata.flags.contains(.markedStale)
+        }
+        for (target, lines) in [("/users/1", []), ("/users/1", user), ("/users/1?v", german), ("/users", [])] {
+            #expect(try isStale(target, lines) == (strictness == .rescue ? true : nil), "\(target)")
+        }
+        #expect(try isStale("/else") == false && other.told.isEmpty)
+        // What is asked for afterwards is fresh; an older record of the node that wrote is not taken.
+        other.test.now += 1_000
+        try other.test.fetch("/users/1", [], [Self.fresh])
+        #expect(try isStale("/users/1") == false)
+    }
+
     @Test("a marker of Vary leads to the variant, though each node numbers its own")
     func variants() throws {
         let (one, other) = (try FleetCache(), try FleetCache())

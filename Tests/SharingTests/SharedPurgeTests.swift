@@ -146,39 +146,6 @@ struct SharedPurgeTests {
         }
     }
 
-    @Test("a write at one node has the other ask again, and is in the log before its response goes out")
-    func written() throws {
-        try FleetPlay.run(FleetPlay.numbered()) { fleet in
-            let (one, other) = try fleet.pair()
-            for number in 0..<5 {
-                let target = "/\(number)"
-                let first = try one.get(target)
-                #expect(try one.gave(Double(number + 1)))
-                #expect(try other.get(target).text == first.text)
-                let before = fleet.logLength
-                #expect(try one.play.request("PUT", target, content: "{}").status == 200)
-                #expect(fleet.logLength > before)
-                #expect(try eventually { try other.get(target).text != first.text })
-                #expect(try one.get(target).text != first.text)
-            }
-            #expect(try one.metric("cistern_share_log_entries_appended_total") >= 5)
-        }
-    }
-
-    @Test("without the engine a response to a write waits no longer than it must, and others hear of it later")
-    func writtenWhileFrozen() throws {
-        try FleetPlay.run(FleetPlay.numbered()) { fleet in
-            let (one, other) = try fleet.pair { $0.timeout = 20 }
-            _ = try one.get("/a")
-            #expect(try one.gave(1))
-            let text = try other.get("/a").text
-            fleet.redis.freeze()
-            #expect(try one.play.request("PUT", "/a", content: "{}").status == 200)
-            fleet.redis.thaw()
-            #expect(try eventually { try other.get("/a").text != text })
-        }
-    }
-
     @Test(
         "what was asked for before a purge or a write at another node, and comes after it, is kept by nobody",
         arguments: ["target=/a", "prefix=/", "all=true", "all=true&soft=true", "a write"])

@@ -1,0 +1,64 @@
+// What a write at one node does to what the others have stored.
+
+import ReverseProxy
+import TestSupport
+import Testing
+
+@testable import Sharing
+
+@Suite(
+    "Writes on all nodes", .play, .serialized,
+    .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+struct SharedWriteTests {
+    @Test("a write at one node has the other ask again, and is in the log before its response goes out")
+    func written() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair()
+            for number in 0..<5 {
+                let target = "/\(number)"
+                let first = try one.get(target)
+                #expect(try one.gave(Double(number + 1)))
+                #expect(try other.get(target).text == first.text)
+                let before = fleet.logLength
+                #expect(try one.play.request("PUT", target, content: "{}").status == 200)
+                #expect(fleet.logLength > before)
+                #expect(try eventually { try other.get(target).text != first.text })
+                #expect(try one.get(target).text != first.text)
+            }
+            #expect(try one.metric("cistern_share_log_entries_appended_total") >= 5)
+        }
+    }
+
+    @Test("a write that a login answers at one node makes the other's stored response stale, and keeps it for an outage")
+    func doubtfullyWritten() throws {
+        let origin = ScriptedOrigin { request in
+            guard request.method == "GET" else { return [.send("HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n")] }
+            return [.json("1", ["Cache-Control: max-age=600"])]
+        }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair()
+            #expect(try other.get("/a").text == "1")
+            let before = fleet.logLength
+            #expect(try one.play.request("PUT", "/a", content: "{}").status == 302)
+            #expect(fleet.logLength > before)
+            #expect(try other.hasObeyed(fleet))
+            fleet.origin.down()
+            let rescued = try other.get("/a")
+            #expect(rescued.status == 200 && rescued.text == "1" && rescued["Cache-Status"]?.contains("detail=") == true)
+        }
+    }
+
+    @Test("without the engine a response to a write waits no longer than it must, and others hear of it later")
+    func writtenWhileFrozen() throws {
+        try FleetPlay.run(FleetPlay.numbered()) { fleet in
+            let (one, other) = try fleet.pair { $0.timeout = 20 }
+            _ = try one.get("/a")
+            #expect(try one.gave(1))
+            let text = try other.get("/a").text
+            fleet.redis.freeze()
+            #expect(try one.play.request("PUT", "/a", content: "{}").status == 200)
+            fleet.redis.thaw()
+            #expect(try eventually { try other.get("/a").text != text })
+        }
+    }
+}
