@@ -92,9 +92,10 @@ browser: build
 	Tests/Browser/browser.py --cistern .build/release/cistern
 	Tests/Browser/status.py --cistern .build/release/cistern
 
-# Long walks of the caching rules and of the cache beside reference caches; another seed with SEED=…
+# Long walks of the caching rules and of the cache beside reference caches (another seed with SEED=…), and 10,000 walks of the failure memory.
 soak: packages
-	CISTERN_SOAK_STEPS=$(or $(STEPS),1000000) CISTERN_SOAK_SEED=$(or $(SEED),4711) $(SWIFT) test --filter 'CachePolicyTests.RandomWalk|StoringWalk'
+	CISTERN_SOAK_STEPS=$(or $(STEPS),1000000) CISTERN_SOAK_SEED=$(or $(SEED),4711) CISTERN_SOAK_WALKS=$(or $(WALKS),10000) \
+		$(SWIFT) test --filter 'CachePolicyTests.RandomWalk|StoringWalk|FailureWalk'
 
 sanitize: packages test-packages
 	$(SWIFT) test --sanitize=thread --scratch-path .build-thread
@@ -211,7 +212,7 @@ help:
 	@echo "make conformance        HTTP/2 against its RFCs, section by section, from outside"
 	@echo "make clients            clients that people use, through every door and an outage"
 	@echo "make compare            beside other parsers and caches"
-	@echo "make soak               the caching rules beside a reference cache, a million steps"
+	@echo "make soak               long random walks of the caching rules and of the failure memory"
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
 	@echo "make takeovers          processes that take over from each other, and reload, under load"
 	@echo "make writers            writes and reads while processes take over from each other"

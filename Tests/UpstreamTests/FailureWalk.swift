@@ -73,8 +73,19 @@ final class FailureWalk {
         let asked: Int64
         /// How old the content was; negative if it came from the upstream.
         let age: Int64
-        /// It went out without waiting.
-        let isImmediate: Bool
+        /// The scope for which it went out without waiting; nil if the client waited.
+        let scope: FailureScopeKind?
+        /// When an attempt last failed in that scope; nil if none has.
+        let evidence: Int64?
+
+        var isImmediate: Bool { scope != nil }
+    }
+
+    /// When attempts last failed.
+    private struct Failed {
+        var ofKeys: [Int: Int64] = [:]
+        var ofRoutes: [Int: Int64] = [:]
+        var last: Int64?
     }
 
     var memory: FailureMemory
@@ -93,6 +104,7 @@ final class FailureWalk {
     private var queue: [(at: Int64, order: Int, event: Event)] = []
     private var order = 0
     private var watchesAddress = false
+    private var failed = Failed()
 
     init(seed: UInt64, _ settings: FailureSettings = FailureSettings()) {
         self.settings = settings
@@ -165,7 +177,7 @@ final class FailureWalk {
         case .go: send(client, key, isWaitedFor: true)
         case .refuse: watchesAddress = true
         case .serveCopy(let stop, let looksBehind):
-            answer(client, key, asked: now, isImmediate: true)
+            answer(client, key, asked: now, stop.scope)
             if stop.scope == .address { watchesAddress = true } else { keep(client, key) }
             guard looksBehind else { return }
             checks.append((key, now))
@@ -199,7 +211,8 @@ final class FailureWalk {
             memory.succeed(scopes, took: now - attempt.began, limit: Self.rescueAfter, now: now)
             keys[attempt.key].copyMadeAt = max(keys[attempt.key].copyMadeAt, now)
             if attempt.isWaitedFor {
-                answers.append(Answer(client: attempt.client, key: attempt.key, asked: attempt.began, age: -1, isImmediate: false))
+                answers.append(
+                    Answer(client: attempt.client, key: attempt.key, asked: attempt.began, age: -1, scope: nil, evidence: nil))
             }
             return
         case .status: memory.fail(scopes, .status(503), began: attempt.began, now: now)
@@ -209,14 +222,23 @@ final class FailureWalk {
         case .hang: memory.fail(scopes, .transfer(.responseTimeout), began: attempt.began, now: now)
         case .refused: memory.failToReach(.connectionRefused, began: attempt.began, now: now)
         }
+        failed.last = now
+        failed.ofKeys[attempt.key] = now
+        if let route = keys[attempt.key].route { failed.ofRoutes[route] = now }
         guard keys[attempt.key].hasCopy else { return }
-        if attempt.isWaitedFor { answer(attempt.client, attempt.key, asked: asked, isImmediate: false) }
+        if attempt.isWaitedFor { answer(attempt.client, attempt.key, asked: asked, nil) }
         if memory.isFailing(scopes) { keep(attempt.client, attempt.key) }
     }
 
-    private func answer(_ client: Int, _ key: Int, asked: Int64, isImmediate: Bool) {
+    private func answer(_ client: Int, _ key: Int, asked: Int64, _ scope: FailureScopeKind?) {
         let age = keys[key].wellSince.map { asked - max(keys[key].copyMadeAt, $0) } ?? 0
-        answers.append(Answer(client: client, key: key, asked: asked, age: age, isImmediate: isImmediate))
+        let evidence: Int64? =
+            switch scope {
+            case .key: failed.ofKeys[key]
+            case .route: keys[key].route.flatMap { failed.ofRoutes[$0] }
+            case .upstream, .address, .pause, nil: failed.last
+            }
+        answers.append(Answer(client: client, key: key, asked: asked, age: age, scope: scope, evidence: evidence))
     }
 
     private func lookAround() {
