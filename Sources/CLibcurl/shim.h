@@ -45,6 +45,8 @@ static inline CURLMcode cistern_multi_set_socket(CURLM *multi, cistern_socket_ca
 static inline CURLMcode cistern_multi_set_timer(CURLM *multi, cistern_timer_callback value) {
     return curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, value);
 }
+// Of a transfer that has failed: what libcurl has written into its buffer for errors (CURLOPT_ERRORBUFFER), which names the cause; else what the code means.
+static inline const char *cistern_easy_words(CURLcode code, const char *buffer) { return *buffer ? buffer : curl_easy_strerror(code); }
 // The message holds a union.
 static inline CURLcode cistern_message_result(CURLMsg *message) { return message->data.result; }
 // Macros with casts.

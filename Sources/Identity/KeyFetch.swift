@@ -19,13 +19,17 @@ enum KeyFetch {
     /// Blocks.
     /// - Parameter authorities: the file of those that are trusted instead of the system's.
     static func get(_ url: String, authorities: String?) throws(Failure) -> [UInt8] {
+        let words = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
+        words.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
+        defer { words.deallocate() }
         guard isReady, let handle = curl_easy_init() else { throw Failure(sentence: "libcurl cannot be used") }
         defer { curl_easy_cleanup(handle) }
         let received = Received()
         setUp(handle, url, received)
+        _ = cistern_easy_set_pointer(handle, CURLOPT_ERRORBUFFER, words)
         if let authorities { cistern_easy_trust(handle, authorities) }
         let result = withExtendedLifetime(received) { curl_easy_perform(handle) }
-        guard result == CURLE_OK else { throw Failure(sentence: String(cString: curl_easy_strerror(result))) }
+        guard result == CURLE_OK else { throw Failure(sentence: String(cString: cistern_easy_words(result, words))) }
         var status = 0
         _ = cistern_easy_get_long(handle, CURLINFO_RESPONSE_CODE, &status)
         guard status == 200 else { throw Failure(sentence: "the response has status \(status)") }

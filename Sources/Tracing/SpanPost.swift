@@ -10,6 +10,8 @@ final class SpanPost {
     private let handle: UnsafeMutableRawPointer?
     private let fields: UnsafeMutablePointer<curl_slist>?
     private let received = Received()
+    /// libcurl's own words of the last failure.
+    private let words = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
 
     private static let timeoutMilliseconds = 10_000
     /// Of a response.
@@ -27,8 +29,10 @@ final class SpanPost {
         // Without `Expect`, which a batch would wait for.
         let type = curl_slist_append(nil, "Content-Type: application/json")
         fields = curl_slist_append(type, "Expect:")
+        words.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
         guard let handle else { return }
         cistern_easy_prepare(handle, url)
+        _ = cistern_easy_set_pointer(handle, CURLOPT_ERRORBUFFER, words)
         _ = cistern_easy_set_long(handle, CURLOPT_POST, 1)
         _ = cistern_easy_set_pointer(handle, CURLOPT_HTTPHEADER, fields)
         _ = cistern_easy_set_pointer(handle, CURLOPT_WRITEDATA, Unmanaged.passUnretained(received).toOpaque())
@@ -46,6 +50,7 @@ final class SpanPost {
     deinit {
         curl_easy_cleanup(handle)
         curl_slist_free_all(fields)
+        words.deallocate()
     }
 
     /// - Parameter patience: milliseconds; nil for the usual.
@@ -54,12 +59,13 @@ final class SpanPost {
         (received.bytes, received.isTooLong) = ([], false)
         _ = cistern_easy_set_long(handle, CURLOPT_TIMEOUT_MS, min(patience ?? Self.timeoutMilliseconds, Self.timeoutMilliseconds))
         _ = cistern_easy_set_long(handle, CURLOPT_POSTFIELDSIZE, body.count)
+        words.pointee = 0
         var body = body
         let result = body.withUnsafeMutableBytes { bytes in
             _ = cistern_easy_set_pointer(handle, CURLOPT_POSTFIELDS, bytes.baseAddress)
             return withExtendedLifetime(received) { curl_easy_perform(handle) }
         }
-        guard result == CURLE_OK || received.isTooLong else { return .failed(String(cString: curl_easy_strerror(result))) }
+        guard result == CURLE_OK || received.isTooLong else { return .failed(String(cString: cistern_easy_words(result, words))) }
         var (status, retryAfter): (Int, curl_off_t) = (0, 0)
         _ = cistern_easy_get_long(handle, CURLINFO_RESPONSE_CODE, &status)
         _ = cistern_easy_get_offset(handle, CURLINFO_RETRY_AFTER, &retryAfter)
