@@ -88,6 +88,8 @@ public protocol AdministeredAPI: AnyObject, Sendable {
     var isUp: Bool { get }
     /// All that is open now.
     func openFailures() -> [OpenFailure]
+    /// nil if nothing has failed since the start.
+    var lastFailure: LastFailure? { get }
     /// Forgets what is known of scopes of this name or kind, or of all.
     /// - Returns: how many there were.
     func resetFailures(_ name: String?) -> Int
@@ -158,6 +160,10 @@ public struct OpenFailure: Sendable {
     /// Milliseconds of the clock that is never set.
     public let since: Int64
     public let cause: String
+    /// What is known of the cause beyond its label; nil if that is nothing.
+    public let details: String?
+    /// The setting that helps against the cause, and how; nil if none does.
+    public let advice: String?
     public let setting: String
     /// With its unit; empty where it depends on the route.
     public let settingValue: String
@@ -170,18 +176,48 @@ public struct OpenFailure: Sendable {
     public let user: UInt64?
 
     public init(
-        name: String, kind: String, since: Int64, cause: String, setting: String, settingValue: String = "", effect: String, wait: Int64,
+        name: String, kind: String, since: Int64, cause: String, details: String? = nil, advice: String? = nil, setting: String,
+        settingValue: String = "", effect: String, wait: Int64,
         lookedAt: Int64? = nil, user: UInt64?
     ) {
         (self.settingValue, self.lookedAt) = (settingValue, lookedAt)
         self.name = name
         self.kind = kind
         self.since = since
-        self.cause = cause
+        (self.cause, self.details, self.advice) = (cause, details, advice)
         self.setting = setting
         self.effect = effect
         self.wait = wait
         self.user = user
+    }
+}
+
+extension OpenFailure {
+    /// With the details.
+    var causeText: String { details.map { "\(cause): \($0)" } ?? cause }
+}
+
+/// The failure of an upstream that came last.
+public struct LastFailure: Sendable {
+    /// Milliseconds of the clock that is never set.
+    public let at: Int64
+    public let cause: String
+    /// What is known of the cause beyond its label; nil if that is nothing.
+    public let details: String?
+    /// Of a certificate that was refused: its names, issuer and validity.
+    public let certificate: String?
+    /// The setting that helps against the cause, and how; nil if none does.
+    public let advice: String?
+    /// Without arguments; nil if no connection came about.
+    public let path: String?
+    /// A success has followed.
+    public let isOver: Bool
+
+    public init(
+        at: Int64, cause: String, details: String?, certificate: String?, advice: String?, path: String?, isOver: Bool
+    ) {
+        (self.at, self.cause, self.details, self.certificate) = (at, cause, details, certificate)
+        (self.advice, self.path, self.isOver) = (advice, path, isOver)
     }
 }
 

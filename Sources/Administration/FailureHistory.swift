@@ -16,7 +16,7 @@ struct LastingFailure: Sendable {
     var route: String? { failure.route }
     var kind: String { failure.kind }
     var user: UInt64? { failure.user }
-    var cause: String { failure.cause }
+    var cause: String { failure.causeText }
 }
 
 extension [LastingFailure] {

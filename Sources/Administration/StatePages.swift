@@ -44,6 +44,7 @@ enum StatePages {
                 [
                     "scope": .string(open.name), "kind": .string(open.kind),
                     "since": .string(RFC3339.format(milliseconds: open.since + ahead)), "cause": .string(open.cause),
+                    "details": open.details.map { .string($0) } ?? .null, "advice": open.advice.map { .string($0) } ?? .null,
                     "setting": .string(open.setting), "effect": .string(open.effect), "wait_seconds": .number(Double(open.wait) / 1000),
                     "partition": open.user.map(partition) ?? .null,
                 ]
@@ -71,7 +72,17 @@ enum StatePages {
         [
             .init("origin", .string(api.upstreamURL)), .init("up", .bool(api.isUp)), .init("memory", .bool(api.remembersFailures)),
             .init("state", .string(api.isUp ? "closed" : "open")), .init("addresses", addresses(api, server)),
-            .init("scopes", scopes(api, server)),
+            .init("scopes", scopes(api, server)), .init("last_failure", lastFailure(api, server)),
+        ]
+    }
+
+    private static func lastFailure(_ api: any AdministeredAPI, _ server: any AdministeredServer) -> JSONValue {
+        guard let last = api.lastFailure else { return .null }
+        let text = { (value: String?) -> JSONValue in value.map { .string($0) } ?? .null }
+        let time = RFC3339.format(milliseconds: last.at + server.wallMilliseconds - server.monotonicMilliseconds)
+        return [
+            "time": .string(time), "cause": .string(last.cause), "details": text(last.details), "certificate": text(last.certificate),
+            "advice": text(last.advice), "path": text(last.path), "over": .bool(last.isOver),
         ]
     }
 

@@ -186,7 +186,11 @@ extension StatusView {
     ) -> [Cell] {
         let contact = figures.snapshot.counts(ofAPI: Int(api.place)).contact
         let labels = figures.snapshot.shards.labels.upstreamErrors
-        let cause = contact.failure.flatMap { labels.indices.contains($0.error) ? StateSentence.words(ofCause: labels[$0.error]) : nil }
+        let cause = contact.failure.flatMap { failure -> String? in
+            guard labels.indices.contains(failure.error) else { return nil }
+            let last = api.lastFailure.flatMap { $0.cause == labels[failure.error] ? $0.details : nil }
+            return StateSentence.words(ofCause: labels[failure.error]) + (last.map { ": \($0)" } ?? "")
+        }
         let meaning = api.remembersFailures ? "requests are sent as ever" : "failures are not remembered here (failure.memory)"
         let state = badge(api, state, contact, failsInPart: failing != nil, figures)
         guard let failing else { return [Cell(name), state, Cell("–"), Cell(cause ?? "–"), Cell("–"), Cell(meaning)] }
@@ -232,7 +236,7 @@ extension StatusView {
         _ place: Cell, _ state: String, _ level: Level?, _ one: LastingFailure, _ figures: StatusFigures
     ) -> [Cell] {
         let (open, now) = (one.failure, figures.now)
-        let cause = Cell(StateSentence.words(ofCause: open.cause))
+        let cause = Cell(StateSentence.words(ofCause: open.causeText), note: open.advice ?? "")
         if let ended = one.endedAt {
             let state = Cell("On and off", note: "last \(ShownFigures.span((now - ended) / 1_000)) ago", level: level)
             return [place, state, since(one.since, figures), cause, Cell("with the next request"), Cell("requests are sent as ever")]

@@ -36,6 +36,8 @@ static int bio_read(BIO *bio, char *bytes, int count) {
     if (result < 0 && errno == EAGAIN) {
         connection->is_blocked = 1;
         BIO_set_retry_read(bio);
+    } else if (result < 0) {
+        connection->system_error = errno;
     }
     return (int)result;
 }
@@ -50,6 +52,8 @@ static int bio_write(BIO *bio, const char *bytes, int count) {
     if (result < 0 && errno == EAGAIN) {
         connection->is_blocked = 1;
         BIO_set_retry_write(bio);
+    } else if (result < 0) {
+        connection->system_error = errno;
     }
     return (int)result;
 }
@@ -112,8 +116,51 @@ static int trust_system(SSL_CTX *ssl) {
     return SSL_CTX_set_default_verify_paths(ssl);
 }
 
+// What a refused certificate says of itself
+
+enum { SHOWN_NAMES = 8, SHOWN_BYTES = 512 };
+
+static void write_names(BIO *out, X509 *certificate) {
+    GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, 0, 0);
+    int count = sk_GENERAL_NAME_num(names);
+    BIO_puts(out, count > 0 ? "for " : "without names");
+    for (int index = 0; index < count && index < SHOWN_NAMES; index++) {
+        if (index > 0) BIO_puts(out, ", ");
+        GENERAL_NAME_print(out, sk_GENERAL_NAME_value(names, index));
+    }
+    if (count > SHOWN_NAMES) BIO_printf(out, " and %d more", count - SHOWN_NAMES);
+    GENERAL_NAMES_free(names);
+}
+
+static char *certificate_text(X509 *certificate) {
+    BIO *out = BIO_new(BIO_s_mem());
+    if (!out) return 0;
+    write_names(out, certificate);
+    BIO_puts(out, "; issued by ");
+    X509_NAME_print_ex(out, X509_get_issuer_name(certificate), 0, XN_FLAG_ONELINE & ~ASN1_STRFLGS_ESC_MSB);
+    BIO_puts(out, "; valid from ");
+    ASN1_TIME_print(out, X509_get0_notBefore(certificate));
+    BIO_puts(out, " to ");
+    ASN1_TIME_print(out, X509_get0_notAfter(certificate));
+    char *bytes;
+    long count = BIO_get_mem_data(out, &bytes);
+    char *text = count > 0 ? strndup(bytes, count < SHOWN_BYTES ? (size_t)count : SHOWN_BYTES) : 0;
+    BIO_free(out);
+    return text;
+}
+
+// The session keeps no certificate that was refused, so its words are taken here. The verdict stays the library's.
+static int note_refused(int is_good, X509_STORE_CTX *checked) {
+    if (is_good) return 1;
+    SSL *ssl = X509_STORE_CTX_get_ex_data(checked, SSL_get_ex_data_X509_STORE_CTX_idx());
+    ctls_connection *connection = ssl ? BIO_get_data(SSL_get_rbio(ssl)) : 0;
+    X509 *certificate = X509_STORE_CTX_get0_cert(checked);
+    if (connection && certificate && !connection->certificate) connection->certificate = certificate_text(certificate);
+    return 0;
+}
+
 static int set_trust(ctls_context *context, const char *ca_file, int verifies) {
-    SSL_CTX_set_verify(context->ssl, verifies ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, 0);
+    SSL_CTX_set_verify(context->ssl, verifies ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, verifies ? note_refused : 0);
     if (!verifies) return 1;
     if (!(ca_file ? SSL_CTX_load_verify_file(context->ssl, ca_file) : trust_system(context->ssl))) return 0;
     X509_VERIFY_PARAM *parameters = SSL_CTX_get0_param(context->ssl);
@@ -202,6 +249,7 @@ ctls_connection *ctls_connection_make(SSL_CTX *context, int descriptor) {
     connection->ssl = ssl;
     connection->descriptor = descriptor;
     connection->first_byte = -1;
+    connection->alert = -1;
     return connection;
 }
 
@@ -223,8 +271,19 @@ void ctls_close(ctls_connection *connection) {
     if (connection->is_agreed && !connection->is_broken) SSL_shutdown(connection->ssl);
     SSL_free(connection->ssl);
     free(connection->name);
+    free(connection->certificate);
     free(connection);
     ERR_clear_error();
+}
+
+// OpenSSL's error says which fatal alert has come.
+static void note_error(ctls_connection *connection) {
+    unsigned long error = ERR_peek_error();
+    int reason = ERR_GET_REASON(error);
+    connection->error = error;
+    if (ERR_GET_LIB(error) == ERR_LIB_SSL && reason >= SSL_AD_REASON_OFFSET && reason < SSL_AD_REASON_OFFSET + 256) {
+        connection->alert = reason - SSL_AD_REASON_OFFSET;
+    }
 }
 
 int ctls_outcome(ctls_connection *connection, int result) {
@@ -235,6 +294,7 @@ int ctls_outcome(ctls_connection *connection, int result) {
     // Cut: anybody on the way can do that.
     case SSL_ERROR_SYSCALL: break;
     default:
+        note_error(connection);
         // A connection that ended with a fatal alert is not to be resumed (RFC 5246 §7.2.2).
         if (connection->context && ERR_GET_REASON(ERR_peek_error()) != SSL_R_UNEXPECTED_EOF_WHILE_READING) {
             forget_sessions(connection->context);
@@ -259,6 +319,40 @@ int ctls_handshake(ctls_connection *connection) {
     ERR_clear_error();
     return is_untrusted ? CTLS_UNTRUSTED : CTLS_BROKEN;
 }
+
+long ctls_verification(const ctls_connection *connection) { return SSL_get_verify_result(connection->ssl); }
+
+unsigned long ctls_error(const ctls_connection *connection) { return connection->error; }
+
+int ctls_alert(const ctls_connection *connection) { return connection->alert; }
+
+int ctls_is_cut(const ctls_connection *connection) {
+    return !connection->error || ERR_GET_REASON(connection->error) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+}
+
+int ctls_system_error(const ctls_connection *connection) { return connection->system_error; }
+
+const char *ctls_refused_certificate(const ctls_connection *connection) { return connection->certificate; }
+
+const char *ctls_verification_text(long code) { return X509_verify_cert_error_string(code); }
+
+int ctls_is_not_tls(unsigned long error) {
+    if (ERR_GET_LIB(error) != ERR_LIB_SSL) return 0;
+    int reason = ERR_GET_REASON(error);
+    return reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST || reason == SSL_R_HTTPS_PROXY_REQUEST ||
+           reason == SSL_R_PACKET_LENGTH_TOO_LONG;
+}
+
+_Static_assert(
+    CTLS_CERTIFICATE_NO_ISSUER == X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT && CTLS_CERTIFICATE_NOT_YET_VALID == X509_V_ERR_CERT_NOT_YET_VALID &&
+        CTLS_CERTIFICATE_EXPIRED == X509_V_ERR_CERT_HAS_EXPIRED && CTLS_CERTIFICATE_SELF_SIGNED == X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT &&
+        CTLS_CERTIFICATE_SELF_SIGNED_IN_CHAIN == X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN &&
+        CTLS_CERTIFICATE_NO_LOCAL_ISSUER == X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY &&
+        CTLS_CERTIFICATE_UNVERIFIED == X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE &&
+        CTLS_CERTIFICATE_OTHER_HOST == X509_V_ERR_HOSTNAME_MISMATCH && CTLS_CERTIFICATE_OTHER_ADDRESS == X509_V_ERR_IP_ADDRESS_MISMATCH,
+    "codes of OpenSSL");
+
+const char *ctls_error_text(unsigned long error) { return ERR_reason_error_string(error); }
 
 int ctls_is_resumed(const ctls_connection *connection) { return SSL_session_reused(connection->ssl); }
 

@@ -17,6 +17,14 @@ struct ctls_connection {
     int is_agreed;
     int is_broken;
     uint64_t written;
+    // Why it is broken. OpenSSL's packed error; 0 if there is none.
+    unsigned long error;
+    // Of the peer's fatal alert; -1 if none came.
+    int alert;
+    // The errno of the last call of the kernel that failed; 0 if none did.
+    int system_error;
+    // What the peer's certificate says, if it was refused; null otherwise.
+    char *certificate;
 
     // With a client.
     ctls_tickets *tickets;

@@ -22,6 +22,8 @@ public final class UpstreamHealth: Sendable {
     private let isCalm = Atomic(true)
     /// Whether a key may be slow by nature: a copy of the memory's own.
     private let knowsSlowKeys = Atomic(false)
+    /// The log of what fails for the first time.
+    public let first: FirstFailures
     /// When it was last said that the upstream can be reached.
     private let reachedAt = Atomic(Int64.min)
 
@@ -39,6 +41,7 @@ public final class UpstreamHealth: Sendable {
         self.routes = routes
         self.logger = logger
         self.settings = settings
+        first = FirstFailures(api: api, logger: logger)
         state = Locking.Mutex(State(memory: FailureMemory(settings)))
     }
 
@@ -84,15 +87,18 @@ public final class UpstreamHealth: Sendable {
     ///   - limit: how long a request with a copy waits; 0 for no limit.
     public func succeed(_ scopes: borrowing RequestScopes, took: Int64, limit: Int64, now: Int64) {
         change(now: now) { $0.succeed(scopes, took: took, limit: limit, now: now) }
+        if first.wantsSuccesses { first.noteSuccess(scopes.shownPath, now: now) }
     }
 
     public func reach(now: Int64) {
         // While nothing fails it is the same as was said within this millisecond.
         guard !isCalm.load(ordering: .relaxed) || reachedAt.exchange(now, ordering: .relaxed) != now else { return }
         change(now: now) { $0.reach(now: now) }
+        first.noteReached(now: now)
     }
 
     public func fail(_ scopes: borrowing RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
+        first.noteFailure(scopes.shownPath, cause, now: now)
         change(now: now) { $0.fail(scopes, cause, began: began, now: now) }
     }
 
@@ -100,7 +106,9 @@ public final class UpstreamHealth: Sendable {
         change(now: now) { $0.pause(scopes, status, retryAfter: retryAfter, now: now) }
     }
 
-    public func failToReach(_ error: UpstreamError, began: Int64, now: Int64) {
+    /// - Parameter certificate: what the upstream's certificate says, if it was refused.
+    public func failToReach(_ error: UpstreamError, certificate: String? = nil, began: Int64, now: Int64) {
+        first.noteUnreachable(error, certificate: certificate, now: now)
         change(now: now) { $0.failToReach(error, began: began, now: now) }
     }
 
@@ -110,6 +118,7 @@ public final class UpstreamHealth: Sendable {
             isCalm.store(state.memory.isCalm, ordering: .relaxed)
             knowsSlowKeys.store(state.memory.knowsSlowKeys, ordering: .relaxed)
             let changes = state.memory.takeChanges()
+            for change in changes where change.cause != nil { first.noteOpened(change.scope) }
             return (result, changes.isEmpty ? [] : changes.compactMap { line(of: $0, &state.lines, now: now) })
         }
         for line in lines { logger.log(level: line.level, "\(line.text)") }
@@ -133,7 +142,7 @@ public final class UpstreamHealth: Sendable {
         }
         return Line(
             level: isNarrow ? .info : .warning,
-            text: "\(subject) \(change.scope.beginWords) (\(cause.label)): \(change.scope.effect)\(more)")
+            text: "\(subject) \(change.scope.beginWords) (\(cause.text)): \(change.scope.effect)\(more)")
     }
 
     private func place(_ scope: FailureMemory.Scope) -> String {
@@ -145,7 +154,7 @@ public final class UpstreamHealth: Sendable {
     }
 
     /// What a log and a terminal take: no control characters.
-    private static func text(_ path: [UInt8]) -> String {
+    static func text(_ path: [UInt8]) -> String {
         String(decoding: path.map { (0x21..<0x7f).contains($0) ? $0 : UInt8(ascii: "?") }, as: UTF8.self)
     }
 
@@ -253,6 +262,9 @@ struct LogAllowance {
         defer { known.leftOut = 0 }
         return known.leftOut
     }
+
+    /// A line is left out for another reason.
+    mutating func leaveOut(_ kind: FailureScopeKind) { kinds[kind]?.leftOut += 1 }
 }
 
 extension FailureScopeKind {

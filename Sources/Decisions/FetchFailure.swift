@@ -30,6 +30,15 @@ public enum FetchFailure: Sendable, Equatable {
         }
     }
 
+    /// The cause in the words of who found it; nil if nothing is known beyond the label.
+    public var details: String? {
+        switch self {
+        case .transfer(let error): error.details
+        case .stopped(let stop): stop.cause.details
+        case .fault, .slow, .tooManyStreams: nil
+        }
+    }
+
     /// The status of the upstream's response; nil where there was none (RFC 9211 §2.3 `fwd-status`).
     public var status: Status? {
         switch self {

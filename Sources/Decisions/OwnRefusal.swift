@@ -56,8 +56,8 @@ extension FetchFailure {
                 status: 502, sentence: "The upstream's response (\(status.rawValue)) cannot be used.", proxyError: "http_protocol_error")
         case .stopped(let stop):
             OwnRefusal(
-                status: 503, sentence: "The upstream cannot be reached (\(stop.cause.label)), and \(reason.clause).",
-                proxyError: label, retryAfter: max(1, (stop.wait + 999) / 1000))
+                status: 503, sentence: "The upstream cannot be reached (\(stop.cause.text)), and \(reason.clause).",
+                proxyError: "\(label); details=\(stop.cause.text.asStringItem)", retryAfter: max(1, (stop.wait + 999) / 1000))
         case .tooManyStreams:
             OwnRefusal(
                 status: 503, sentence: "The response is a stream, and as many streams are open as may be.",

@@ -158,7 +158,7 @@ struct ConnectionState {
             case .end:
                 progress.content = .whole
                 return .ended
-            case .refused(let rejection): return .failed(fail(rejection, progress))
+            case .refused(let problem): return .failed(fail(problem.rejection, progress))
             }
         case .frames(let before):
             let range = position..<bytes.count

@@ -389,7 +389,7 @@ extension ContentOutcome {
 extension FailureStop {
     /// In words.
     public var sentence: String {
-        let cause = "(\(StateSentence.words(ofCause: cause.label)))"
+        let cause = "(\(StateSentence.words(ofCause: cause.text)))"
         return switch scope {
         case .address: "The upstream cannot be reached \(cause), and was not asked."
         case .upstream: "Every request to the upstream fails \(cause): the copy went out at once, and checks go on in the background."
@@ -398,6 +398,9 @@ extension FailureStop {
         case .pause: "The upstream asked this client to wait before it sends this request again \(cause), and was not asked."
         }
     }
+
+    /// The setting that helps against the cause; nil if none does.
+    public var causeAdvice: WhyAdvice? { cause.advice.map { WhyAdvice($0.setting, $0.effect) } }
 
     public var advice: WhyAdvice {
         let setting = setting.rawValue
@@ -418,10 +421,12 @@ extension FetchFailure {
         case .stopped(let stop): stop.sentence
         case .slow: "The upstream took too long for one who has a copy; it was still listened to."
         case .tooManyStreams: "The upstream's response is a stream, and streams hold half of the connections already: as many as they may."
-        case .transfer(.connectionLimitReached): "The upstream was not asked: too many others were waiting for it."
-        case .transfer(.tunnelRefused): "The forward proxy made no tunnel to the upstream, which was not asked."
+        case .transfer(let error) where error.kind == .connectionLimitReached:
+            "The upstream was not asked: too many others were waiting for it."
+        case .transfer(let error) where error.kind == .tunnelRefused:
+            "The forward proxy made no tunnel to the upstream, which was not asked\(error.details.map { ": \($0)" } ?? "")."
         case .transfer(let error):
-            "The upstream failed: \(StateSentence.words(ofCause: error.rawValue))\(status == 0 ? "" : ", after status \(status)")."
+            "The upstream failed: \(error.sentencePart)\(status == 0 ? "" : ", after status \(status)")."
         case .fault(let fault, _):
             "The upstream's response, status \(status), cannot be used (\(StateSentence.words(ofCause: fault.rawValue))): \(fault.sentence)."
         }
@@ -433,31 +438,19 @@ extension FetchFailure {
         case .stopped(let stop): stop.advice
         case .slow: WhyAdvice("cache.rescue_after", "is how long the upstream has where a copy could go out")
         case .tooManyStreams: WhyAdvice("upstream.connections", "is how many there are; streams may hold half of them")
-        case .transfer(let error): error.advice(isUnderWay: isUnderWay)
+        case .transfer(let error):
+            isUnderWay && [.connectionReadTimeout, .responseTimeout].contains(error.kind)
+                ? WhyAdvice(
+                    "routes.stream",
+                    "true: responses that grow over time, such as a watch, are passed on as they come; timeouts.stream is their longest pause")
+                : error.advice.map { WhyAdvice($0.setting, $0.effect) }
         case .fault(let fault, _): fault.advice
         }
     }
 }
 
 extension UpstreamError {
-    /// - Parameter isUnderWay: whether the head of the upstream's response had come.
-    fileprivate func advice(isUnderWay: Bool) -> WhyAdvice? {
-        switch self {
-        case .dnsTimeout, .connectionTimeout: WhyAdvice("upstream.connect_timeout", "is how long connecting may take")
-        case .connectionReadTimeout where isUnderWay, .responseTimeout where isUnderWay:
-            WhyAdvice(
-                "routes.stream",
-                "true: responses that grow over time, such as a watch, are passed on as they come; timeouts.stream is their longest pause")
-        case .connectionReadTimeout: WhyAdvice("upstream.first_byte_timeout", "is the longest wait for a response to begin")
-        case .responseTimeout: WhyAdvice("upstream.total_timeout", "is the longest time of a whole exchange; 0 for no limit")
-        case .connectionLimitReached: WhyAdvice("upstream.queue", "and upstream.connections are how many requests may wait and run")
-        case .tunnelRefused: WhyAdvice("upstream.proxy", "is the forward proxy; the log has the status that it responded with")
-        case .tlsCertificateError: WhyAdvice("upstream.ca_file", "names the certificates that the upstream's is checked against")
-        case .dnsError, .connectionRefused, .connectionTerminated, .connectionWriteTimeout, .destinationIPUnroutable, .responseIncomplete,
-            .responseHeaderTooLarge, .responseBodyTooLarge, .transferCoding, .protocolError, .tlsProtocolError, .proxyInternalError:
-            nil
-        }
-    }
+    fileprivate var sentencePart: String { StateSentence.words(ofCause: rawValue) + (details.map { " (\($0))" } ?? "") }
 }
 
 extension UpstreamFault {

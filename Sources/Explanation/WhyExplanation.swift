@@ -227,6 +227,7 @@ public struct WhyExplanation {
             advice.append(WhyAdvice("cache.harmless_fields", effect))
         }
         if let one = before?.advice { advice.append(one) }
+        if case .stopped(let stop) = failure, let one = stop.causeAdvice { advice.append(one) }
         if let one = failureAdvice { advice.append(one) }
         if trace.found.isGone { advice.append(WhyAdvice("cache.gone", "ignore: the older copy goes out all the same")) }
         if let one = trace.content.outcome?.advice, !advice.contains(one) { advice.append(one) }
@@ -316,7 +317,7 @@ public struct WhyExplanation {
         }
         return [
             "status": trace.upstream.status == 0 ? .null : .integer(Int(trace.upstream.status)),
-            "error": failure.map { .string($0.label) } ?? .null,
+            "error": failure.map { .string($0.label) } ?? .null, "error_details": failure?.details.map { .string($0) } ?? .null,
             "protocol": trace.upstream.spoken.map { .string($0.rawValue) } ?? .null,
             "resolve_seconds": seconds(times.resolved, 0), "connect_seconds": seconds(times.connected, times.resolved),
             "tls_seconds": times.secured <= 0 ? .null : seconds(times.secured, times.connected),

@@ -1,6 +1,6 @@
 // Why a stream or a connection ends (RFC 9113 §7).
 
-public struct HTTP2ErrorCode: RawRepresentable, Equatable, Sendable, CustomStringConvertible {
+public struct HTTP2ErrorCode: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     public let rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
 

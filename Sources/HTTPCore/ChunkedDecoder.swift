@@ -9,7 +9,7 @@ public struct ChunkedDecoder: Sendable {
         case needsMore
         /// The content is whole; `consumed` bytes of those given belonged to it.
         case end(consumed: Int)
-        case refused(RequestRejection)
+        case refused(ChunkProblem)
     }
 
     private enum State: Sendable, Equatable {
@@ -45,7 +45,7 @@ public struct ChunkedDecoder: Sendable {
             }
             let byte = bytes[position]
             position += 1
-            do throws(RequestRejection) {
+            do throws(ChunkProblem) {
                 try step(byte)
             } catch {
                 return .refused(error)
@@ -55,7 +55,7 @@ public struct ChunkedDecoder: Sendable {
         return .needsMore
     }
 
-    private mutating func step(_ byte: UInt8) throws(RequestRejection) {
+    private mutating func step(_ byte: UInt8) throws(ChunkProblem) {
         switch state {
         case .sizeStart, .size: try stepSize(byte)
         case .extensions, .quoted, .quotedEscape: try stepExtension(byte)
@@ -77,10 +77,10 @@ public struct ChunkedDecoder: Sendable {
         }
     }
 
-    private mutating func stepSize(_ byte: UInt8) throws(RequestRejection) {
+    private mutating func stepSize(_ byte: UInt8) throws(ChunkProblem) {
         if let digit = byte.hexValue {
             digits += 1
-            guard digits <= 15 else { throw .framing("A chunk size is too large.") }
+            guard digits <= 15 else { throw .sizeTooLarge }
             remaining = remaining << 4 | Int(digit)
             state = .size
         } else if state == .size, byte == 0x0d {
@@ -88,13 +88,13 @@ public struct ChunkedDecoder: Sendable {
         } else if state == .size, byte == 0x3b {
             state = .extensions
         } else {
-            throw .framing("A chunk size is not a hexadecimal number.")
+            throw .size
         }
     }
 
-    private mutating func stepExtension(_ byte: UInt8) throws(RequestRejection) {
+    private mutating func stepExtension(_ byte: UInt8) throws(ChunkProblem) {
         extensionBytes += 1
-        guard extensionBytes <= Self.extensionLimit else { throw .framing("The chunk extensions are too large.") }
+        guard extensionBytes <= Self.extensionLimit else { throw .extensionsTooLarge }
         switch (state, byte) {
         case (.quotedEscape, _) where isFieldValueByte(byte): state = .quoted
         case (.quoted, 0x22): state = .extensions
@@ -103,13 +103,13 @@ public struct ChunkedDecoder: Sendable {
         case (.extensions, 0x22): state = .quoted
         case (.extensions, 0x0d): state = .sizeLF
         case (.extensions, _) where isTokenByte(byte) || byte == 0x3d || byte == 0x3b || byte.isOptionalWhitespace: break
-        default: throw .framing("A chunk extension is malformed.")
+        default: throw .malformedExtension
         }
     }
 
-    private mutating func stepTrailer(_ byte: UInt8) throws(RequestRejection) {
+    private mutating func stepTrailer(_ byte: UInt8) throws(ChunkProblem) {
         trailerBytes += 1
-        guard trailerBytes <= Self.trailerLimit else { throw RequestParser.tooLarge }
+        guard trailerBytes <= Self.trailerLimit else { throw .trailersTooLarge }
         switch (state, byte) {
         case (.trailerStart, 0x0d): state = .endLF
         case (.trailerStart, _) where isTokenByte(byte), (.trailerName, _) where isTokenByte(byte): state = .trailerName
@@ -117,11 +117,11 @@ public struct ChunkedDecoder: Sendable {
         case (.trailerValue, 0x0d): state = .trailerLF
         case (.trailerValue, _) where isFieldValueByte(byte): break
         case (.trailerLF, 0x0a): state = .trailerStart
-        default: throw .framing("A trailer line is malformed.")
+        default: throw .trailerLine
         }
     }
 
-    private func expect(_ byte: UInt8, _ wanted: UInt8) throws(RequestRejection) {
-        guard byte == wanted else { throw .framing("The chunked content is malformed.") }
+    private func expect(_ byte: UInt8, _ wanted: UInt8) throws(ChunkProblem) {
+        guard byte == wanted else { throw .lineEnd }
     }
 }

@@ -12,19 +12,12 @@ public struct ResponseLimits: Sendable, Equatable {
     public init() {}
 }
 
-/// Why a response's head is not used.
-public enum ResponseRejection: Error, Sendable, Equatable {
-    case malformed, tooLarge
-    /// RFC 9112 §6.1: one that we did not ask for, or that cannot be.
-    case transferCoding
-}
-
 public struct ResponseHeadParser: Sendable {
     public enum Event: Sendable {
         case more
         case informational(ResponseHead)
         case final(ResponseHead, Framing)
-        case refused(ResponseRejection)
+        case refused(ResponseProblem)
     }
 
     /// What marks the end of the content (RFC 9112 §6.3).
@@ -70,19 +63,19 @@ public struct ResponseHeadParser: Sendable {
             // Nearly every line is a field's, and whole: reading it finds its end.
             if status != 0, let next = takeField(bytes, from: start, offset: fields.bytes.count - first) {
                 position = next
-                guard lineBytes <= limits.headBytes, fields.count <= limits.fieldCount else { return (.refused(.tooLarge), position) }
+                guard lineBytes <= limits.headBytes, fields.count <= limits.fieldCount else { return (.refused(excess(limits)), position) }
                 continue
             }
             let end = bytes.place(of: 0x0a, from: start, before: bytes.count)
             guard end < bytes.count else { break }
             position = end + 1
             let line = start..<(end > start && bytes[end - 1] == 0x0d ? end - 1 : end)
-            guard lineBytes + line.count <= limits.headBytes else { return (.refused(.tooLarge), position) }
+            guard lineBytes + line.count <= limits.headBytes else { return (.refused(.headTooLong), position) }
             if status == 0 {
-                guard takeStatusLine(bytes, line) else { return (.refused(.malformed), position) }
+                guard takeStatusLine(bytes, line) else { return (.refused(Self.problem(inStatusLine: bytes, line)), position) }
                 first = position
             } else {
-                guard line.isEmpty else { return (.refused(fields.count < limits.fieldCount ? .malformed : .tooLarge), position) }
+                guard line.isEmpty else { return (.refused(problem(inFieldLine: bytes, line, limits)), position) }
                 fields.take(bytes: bytes[first..<start])
                 return (finish(limits), position)
             }
@@ -92,14 +85,24 @@ public struct ResponseHeadParser: Sendable {
     }
 
     /// What is wrong with these bytes, whatever may still come of their line: the rest is not waited for then.
-    public func problem(withPartOfLine bytes: Span<UInt8>, limits: ResponseLimits) -> ResponseRejection? {
-        guard lineBytes + bytes.count <= limits.headBytes else { return .tooLarge }
-        guard status == 0 else { return nil }
-        for index in 0..<min(bytes.count, Self.versionStart.utf8CodeUnitCount) where bytes[index] != Self.versionStart.utf8Start[index] {
-            return .malformed
-        }
-        return nil
+    public func problem(withPartOfLine bytes: Span<UInt8>, limits: ResponseLimits) -> ResponseProblem? {
+        guard lineBytes + bytes.count <= limits.headBytes else { return .headTooLong }
+        return status == 0 ? ResponseProblem.inStart(bytes) : nil
     }
+
+    @inline(never)
+    private static func problem(inStatusLine bytes: UnsafeBufferPointer<UInt8>, _ range: Range<Int>) -> ResponseProblem {
+        ResponseProblem.inStart(Span(_unsafeElements: UnsafeBufferPointer(rebasing: bytes[range]))) ?? .statusLine
+    }
+
+    @inline(never)
+    private func problem(
+        inFieldLine bytes: UnsafeBufferPointer<UInt8>, _ range: Range<Int>, _ limits: ResponseLimits
+    ) -> ResponseProblem {
+        fields.count < limits.fieldCount ? .inFieldLine(UnsafeBufferPointer(rebasing: bytes[range])) : .tooManyFields
+    }
+
+    private func excess(_ limits: ResponseLimits) -> ResponseProblem { fields.count > limits.fieldCount ? .tooManyFields : .headTooLong }
 
     private static let versionStart: StaticString = "HTTP/1."
 
@@ -148,7 +151,7 @@ public struct ResponseHeadParser: Sendable {
         var taken = Fields()
         swap(&taken, &fields)
         guard !status.isInformational else { return finishInformational(taken, limits) }
-        do throws(ResponseRejection) {
+        do throws(ResponseProblem) {
             let framing = try Self.framing(status, taken, version)
             isPersistent = version != .http10 && framing != .connectionEnd && !taken.areLastOnConnection
             keepAlive = taken.keepAlive
@@ -166,7 +169,8 @@ public struct ResponseHeadParser: Sendable {
             isPersistent = false
             return .final(head, .tunnel)
         }
-        guard head.status != 101, informational <= limits.informational else { return .refused(.malformed) }
+        guard head.status != 101 else { return .refused(.unaskedSwitch) }
+        guard informational <= limits.informational else { return .refused(.informationalFlood) }
         return .informational(head)
     }
 
@@ -179,19 +183,20 @@ public struct ResponseHeadParser: Sendable {
     private static let framingFields: KnownFieldSet = [.contentLength, .transferEncoding]
 
     /// RFC 9112 §6.3: what could be read in two ways is not used.
-    private static func framing(_ status: Status, _ fields: Fields, _ version: HTTPVersion) throws(ResponseRejection) -> Framing {
+    private static func framing(_ status: Status, _ fields: Fields, _ version: HTTPVersion) throws(ResponseProblem) -> Framing {
         var framing = Framing.connectionEnd
         if fields.containsAny(of: framingFields) { framing = try Self.framing(fields, version) }
         return status.forbidsContent ? .byProtocol : framing
     }
 
-    private static func framing(_ fields: Fields, _ version: HTTPVersion) throws(ResponseRejection) -> Framing {
+    private static func framing(_ fields: Fields, _ version: HTTPVersion) throws(ResponseProblem) -> Framing {
         guard fields.contains(.transferEncoding) else { return .length(try fields.statedLength()) }
         let codings = FieldLists.members(of: .transferEncoding, in: fields, limit: 2)
         // RFC 9112 §6.1: HTTP/1.0 knows no transfer codings. A field that names none is not a list (RFC 9110 §5.6.1), and not read alike by all.
-        if version == .http10 || codings.isEmpty { throw .transferCoding }
-        guard !fields.contains(.contentLength) else { throw .malformed }
-        guard codings.count == 1, codings[0].equalsIgnoringCase("chunked") else { throw .transferCoding }
+        if version == .http10 { throw .codingInHTTP10 }
+        if codings.isEmpty { throw .emptyCoding }
+        guard !fields.contains(.contentLength) else { throw .lengthAndCoding }
+        guard codings.count == 1, codings[0].equalsIgnoringCase("chunked") else { throw .unknownCoding }
         return .chunked
     }
 
@@ -212,14 +217,14 @@ extension ResponseHead {
 
 extension Fields {
     /// What Content-Length says, of which there is one at least: digits only, and the same in each line.
-    public func statedLength() throws(ResponseRejection) -> Int {
-        guard let entry = firstEntry(.contentLength), entry.valueLength > 0, entry.valueLength <= ResponseHeadParser.lengthDigits,
-            isOneValue(.contentLength)
-        else { throw .malformed }
+    public func statedLength() throws(ResponseProblem) -> Int {
+        guard let entry = firstEntry(.contentLength), entry.valueLength > 0, entry.valueLength <= ResponseHeadParser.lengthDigits
+        else { throw .contentLength }
+        guard isOneValue(.contentLength) else { throw .contentLengthsDiffer }
         var length = 0
         let text = bytes.span.extracting(entry.valueRange)
         for index in text.indices {
-            guard text[index].isASCIIDigit else { throw .malformed }
+            guard text[index].isASCIIDigit else { throw .contentLength }
             length = length * 10 + Int(text[index] - 0x30)
         }
         return length

@@ -21,8 +21,8 @@ public struct ResponseReader: ~Copyable, Sendable {
 
     /// Why a response is not used.
     public enum Refusal: Error, Sendable, Equatable {
-        case head(ResponseRejection)
-        case chunks
+        case head(ResponseProblem)
+        case chunks(ChunkProblem)
         /// Bytes follow the end that the last chunk marks, or a length on a connection that goes on: so the end may be wrong.
         case surplus
     }
@@ -148,7 +148,7 @@ public struct ResponseReader: ~Copyable, Sendable {
         switch event {
         case .more: return .headLines
         case .informational(let head): return .informational(head)
-        case .refused(let rejection): return refuse(.head(rejection))
+        case .refused(let problem): return refuse(.head(problem))
         case .final(let head, let framing):
             state = isToHEAD ? .withoutContent : State(framing)
             return .final(head)
@@ -171,7 +171,7 @@ public struct ResponseReader: ~Copyable, Sendable {
         case .content(let range): return .content(range)
         case .needsMore: return .needsMore
         case .end: return position < bytes.count ? refuse(.surplus) : end(hasSurplus: false)
-        case .refused: return refuse(.chunks)
+        case .refused(let problem): return refuse(.chunks(problem))
         }
     }
 

@@ -26,8 +26,10 @@ extension Fetch {
     }
 
     private func noteFailure(_ cause: FailureCause) {
-        guard subject.isReading, !report.hasFailed else { return }
+        guard !report.hasFailed else { return }
         report.hasFailed = true
+        // What a write fails at says nothing of the requests that read.
+        guard subject.isReading else { return shard.shared.health.first.noteFailure(subject.scopes.shownPath, cause, now: clock) }
         shard.shared.health.fail(subject.scopes, cause, began: began, now: clock)
     }
 

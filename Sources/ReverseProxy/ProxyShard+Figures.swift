@@ -154,7 +154,7 @@ extension ProxyShard {
     }
 
     private static func place(of error: UpstreamError) -> Int {
-        MetricNames.upstreamErrors.firstIndex { $0.rawValue == error.rawValue } ?? 0
+        UpstreamError.Kind.allCases.firstIndex(of: error.kind) ?? 0
     }
 }
 

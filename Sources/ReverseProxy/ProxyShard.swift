@@ -137,7 +137,8 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
             guard let error else { return shared.health.reach(now: now) }
             // Our own trouble says nothing of the upstream.
             guard error.isFailureToReach else { return }
-            shared.health.failToReach(error, began: began, now: now)
+            let certificate = error.kind == .tlsCertificateError ? upstream.refusedCertificate : nil
+            shared.health.failToReach(error, certificate: certificate, began: began, now: now)
             background.rechecks.watchAddress()
         }
         let addresses = settings.upstream.atEachAddress.map { $0.origin + $0.basePath }

@@ -112,7 +112,7 @@ extension ServedAPI: AdministeredAPI {
         let urls = settings.upstream.atEachAddress.map { $0.origin + $0.basePath }
         guard urls.count > 1 else {
             let stop = state.health.openScopes(now: server.monotonicMilliseconds).first { $0.scope == .address }?.stop
-            return [AddressState(url: urls[0], down: stop.map { ($0.since, $0.cause.label) })]
+            return [AddressState(url: urls[0], down: stop.map { ($0.since, $0.cause.text) })]
         }
         let down = state.health.downAddresses
         return urls.enumerated().map { place, url in AddressState(url: url, down: down[place].map { ($0.since, $0.error.text) }) }
@@ -133,9 +133,17 @@ extension ServedAPI: AdministeredAPI {
             let user: UInt64? = if case .pause(_, let user) = open.scope, user != 0 { user } else { nil }
             return OpenFailure(
                 name: state.health.name(of: open.scope), kind: open.scope.kind.rawValue, since: open.stop.since,
-                cause: open.stop.cause.label,
+                cause: open.stop.cause.label, details: open.stop.cause.details, advice: open.stop.cause.advice?.text,
                 setting: open.stop.setting.rawValue, settingValue: value(of: open.stop.setting), effect: open.scope.effect,
                 wait: open.stop.wait, lookedAt: open.lookedAt, user: user)
+        }
+    }
+
+    var lastFailure: LastFailure? {
+        state.health.first.last.map { last in
+            LastFailure(
+                at: last.at, cause: last.cause.label, details: last.cause.details, certificate: last.certificate,
+                advice: last.cause.advice?.text, path: last.path, isOver: last.isOver)
         }
     }
 

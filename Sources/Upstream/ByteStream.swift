@@ -44,6 +44,8 @@ final class ByteStream {
     /// Other sockets do not tell what has arrived.
     private let isTCP: Bool
     private var sent = 0
+    /// The errno with which reading failed; 0 if it has not.
+    private var systemError: Int32 = 0
 
     init(_ socket: consuming Descriptor, _ tls: TLSConnection?) {
         isTCP = csystem_is_tcp(socket.number) != 0
@@ -78,6 +80,7 @@ final class ByteStream {
         let count = csystem_receive(descriptor, space.baseAddress!, space.count)
         if count > 0 { return .bytes(count) }
         if count < 0, errno == EAGAIN || errno == EINTR { return .nothing }
+        if count < 0 { systemError = errno }
         return .ended(isClean: count == 0)
     }
 
@@ -98,6 +101,12 @@ final class ByteStream {
             if errno == EAGAIN { return .wantsWrite }
             if errno != EINTR { return .broken }
         }
+    }
+
+    /// Why it ended, or broke.
+    var endError: UpstreamError {
+        if let error = tls?.brokenBy { return error }
+        return UpstreamError(.connectionTerminated, systemError == 0 ? nil : .system(systemError))
     }
 
     /// Says that nothing more is sent, once all of it is the kernel's.

@@ -110,7 +110,8 @@ final class ConnectionAttempt: EventHandler {
     }
 
     private func timeOut() {
-        let error = hasResolved ? UpstreamError.connectionTimeout : .dnsTimeout
+        let isInHandshake = if case .securing = phase { true } else { false }
+        let error = hasResolved ? UpstreamError(.connectionTimeout, isInHandshake ? .handshakeTimeout : nil) : .dnsTimeout
         cancel()
         connections.ended(self, .failure(error))
     }
@@ -119,6 +120,7 @@ final class ConnectionAttempt: EventHandler {
 
     private func connected(_ result: Result<CurlConnector.Connected, UpstreamError>) {
         switch result {
+        case .failure(let error) where error.kind == .dnsError: endUnresolved()
         case .failure(let error): end(.failure(error))
         case .success(let connected) where connections.settings.isTLS: secure(connected)
         case .success(let connected):
@@ -126,6 +128,12 @@ final class ConnectionAttempt: EventHandler {
             let stream = ByteStream(connected.takeSocket(), nil)
             end(.success(Made(stream: stream, times: times(connected, secured: 0), isResumed: nil, spoken: spoken)))
         }
+    }
+
+    /// libcurl does not say why a name was not found; the look-up beside it does, and may still be under way.
+    private func endUnresolved() {
+        let wait = NameWait { [self] in end(.failure(UpstreamError(.dnsError, connections.nameFailure))) }
+        connections.whenNameEnded { [loop = connections.loop] in loop.execute(wait.end) }
     }
 
     private var isHTTP2Known: Bool { connections.settings.knowsHTTP2 && !isForHTTP1 }
@@ -141,7 +149,7 @@ final class ConnectionAttempt: EventHandler {
     private func secure(_ connected: CurlConnector.Connected) {
         guard let context = connections.tlsContext(isForHTTP1: isForHTTP1) else {
             // One of the files cannot be used.
-            return end(.failure(.tlsCertificateError))
+            return end(.failure(UpstreamError(.tlsCertificateError, .tlsFiles)))
         }
         hasOfferedHTTP2 = connections.settings.http2 == .auto && connections.offersHTTP2 && !isForHTTP1
         guard let tls = TLSConnection(context, connected.number) else { return end(.failure(.proxyInternalError)) }
@@ -160,7 +168,7 @@ final class ConnectionAttempt: EventHandler {
         // RFC 9113 §3.2: through TLS it is agreed, or not spoken.
         case .agreed where isHTTP2Known && !tls.isHTTP2:
             cancel()
-            connections.ended(self, .failure(.tlsProtocolError))
+            connections.ended(self, .failure(UpstreamError(.tlsProtocolError, .noHTTP2)))
         case .agreed:
             connections.loop.remove(connected.number)
             let times = times(connected, secured: Int32(clamping: SystemTime.monotonicMicroseconds - began))
@@ -168,8 +176,19 @@ final class ConnectionAttempt: EventHandler {
             let stream = ByteStream(connected.takeSocket(), tls)
             end(.success(Made(stream: stream, times: times, isResumed: tls.isResumed, spoken: spoken)))
         case .failed(let error):
+            connections.client.refusedCertificate = tls.refusedCertificate
             cancel()
             connections.ended(self, .failure(error))
         }
     }
+}
+
+/// An attempt that waits for the look-up of its name. `@unchecked Sendable` because it is touched on its loop only; the thread that looks the name
+/// up does no more than carry it back there.
+private final class NameWait: @unchecked Sendable {
+    private let then: () -> Void
+
+    init(_ then: @escaping () -> Void) { self.then = then }
+
+    @Sendable func end() { then() }
 }

@@ -143,7 +143,10 @@ final class CurlConnector {
     }
 
     private func result(of task: Task, _ code: CURLcode) -> Result<Connected, UpstreamError> {
-        guard code == CURLE_OK else { return .failure(UpstreamError(connecting: code, tunnel: tunnelStatus(of: task))) }
+        guard code == CURLE_OK else {
+            return .failure(
+                UpstreamError(connecting: code, tunnel: long(CURLINFO_HTTP_CONNECTCODE, of: task), errno: systemError(of: task)))
+        }
         var socket: curl_socket_t = -1
         cistern_easy_get_socket(task.pointer, &socket)
         // A number of our own: libcurl closes its one when it lets go of the handle.
@@ -153,11 +156,13 @@ final class CurlConnector {
             Connected(ours, resolved: task.time(CURLINFO_NAMELOOKUP_TIME_T), connected: task.time(CURLINFO_CONNECT_TIME_T)))
     }
 
-    /// The status of the forward proxy's response to CONNECT; 0 where there is none.
-    private func tunnelStatus(of task: Task) -> Int {
-        var status = 0
-        cistern_easy_get_long(task.pointer, CURLINFO_HTTP_CONNECTCODE, &status)
-        return status
+    /// The last errno of a connect(2); 0 if none failed.
+    private func systemError(of task: Task) -> Int32 { Int32(clamping: long(CURLINFO_OS_ERRNO, of: task)) }
+
+    private func long(_ info: CURLINFO, of task: Task) -> Int {
+        var value = 0
+        cistern_easy_get_long(task.pointer, info, &value)
+        return value
     }
 
     // MARK: Sockets and timers, as libcurl wants them

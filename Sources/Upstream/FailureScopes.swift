@@ -40,6 +40,15 @@ public enum FailureCause: Sendable, Equatable {
         case .junk: "junk"
         }
     }
+
+    /// For the log and for people: with what is known beyond the label.
+    public var text: String { details.map { "\(label): \($0)" } ?? label }
+
+    /// nil if nothing more is known.
+    public var details: String? { if case .transfer(let error) = self { error.details } else { nil } }
+
+    /// The setting to look at; nil if none helps.
+    public var advice: SettingAdvice? { if case .transfer(let error) = self { error.advice } else { nil } }
 }
 
 /// Why a request is not sent now.

@@ -12,7 +12,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         switch exchange.reader.take(section, isLast: endsStream) {
         case .informational(let head): exchange.transfer.take(informational: head)
         case .final(let head): exchange.transfer.take(final: head)
-        case .refused(let rejection): return refuse(exchange, UpstreamError(rejection))
+        case .refused(let problem): return refuse(exchange, UpstreamError(problem))
         }
         if endsStream { receivedEnd(of: stream) }
     }
@@ -20,7 +20,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
     func receivedContent(_ bytes: UnsafeRawBufferPointer, on stream: Int32) {
         session.consumeConnection(bytes.count)
         guard let exchange = exchanges[stream] else { return }
-        guard exchange.reader.take(contentBytes: bytes.count) else { return refuse(exchange, .protocolError) }
+        if let problem = exchange.reader.take(contentBytes: bytes.count) { return refuse(exchange, UpstreamError(problem)) }
         let content = Span<UInt8>(_unsafeBytes: bytes)
         if exchange.held != nil {
             exchange.held?.append(copying: content)
@@ -36,7 +36,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
 
     func receivedEnd(of stream: Int32) {
         guard let exchange = exchanges[stream] else { return }
-        guard exchange.reader.isWhole else { return refuse(exchange, .responseIncomplete) }
+        guard exchange.reader.isWhole else { return refuse(exchange, UpstreamError(.responseIncomplete, .response(.contentTooShort))) }
         exchange.hasEnded = true
         wasUsed = true
         // What of the request has not gone out is not wanted (RFC 9113 §8.1).
@@ -71,7 +71,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
 
     /// What has come cannot be used. The stream alone ends.
     private func refuse(_ exchange: HTTP2Exchange, _ error: UpstreamError) {
-        session.reset(exchange.stream, error == .protocolError ? .protocolError : .cancel)
+        session.reset(exchange.stream, error.kind == .protocolError ? .protocolError : .cancel)
         letGo(exchange, .invalid)
         exchange.transfer.end(.failed(error))
         queueFlush()
@@ -87,19 +87,19 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         // Our own last words end streams too: who ends the connection sees to those.
         guard isOpen, let exchange = exchanges[stream] else { return }
         switch code {
-        case _ where exchange.isInvalid: endInvalid(exchange)
-        case _ where exchange.reader.hasBegun: endEarly(exchange, .reset, .responseIncomplete)
-        case .refusedStream: endEarly(exchange, .refused, .connectionTerminated, isRefused: true)
+        case _ where exchange.isInvalid: endInvalid(exchange, code)
+        case _ where exchange.reader.hasBegun: endEarly(exchange, .reset, UpstreamError(.responseIncomplete, .streamReset(code)))
+        case .refusedStream: endEarly(exchange, .refused, UpstreamError(.connectionTerminated, .streamReset(code)), isRefused: true)
         case .http11Required:
             connections.note(.http1Asked)
-            endEarly(exchange, .refused, .protocolError, isRefused: true)
-        default: endEarly(exchange, .reset, .connectionTerminated)
+            endEarly(exchange, .refused, UpstreamError(.protocolError, .streamReset(code)), isRefused: true)
+        default: endEarly(exchange, .reset, UpstreamError(.connectionTerminated, .streamReset(code)))
         }
     }
 
-    private func endInvalid(_ exchange: HTTP2Exchange) {
+    private func endInvalid(_ exchange: HTTP2Exchange, _ code: HTTP2ErrorCode) {
         letGo(exchange, .invalid)
-        exchange.transfer.end(.failed(.protocolError))
+        exchange.transfer.end(.failed(UpstreamError(.protocolError, .sentReset(code))))
         queueFlush()
         connections.noteFree()
     }
@@ -148,10 +148,14 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
 
     func receivedSettings() { noteSettings() }
 
-    func sentGoAway(_ code: HTTP2ErrorCode) { renounce(code == .enhanceYourCalm ? .flood : .error) }
+    func sentGoAway(_ code: HTTP2ErrorCode) {
+        if breach == nil { breach = .sentGoAway(code) }
+        renounce(code == .enhanceYourCalm ? .flood : .error)
+    }
 
     func receivedGoAway(last: Int32, _ code: HTTP2ErrorCode) {
         if code == .http11Required || code == .inadequateSecurity { connections.note(.http1Asked) }
+        if code != .noError { breach = .goAway(code) }
         drain(code == .noError ? .closedByPeer : .error)
     }
 }

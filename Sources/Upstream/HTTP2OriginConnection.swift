@@ -44,6 +44,10 @@ final class HTTP2OriginConnection: EventHandler {
     /// The session reads or writes: it may not be asked to do either within.
     private var isInSession = false
     private var isFlushQueued = false
+    /// Why the upstream, or we for what it did wrong, said that the connection ends; nil before that.
+    var breach: UpstreamCause?
+    /// Nothing was read before.
+    private var isFirstRead = true
     /// Why we have said that it ends, for what the upstream did wrong.
     private var renounced: ConnectionEnd?
     private var walk = HTTP2FrameWalk(skipping: 0)
@@ -187,9 +191,11 @@ final class HTTP2OriginConnection: EventHandler {
         guard isOpen else { return }
         let left = exchanges.values.sorted { $0.stream < $1.stream }
         close(cause)
-        if error == .protocolError { connections.keepApart(left.map(\.transfer)) }
+        if error.kind == .protocolError { connections.keepApart(left.map(\.transfer)) }
+        let error = error.cause == nil ? UpstreamError(error.kind, breach) : error
+        let incomplete = error.kind == .connectionTerminated ? UpstreamError(.responseIncomplete, error.cause) : error
         for exchange in left where exchanges[exchange.stream] === exchange {
-            endEarly(exchange, .connectionEnded, exchange.reader.hasBegun && error == .connectionTerminated ? .responseIncomplete : error)
+            endEarly(exchange, .connectionEnded, exchange.reader.hasBegun ? incomplete : error)
         }
     }
 
@@ -244,7 +250,7 @@ final class HTTP2OriginConnection: EventHandler {
             case .wantsWrite:
                 readWaitsForWrite = true
                 return flush()
-            case .ended(let isClean): return fail(isClean ? .closedByPeer : .error, .connectionTerminated)
+            case .ended(let isClean): return fail(isClean ? .closedByPeer : .error, isClean ? .connectionTerminated : stream.endError)
             }
             guard isOpen else { return }
             guard stream.mayHoldBytes else { return flush() }
@@ -258,6 +264,7 @@ final class HTTP2OriginConnection: EventHandler {
 
     private func take(_ bytes: UnsafeRawBufferPointer) {
         noteHeard()
+        noteFirst(bytes)
         guard !isFlooded(by: bytes) else {
             session.end(.enhanceYourCalm)
             renounce(.flood)
@@ -271,6 +278,15 @@ final class HTTP2OriginConnection: EventHandler {
         flush()
         if case .draining(let cause) = state, exchanges.isEmpty { return close(cause) }
         fail(.error, .protocolError)
+    }
+
+    /// A server of HTTP/1.1 says so with its first bytes, and the library only that they are no frame.
+    private func noteFirst(_ bytes: UnsafeRawBufferPointer) {
+        guard isFirstRead else { return }
+        isFirstRead = false
+        let bytes = Span<UInt8>(_unsafeBytes: bytes)
+        if bytes.count >= 4, ResponseProblem.inStart(bytes) == nil { breach = .response(.http1Response) }
+        if case .tlsRecord? = ResponseProblem.inStart(bytes) { breach = .response(.tlsRecord) }
     }
 
     /// RFC 9113 §10.5.

@@ -8,7 +8,7 @@ struct HTTP2ResponseReader {
     enum Event {
         case informational(ResponseHead)
         case final(ResponseHead)
-        case refused(ResponseRejection)
+        case refused(ResponseProblem)
     }
 
     private enum Content: Equatable {
@@ -39,34 +39,41 @@ struct HTTP2ResponseReader {
     /// A head has come.
     /// - Parameter isLast: it ends the stream.
     mutating func take(_ section: borrowing HTTP2FieldSection, isLast: Bool) -> Event {
-        guard !section.isTooLarge, section.entries.count <= limits.fieldCount + 1 else { return .refused(.tooLarge) }
-        guard content == .awaited, let head = Self.head(section) else { return .refused(.malformed) }
-        guard head.status.isInformational else { return take(final: head) }
-        informational += 1
-        // A switch of protocols is none of HTTP/2's (RFC 9113 §8.6), and a response does not end before it has begun.
-        guard head.status != 101, !isLast, informational <= limits.informational else { return .refused(.malformed) }
-        return .informational(head)
-    }
-
-    private mutating func take(final head: ResponseHead) -> Event {
-        do throws(ResponseRejection) {
-            let length = head.fields.contains(.contentLength) ? try head.fields.statedLength() : nil
-            content = isToHEAD || head.status.forbidsContent ? .forbidden : length.map { .left($0) } ?? .open
-            return .final(head)
+        guard !section.isTooLarge else { return .refused(.headTooLong) }
+        guard section.entries.count <= limits.fieldCount + 1 else { return .refused(.tooManyFields) }
+        guard content == .awaited else { return .refused(.secondHead) }
+        do throws(ResponseProblem) {
+            let head = try Self.head(section)
+            return head.status.isInformational ? try take(informational: head, isLast: isLast) : try take(final: head)
         } catch {
             return .refused(error)
         }
     }
 
-    /// - Returns: false where it is more than there may be (RFC 9113 §8.1.1).
-    mutating func take(contentBytes count: Int) -> Bool {
+    private mutating func take(informational head: ResponseHead, isLast: Bool) throws(ResponseProblem) -> Event {
+        informational += 1
+        // A switch of protocols is none of HTTP/2's (RFC 9113 §8.6), and a response does not end before it has begun.
+        guard head.status != 101 else { throw .unaskedSwitch }
+        guard !isLast else { throw .endedBeforeHead }
+        guard informational <= limits.informational else { throw .informationalFlood }
+        return .informational(head)
+    }
+
+    private mutating func take(final head: ResponseHead) throws(ResponseProblem) -> Event {
+        let length = head.fields.contains(.contentLength) ? try head.fields.statedLength() : nil
+        content = isToHEAD || head.status.forbidsContent ? .forbidden : length.map { .left($0) } ?? .open
+        return .final(head)
+    }
+
+    /// - Returns: what is wrong with content of this length (RFC 9113 §8.1.1); nil if nothing is.
+    mutating func take(contentBytes count: Int) -> ResponseProblem? {
         switch content {
-        case .awaited: return false
-        case .forbidden: return count == 0
+        case .awaited: return .unaskedContent
+        case .forbidden: return count == 0 ? nil : .unaskedContent
         case .left(let left):
             content = .left(left - count)
-            return count <= left
-        case .open: return true
+            return count <= left ? nil : .contentTooLong
+        case .open: return nil
         }
     }
 
@@ -84,8 +91,7 @@ struct HTTP2ResponseReader {
     /// Of the connection alone: in HTTP/2 they have no meaning, and whoever sends them means something else (RFC 9113 §8.2.2).
     private static let forbidden: KnownFieldSet = [.connection, .keepAlive, .proxyConnection, .transferEncoding, .upgrade]
 
-    /// nil where it is malformed.
-    private static func head(_ section: borrowing HTTP2FieldSection) -> ResponseHead? {
+    private static func head(_ section: borrowing HTTP2FieldSection) throws(ResponseProblem) -> ResponseHead {
         var fields = Fields(reservingBytes: section.bytes.count + 4 * section.entries.count, entries: section.entries.count)
         var status: Status?
         let bytes = section.bytes
@@ -93,13 +99,15 @@ struct HTTP2ResponseReader {
             let name = UnsafeBufferPointer(rebasing: bytes[entry.nameRange])
             let value = UnsafeBufferPointer(rebasing: bytes[entry.valueRange])
             if name.first == UInt8(ascii: ":") {
-                guard status == nil, fields.count == 0, let code = Self.status(name, value) else { return nil }
+                guard status == nil, fields.count == 0, let code = Self.status(name, value) else { throw .pseudoField }
                 status = code
             } else {
-                guard status != nil, append(name, value, to: &fields) else { return nil }
+                guard status != nil else { throw .pseudoField }
+                try append(name, value, to: &fields)
             }
         }
-        guard let status, !fields.containsAny(of: forbidden) else { return nil }
+        guard let status else { throw .pseudoField }
+        guard !fields.containsAny(of: forbidden) else { throw .connectionField }
         var head = ResponseHead(status: status, fields: fields)
         head.version = .http2
         return head
@@ -116,14 +124,15 @@ struct HTTP2ResponseReader {
         return (100...599).contains(code) ? Status(rawValue: code) : nil
     }
 
-    /// - Returns: false where it is none (RFC 9113 §8.2.1). White space around a value is taken off, as in HTTP/1.1.
-    private static func append(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, to fields: inout Fields) -> Bool {
-        guard !name.isEmpty, name.allSatisfy({ isTokenByte($0) && !(0x41...0x5a).contains($0) }), value.allSatisfy(isFieldValueByte)
-        else { return false }
+    /// Takes a field line (RFC 9113 §8.2.1). White space around a value is taken off, as in HTTP/1.1.
+    private static func append(
+        _ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, to fields: inout Fields
+    ) throws(ResponseProblem) {
+        guard !name.isEmpty, name.allSatisfy({ isTokenByte($0) && !(0x41...0x5a).contains($0) }) else { throw .fieldName }
+        guard value.allSatisfy(isFieldValueByte) else { throw .fieldValue }
         var (first, last) = (0, value.count)
         while first < last, value[first].isOptionalWhitespace { first += 1 }
         while last > first, value[last - 1].isOptionalWhitespace { last -= 1 }
         fields.append(name: Span(_unsafeElements: name), value: Span(_unsafeElements: value).extracting(first..<last))
-        return true
     }
 }

@@ -262,7 +262,7 @@ final class OriginConnection: EventHandler {
         // Nothing has asked for these: they were on their way before the request was (RFC 9112 §9.2), or before any of it arrived. Whoever
         // responds has told of its arrival with the same packet, if not before (RFC 9293 §3.8).
         guard output.isHeadSent, reader.hasBegun || stream.arrived > writtenBefore else {
-            return endWithoutResponse(transfer, .earlyBytes, .protocolError)
+            return endWithoutResponse(transfer, .earlyBytes, UpstreamError(ResponseProblem.inStart(bytes) ?? .earlyBytes))
         }
         deliver(bytes, to: transfer)
     }
@@ -277,13 +277,15 @@ final class OriginConnection: EventHandler {
             case .informational(let head): transfer.take(informational: head)
             case .final(let head):
                 if ConnectionAuthentication.challenge(in: head.fields) == .underWay { isSignedIn = true }
-                guard connections.isMeant(head.status, to: transfer) else { return fail(.error, .protocolError) }
+                guard connections.isMeant(head.status, to: transfer) else {
+                    return fail(.error, UpstreamError(.protocolError, .unprovenHTTP1))
+                }
                 transfer.take(final: head)
             case .content(let range): transfer.take(content: bytes.extracting(range))
             case .end(let hasSurplus): return complete(transfer, isDelimited: true, hasSurplus: hasSurplus)
-            case .refused(.surplus): return fail(.surplus, .protocolError)
-            case .refused(.chunks): return fail(.error, .protocolError)
-            case .refused(.head(let rejection)): return fail(.error, UpstreamError(rejection))
+            case .refused(.surplus): return fail(.surplus, UpstreamError(.surplus))
+            case .refused(.chunks(let problem)): return fail(.error, UpstreamError(.protocolError, .chunks(problem)))
+            case .refused(.head(let problem)): return fail(.error, UpstreamError(problem))
             }
         } while carries(transfer)
     }
@@ -303,8 +305,10 @@ final class OriginConnection: EventHandler {
         guard case .busy(let transfer) = state else { return close(isClean ? .closedByPeer : .error) }
         switch reader.atConnectionEnd(isClean: isClean) {
         case .whole: complete(transfer, isDelimited: false, hasSurplus: false)
-        case .nothing: endWithoutResponse(transfer, isClean ? .closedByPeer : .error, .connectionTerminated)
-        case .incomplete: fail(.error, .responseIncomplete)
+        case .nothing:
+            let error = isClean ? UpstreamError(.connectionTerminated, .noResponse) : stream.endError
+            endWithoutResponse(transfer, isClean ? .closedByPeer : .error, error)
+        case .incomplete: fail(.error, UpstreamError(.responseIncomplete, isClean ? nil : stream.endError.cause))
         }
     }
 

@@ -354,7 +354,7 @@ final class OriginConnections {
     /// Who waited for another's connection asks for one again, once: all together, so that no more are tried than in HTTP/1.1. Where a time-out has
     /// passed theirs has too.
     private func failed(_ attempt: ConnectionAttempt, _ error: UpstreamError, isCounted: Bool) {
-        let mayTryAgain = !isClosed && error != .connectionTimeout && error != .dnsTimeout
+        let mayTryAgain = !isClosed && error.kind != .connectionTimeout && error.kind != .dnsTimeout
         for transfer in attempt.transfers { releaseShares(of: transfer) }
         if isCounted { count -= 1 }
         for transfer in attempt.transfers where !transfer.hasEnded && !client.moveOn(transfer, after: error) {
@@ -391,7 +391,7 @@ final class OriginConnections {
             return nil
         case .failure(let error):
             // That an upstream of HTTP/2 agrees on nothing else says nothing of those who speak that.
-            if !(attempt.isForHTTP1 && hasSpokenHTTP2 && error == .tlsProtocolError) { client.note(error, at: place, began: began) }
+            if !(attempt.isForHTTP1 && hasSpokenHTTP2 && error.isAboutProtocol) { client.note(error, at: place, began: began) }
             return error
         }
     }

@@ -44,7 +44,7 @@ public struct RequestScopes: ~Copyable, Sendable {
     }
 
     /// The beginning of the path, for display.
-    var shownPath: [UInt8] { Array(path.prefix(FailureMemory.shownBytes)) }
+    public var shownPath: [UInt8] { Array(path.prefix(FailureMemory.shownBytes)) }
 
     private static func directory(of path: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
         path.lastIndex(of: UInt8(ascii: "/")).map { path[...$0] } ?? path

@@ -7,18 +7,28 @@ import Reactor
 
 /// Looks a name up. Blocks.
 public struct NameLookUp: Sendable {
-    /// The addresses in the order in which they are to be tried; nil where nothing was learnt.
-    let find: @Sendable (String) -> [NamedAddress]?
+    /// The addresses in the order in which they are to be tried, and what getaddrinfo(3) returned.
+    let find: @Sendable (String) -> (addresses: [NamedAddress]?, code: Int32)
 
-    public init(_ find: @escaping @Sendable (String) -> [NamedAddress]?) { self.find = find }
+    /// - Parameter find: nil where nothing was learnt.
+    public init(_ find: @escaping @Sendable (String) -> [NamedAddress]?) {
+        self.find = { name in
+            let addresses = find(name)
+            return (addresses, addresses == nil ? EAI_AGAIN : 0)
+        }
+    }
+
+    /// - Parameter find: the addresses, and what getaddrinfo(3) returned.
+    public init(withCode find: @escaping @Sendable (String) -> (addresses: [NamedAddress]?, code: Int32)) { self.find = find }
 
     /// getaddrinfo(3).
-    public static let system = NameLookUp { host in
+    public static let system = NameLookUp(withCode: { host in
         var hints = addrinfo()
         hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
         hints.ai_flags = AI_ADDRCONFIG
         var first: UnsafeMutablePointer<addrinfo>?
-        guard getaddrinfo(host, nil, &hints, &first) == 0 else { return nil }
+        let code = getaddrinfo(host, nil, &hints, &first)
+        guard code == 0 else { return (nil, code) }
         defer { freeaddrinfo(first) }
         var found: [NamedAddress] = []
         var next = first
@@ -26,8 +36,8 @@ public struct NameLookUp: Sendable {
             if let address = one.pointee.ai_addr.flatMap({ NamedAddress($0) }), !found.contains(address) { found.append(address) }
             next = one.pointee.ai_next
         }
-        return found
-    }
+        return (found, 0)
+    })
 }
 
 /// Of the process: each name is looked up once for all shards and APIs. Guards itself.
@@ -41,6 +51,10 @@ public final class ResolvedNames: Sendable {
         var begunAt: Int64
         var isUnderWay = true
         var hasFailed = false
+        /// Called at the end of the look-up that is under way: one for each attempt to connect that waits.
+        var waiting: [@Sendable () -> Void] = []
+        /// What getaddrinfo(3) returned last; nil before that.
+        var code: Int32?
     }
 
     private struct State {
@@ -70,15 +84,19 @@ public final class ResolvedNames: Sendable {
             return true
         }
         guard isDue else { return }
-        let isRunning = PlainThread.start { [self] in note(lookUp.find(host), of: host) }
+        let isRunning = PlainThread.start { [self] in
+            let found = lookUp.find(host)
+            note(found.addresses, found.code, of: host)
+        }
         // No thread to be had: the next time, perhaps.
-        if !isRunning { note(nil, of: host) }
+        if !isRunning { note(nil, EAI_SYSTEM, of: host) }
     }
 
-    private func note(_ answer: [NamedAddress]?, of host: String) {
-        state.withLock { state in
-            guard var name = state.names[host] else { return }
-            name.isUnderWay = false
+    private func note(_ answer: [NamedAddress]?, _ code: Int32, of host: String) {
+        let waiting = state.withLock { state -> [@Sendable () -> Void] in
+            guard var name = state.names[host] else { return [] }
+            defer { state.names[host]?.waiting = [] }
+            (name.isUnderWay, name.code) = (false, code)
             if let answer, !answer.isEmpty {
                 name.before = name.last.isEmpty ? nil : name.last
                 (name.last, name.hasFailed) = (answer, false)
@@ -88,7 +106,9 @@ public final class ResolvedNames: Sendable {
                 state.failed += 1
             }
             state.names[host] = name
+            return name.waiting
         }
+        for then in waiting { then() }
     }
 
     /// Where it led last; empty where that is not known.
@@ -99,6 +119,21 @@ public final class ResolvedNames: Sendable {
 
     /// Whether the last look-up that has ended failed.
     func hasFailed(_ host: String) -> Bool { state.withLock { $0.names[host]?.hasFailed ?? false } }
+
+    /// Calls `then` when the look-up that is under way has ended, on its thread; at once if none is.
+    func whenEnded(_ host: String, _ then: @escaping @Sendable () -> Void) {
+        let isUnderWay = state.withLock { state in
+            guard state.names[host]?.isUnderWay == true else { return false }
+            state.names[host]?.waiting.append(then)
+            return true
+        }
+        if !isUnderWay { then() }
+    }
+
+    /// What getaddrinfo(3) returned for a name that was not found; nil if the name was found, or not looked up yet.
+    func failure(of host: String) -> Int32? {
+        state.withLock { $0.names[host].flatMap { name in name.code.flatMap { $0 == 0 ? nil : $0 } } }
+    }
 
     /// Where it led by one of the last two answers; nil while there are not two. Servers that tell a part of many addresses each time tell others the
     /// next time.

@@ -84,9 +84,38 @@ final class TLSConnection {
         case 0: .agreed
         case CTLS_WANTS_READ: .wantsRead
         case CTLS_WANTS_WRITE: .wantsWrite
-        case CTLS_UNTRUSTED: .failed(.tlsCertificateError)
-        default: .failed(.tlsProtocolError)
+        case CTLS_UNTRUSTED:
+            .failed(UpstreamError(.tlsCertificateError, .certificate(Int32(clamping: ctls_verification(pointer)))))
+        default: .failed(handshakeError(pointer))
         }
+    }
+
+    private func handshakeError(_ pointer: OpaquePointer) -> UpstreamError {
+        if let alert { return UpstreamError(.tlsAlertReceived, .alert(alert, isInHandshake: true)) }
+        guard ctls_is_cut(pointer) == 0 else {
+            let number = ctls_system_error(pointer)
+            return UpstreamError(.tlsProtocolError, number == 0 ? .cutInHandshake : .system(number))
+        }
+        return UpstreamError(.tlsProtocolError, .tls(ctls_error(pointer)))
+    }
+
+    /// The fatal alert that the upstream sent; nil if it sent none.
+    private var alert: TLSAlert? {
+        pointer.map { ctls_alert($0) }.flatMap { $0 < 0 ? nil : TLSAlert(rawValue: UInt8(clamping: $0)) }
+    }
+
+    /// Why the connection broke after the handshake; nil if TLS has nothing to say about it.
+    var brokenBy: UpstreamError? {
+        guard let pointer else { return nil }
+        // In TLS 1.3 the upstream judges our certificate after our side of the handshake has ended.
+        if let alert { return UpstreamError(.tlsAlertReceived, .alert(alert, isInHandshake: false)) }
+        return ctls_is_cut(pointer) == 0 ? UpstreamError(.tlsProtocolError, .tls(ctls_error(pointer))) : nil
+    }
+
+    /// Names, issuer and validity of a certificate that was refused, without control characters; nil if none was.
+    var refusedCertificate: String? {
+        guard let pointer, let text = ctls_refused_certificate(pointer) else { return nil }
+        return String(decoding: String(cString: text).utf8.map { (0x20..<0x7f).contains($0) ? $0 : UInt8(ascii: "?") }, as: UTF8.self)
     }
 
     /// Whether a session was resumed.

@@ -73,6 +73,8 @@ public final class UpstreamClient {
     private var isSweeping = false
     private var isClosed = false
     private var retryBudget: RetryBudget
+    /// Of the last handshake that failed: what the upstream's certificate says, for operators only. nil if it was not refused.
+    public internal(set) var refusedCertificate: String?
     /// Called on the loop when a connection was made, or could not be: with nil, or with a failure to reach the upstream; and with when it
     /// was begun, in milliseconds of the loop's clock.
     public var onConnectionAttempt: ((UpstreamError?, Int64) -> Void)?

@@ -1,12 +1,15 @@
-// libcurl's result codes in the words of RFC 9209 §2.3.
+// libcurl's result codes, and the error numbers of the system, in the words of RFC 9209 §2.3.
 
 import CLibcurl
+import Glibc
 import HTTPCore
 
 extension UpstreamError {
     /// How making a connection failed.
-    /// - Parameter tunnel: what the forward proxy responded to CONNECT; 0 where it was not asked, or has not responded.
-    init(connecting code: CURLcode, tunnel: Int) {
+    /// - Parameters:
+    ///   - tunnel: what the forward proxy responded to CONNECT; 0 where it was not asked, or has not responded.
+    ///   - number: the last errno of a connect(2); 0 if none failed.
+    init(connecting code: CURLcode, tunnel: Int, errno number: Int32) {
         if tunnel != 0, tunnel / 100 != 2 {
             self = .tunnelRefused(Status(rawValue: UInt16(clamping: tunnel)))
             return
@@ -16,7 +19,18 @@ extension UpstreamError {
         case CURLE_OPERATION_TIMEDOUT: self = .connectionTimeout
         case CURLE_FAILED_INIT, CURLE_UNKNOWN_OPTION, CURLE_OUT_OF_MEMORY: self = .proxyInternalError
         // Refused, unreachable, or cut while a forward proxy was being talked to.
-        default: self = .connectionRefused
+        default: self.init(connecting: number)
+        }
+    }
+
+    /// How connect(2) failed.
+    init(connecting number: Int32) {
+        switch number {
+        case 0, ECONNREFUSED: self = .connectionRefused
+        case EHOSTUNREACH, ENETUNREACH, ENETDOWN, EHOSTDOWN, EADDRNOTAVAIL: self.init(.destinationIPUnroutable, .system(number))
+        case ETIMEDOUT: self.init(.connectionTimeout, .system(number))
+        case EMFILE, ENFILE, ENOBUFS, ENOMEM: self.init(.proxyInternalError, .system(number))
+        default: self.init(.connectionRefused, .system(number))
         }
     }
 }

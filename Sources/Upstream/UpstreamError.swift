@@ -1,79 +1,83 @@
-// How asking the upstream failed.
+// How asking the upstream failed: the error type of RFC 9209 §2.3, by which errors are counted, and the cause in the words of who found it.
 
 import HTTPCore
 
-public enum UpstreamError: Error, Hashable, Sendable, CaseIterable {
-    case dnsTimeout, dnsError, connectionTimeout, connectionRefused, connectionTerminated, connectionReadTimeout, connectionWriteTimeout
-    case connectionLimitReached, destinationIPUnroutable
-    /// The forward proxy made no tunnel to the upstream (RFC 9110 §9.3.6), and responded with this status.
-    case tunnelRefused(Status)
-    case responseIncomplete, responseHeaderTooLarge, responseBodyTooLarge, responseTimeout, transferCoding, protocolError
-    case tlsProtocolError, tlsCertificateError
-    case proxyInternalError
-
-    /// One of each kind, for what counts them by name.
-    public static let allCases: [UpstreamError] = [
-        .dnsTimeout, .dnsError, .connectionTimeout, .connectionRefused, .connectionTerminated, .connectionReadTimeout,
-        .connectionWriteTimeout, .connectionLimitReached, .destinationIPUnroutable, .tunnelRefused(502), .responseIncomplete,
-        .responseHeaderTooLarge, .responseBodyTooLarge, .responseTimeout, .transferCoding, .protocolError, .tlsProtocolError,
-        .tlsCertificateError, .proxyInternalError,
-    ]
-
-    /// The error type of RFC 9209 §2.3, which metrics and logs use too. That of a tunnel is our own.
-    public var rawValue: String {
-        switch self {
-        case .dnsTimeout: "dns_timeout"
-        case .dnsError: "dns_error"
-        case .connectionTimeout: "connection_timeout"
-        case .connectionRefused: "connection_refused"
-        case .connectionTerminated: "connection_terminated"
-        case .connectionReadTimeout: "connection_read_timeout"
-        case .connectionWriteTimeout: "connection_write_timeout"
-        case .connectionLimitReached: "connection_limit_reached"
-        case .destinationIPUnroutable: "destination_ip_unroutable"
-        case .tunnelRefused: "tunnel_refused"
-        case .responseIncomplete: "http_response_incomplete"
-        case .responseHeaderTooLarge: "http_response_header_section_size"
-        case .responseBodyTooLarge: "http_response_body_size"
-        case .responseTimeout: "http_response_timeout"
-        case .transferCoding: "http_response_transfer_coding"
-        case .protocolError: "http_protocol_error"
-        case .tlsProtocolError: "tls_protocol_error"
-        case .tlsCertificateError: "tls_certificate_error"
-        case .proxyInternalError: "proxy_internal_error"
-        }
+public struct UpstreamError: Error, Hashable, Sendable {
+    /// Also the label of metrics and logs.
+    public enum Kind: String, Error, Hashable, Sendable, CaseIterable {
+        case dnsTimeout = "dns_timeout"
+        case dnsError = "dns_error"
+        case connectionTimeout = "connection_timeout"
+        case connectionRefused = "connection_refused"
+        case connectionTerminated = "connection_terminated"
+        case connectionReadTimeout = "connection_read_timeout"
+        case connectionWriteTimeout = "connection_write_timeout"
+        case connectionLimitReached = "connection_limit_reached"
+        case destinationIPUnroutable = "destination_ip_unroutable"
+        /// The forward proxy made no tunnel to the upstream (RFC 9110 §9.3.6). The label is our own.
+        case tunnelRefused = "tunnel_refused"
+        case responseIncomplete = "http_response_incomplete"
+        case responseHeaderTooLarge = "http_response_header_section_size"
+        case responseBodyTooLarge = "http_response_body_size"
+        case responseTimeout = "http_response_timeout"
+        case transferCoding = "http_response_transfer_coding"
+        case protocolError = "http_protocol_error"
+        case tlsProtocolError = "tls_protocol_error"
+        case tlsCertificateError = "tls_certificate_error"
+        /// The upstream ended TLS with an alert.
+        case tlsAlertReceived = "tls_alert_received"
+        case proxyInternalError = "proxy_internal_error"
     }
 
-    init(_ rejection: ResponseRejection) {
-        self =
-            switch rejection {
+    public let kind: Kind
+    /// nil if nothing more is known.
+    public let cause: UpstreamCause?
+
+    public init(_ kind: Kind, _ cause: UpstreamCause? = nil) { (self.kind, self.cause) = (kind, cause) }
+
+    init(_ problem: ResponseProblem) {
+        let kind: Kind =
+            switch problem.kind {
             case .malformed: .protocolError
             case .tooLarge: .responseHeaderTooLarge
             case .transferCoding: .transferCoding
+            case .incomplete: .responseIncomplete
             }
+        self.init(kind, .response(problem))
     }
 
-    /// In words, for the log and for people: what the forward proxy said is in it.
-    public var text: String {
-        guard case .tunnelRefused(let status) = self else { return rawValue }
-        return "\(rawValue): the forward proxy responded \(status.rawValue) to CONNECT"
-    }
+    public var rawValue: String { kind.rawValue }
 
-    /// As parameters of Proxy-Status (RFC 9209 §2.1.1): a refused tunnel is the next hop's refusal.
+    /// What happened, in the words of the library or parser that found it. They name neither the upstream nor anything that it sent, so
+    /// clients may read them. nil if nothing more is known.
+    public var details: String? { cause?.words }
+
+    /// For the log and for people.
+    public var text: String { details.map { "\(rawValue): \($0)" } ?? rawValue }
+
+    /// As parameters of Proxy-Status (RFC 9209 §2.1.1, §2.3). A refused tunnel is the next hop's refusal.
     public var proxyStatus: String {
-        guard case .tunnelRefused(let status) = self else { return rawValue }
-        return "connection_refused; details=\"the forward proxy responded \(status.rawValue) to CONNECT\""
+        let type = kind == .tunnelRefused ? Kind.connectionRefused.rawValue : rawValue
+        if case .alert(let alert, _) = cause { return "\(type); alert-id=\(alert.rawValue); alert-message=\(alert.words.asStringItem)" }
+        return details.map { "\(type); details=\($0.asStringItem)" } ?? type
+    }
+
+    /// Whether TLS was not agreed for a reason other than a certificate.
+    var isAboutProtocol: Bool {
+        guard case .alert(let alert, _) = cause else { return kind == .tlsProtocolError }
+        return !alert.isAboutClientCertificate || alert == .handshakeFailure
     }
 
     /// Our own trouble: it says nothing of the upstream.
-    public var isOwn: Bool { self == .connectionLimitReached || self == .proxyInternalError }
+    public var isOwn: Bool { kind == .connectionLimitReached || kind == .proxyInternalError }
 
     /// Whether no connection came to be: the upstream was not found, not reached, or TLS was not agreed. All others happen on a connection.
     public var isFailureToReach: Bool {
-        switch self {
+        switch kind {
         case .dnsTimeout, .dnsError, .connectionTimeout, .connectionRefused, .destinationIPUnroutable, .tunnelRefused, .tlsProtocolError,
             .tlsCertificateError:
             true
+        case .tlsAlertReceived: if case .alert(_, isInHandshake: false) = cause { false } else { true }
         case .connectionTerminated, .connectionReadTimeout, .connectionWriteTimeout, .connectionLimitReached, .responseIncomplete,
             .responseHeaderTooLarge, .responseBodyTooLarge, .responseTimeout, .transferCoding, .protocolError, .proxyInternalError:
             false
@@ -82,13 +86,40 @@ public enum UpstreamError: Error, Hashable, Sendable, CaseIterable {
 
     /// RFC 9209 §2.3: the recommended status.
     public var status: Status {
-        switch self {
+        switch kind {
         case .dnsTimeout, .connectionTimeout, .connectionReadTimeout, .connectionWriteTimeout, .responseTimeout: 504
         case .connectionLimitReached: 503
         case .proxyInternalError: 500
         case .dnsError, .connectionRefused, .connectionTerminated, .destinationIPUnroutable, .tunnelRefused, .responseIncomplete,
-            .responseHeaderTooLarge, .responseBodyTooLarge, .transferCoding, .protocolError, .tlsProtocolError, .tlsCertificateError:
+            .responseHeaderTooLarge, .responseBodyTooLarge, .transferCoding, .protocolError, .tlsProtocolError, .tlsCertificateError,
+            .tlsAlertReceived:
             502
         }
     }
+}
+
+/// Errors of which nothing more is known.
+extension UpstreamError: CaseIterable {
+    /// One of each kind.
+    public static let allCases = Kind.allCases.map { UpstreamError($0) }
+
+    public static var dnsTimeout: UpstreamError { UpstreamError(.dnsTimeout) }
+    public static var dnsError: UpstreamError { UpstreamError(.dnsError) }
+    public static var connectionTimeout: UpstreamError { UpstreamError(.connectionTimeout) }
+    public static var connectionRefused: UpstreamError { UpstreamError(.connectionRefused) }
+    public static var connectionTerminated: UpstreamError { UpstreamError(.connectionTerminated) }
+    public static var connectionReadTimeout: UpstreamError { UpstreamError(.connectionReadTimeout) }
+    public static var connectionWriteTimeout: UpstreamError { UpstreamError(.connectionWriteTimeout) }
+    public static var connectionLimitReached: UpstreamError { UpstreamError(.connectionLimitReached) }
+    public static var destinationIPUnroutable: UpstreamError { UpstreamError(.destinationIPUnroutable) }
+    public static func tunnelRefused(_ status: Status) -> UpstreamError { UpstreamError(.tunnelRefused, .tunnel(status)) }
+    public static var responseIncomplete: UpstreamError { UpstreamError(.responseIncomplete) }
+    public static var responseHeaderTooLarge: UpstreamError { UpstreamError(.responseHeaderTooLarge) }
+    public static var responseBodyTooLarge: UpstreamError { UpstreamError(.responseBodyTooLarge) }
+    public static var responseTimeout: UpstreamError { UpstreamError(.responseTimeout) }
+    public static var transferCoding: UpstreamError { UpstreamError(.transferCoding) }
+    public static var protocolError: UpstreamError { UpstreamError(.protocolError) }
+    public static var tlsProtocolError: UpstreamError { UpstreamError(.tlsProtocolError) }
+    public static var tlsCertificateError: UpstreamError { UpstreamError(.tlsCertificateError) }
+    public static var proxyInternalError: UpstreamError { UpstreamError(.proxyInternalError) }
 }

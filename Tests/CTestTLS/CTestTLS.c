@@ -2,7 +2,9 @@
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <errno.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
+#include <stdio.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -26,6 +28,41 @@ static int choose_http2(SSL *ssl, const unsigned char **out, unsigned char *leng
 }
 
 void test_tls_context_choose_http2(test_tls_context *context) { SSL_CTX_set_alpn_select_cb(context->ssl, choose_http2, 0); }
+
+static int refuse_protocols(SSL *ssl, const unsigned char **out, unsigned char *length, const unsigned char *in, unsigned int count, void *user) {
+    (void)ssl, (void)out, (void)length, (void)in, (void)count, (void)user;
+    return SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
+void test_tls_context_refuse_protocols(test_tls_context *context) { SSL_CTX_set_alpn_select_cb(context->ssl, refuse_protocols, 0); }
+
+void test_tls_context_demand_client(test_tls_context *context, const char *authority) {
+    SSL_CTX_load_verify_file(context->ssl, authority);
+    SSL_CTX_set_verify(context->ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, 0);
+}
+
+void test_tls_context_be_ancient(test_tls_context *context) {
+    SSL_CTX_set_security_level(context->ssl, 0);
+    SSL_CTX_set_min_proto_version(context->ssl, TLS1_VERSION);
+    SSL_CTX_set_max_proto_version(context->ssl, TLS1_1_VERSION);
+}
+
+int test_tls_redate(const char *path, const char *key_path, long not_before, long not_after) {
+    FILE *file = fopen(path, "r");
+    X509 *certificate = file ? PEM_read_X509(file, 0, 0, 0) : 0;
+    if (file) fclose(file);
+    FILE *key_file = fopen(key_path, "r");
+    EVP_PKEY *key = key_file ? PEM_read_PrivateKey(key_file, 0, 0, 0) : 0;
+    if (key_file) fclose(key_file);
+    int is_signed = certificate && key && X509_gmtime_adj(X509_getm_notBefore(certificate), not_before) &&
+                    X509_gmtime_adj(X509_getm_notAfter(certificate), not_after) && X509_sign(certificate, key, EVP_sha256()) > 0;
+    file = is_signed ? fopen(path, "w") : 0;
+    int is_written = file && PEM_write_X509(file, certificate) == 1;
+    if (file) fclose(file);
+    X509_free(certificate);
+    EVP_PKEY_free(key);
+    return is_written;
+}
 
 test_tls_context *test_tls_context_make(const char *certificate, const char *key, int is_12) {
     test_tls_context *context = calloc(1, sizeof *context);

@@ -105,19 +105,20 @@ private struct ResponseRow: Sendable, CustomTestStringConvertible {
     ]
 
     static let refused: [ResponseRow] = [
-        ResponseRow("no status line", "SSH-2.0-x\r\n", [], "", .refused(.head(.malformed))),
-        ResponseRow("what cannot become a status line, before its end", "SSH", [], "", .refused(.head(.malformed))),
+        ResponseRow("no status line", "SSH-2.0-x\r\n", [], "", .refused(.head(.notHTTP))),
+        ResponseRow("what cannot become a status line, before its end", "SSH", [], "", .refused(.head(.notHTTP))),
         ResponseRow(
             "a head line without end", "HTTP/1.1 200 OK\r\nX: " + String(repeating: "x", count: 70_000), [], "",
-            .refused(.head(.tooLarge))),
+            .refused(.head(.headTooLong))),
         ResponseRow(
-            "a coding that nobody asked for", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", [], "", .refused(.head(.transferCoding))
+            "a coding that nobody asked for", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", [], "", .refused(.head(.unknownCoding))
         ),
         ResponseRow(
-            "a chunk's size that is no number", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", [200], "", .refused(.chunks)),
+            "a chunk's size that is no number", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", [200], "",
+            .refused(.chunks(.size))),
         ResponseRow(
             "a chunk that is longer than its size", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n[1]\r\n", [200], "[",
-            .refused(.chunks)),
+            .refused(.chunks(.lineEnd))),
     ]
 }
 

@@ -22,6 +22,26 @@ package final class OriginTLS: @unchecked Sendable {
 
     deinit { test_tls_context_free(pointer) }
 
+    /// What a client finds wrong with this side of TLS.
+    package enum Demand: Sendable {
+        /// Clients have to show a certificate of this authority.
+        case clientCertificate(String)
+        /// Every protocol of HTTP that is offered is refused.
+        case otherProtocol
+        /// TLS 1.1 and nothing newer.
+        case ancientTLS
+    }
+
+    /// Before the first connection.
+    package convenience init(_ pair: TestCertificates.Pair, isOld: Bool = false, choosesHTTP2: Bool = false, _ demand: Demand) {
+        self.init(pair, isOld: isOld, choosesHTTP2: choosesHTTP2)
+        switch demand {
+        case .clientCertificate(let authority): test_tls_context_demand_client(pointer, authority)
+        case .otherProtocol: test_tls_context_refuse_protocols(pointer)
+        case .ancientTLS: test_tls_context_be_ancient(pointer)
+        }
+    }
+
     /// nil where the client and the origin do not agree.
     func accept(_ descriptor: Int32) -> OriginStream? {
         test_tls_accept(pointer, descriptor).map { OriginStream(descriptor, $0) }

@@ -60,6 +60,8 @@ package final class ProxyPlay {
     /// nil where no access log is kept.
     private let accessFields: [AccessField]?
     private var accessLog: AccessLog?
+    /// nil where nobody reads the log.
+    private let log: SaidLines?
     private let door: Door
     private let spoken = ProxyPlay.upstream
     private var connection: (any PlayClient)?
@@ -71,15 +73,16 @@ package final class ProxyPlay {
 
     /// - Parameters:
     ///   - accessFields: what the access log tells; nil: there is none.
+    ///   - log: gets the lines of the log.
     ///   - clock: in the place of one that stands still.
     ///   - configure: changes the settings; the store has 16 MiB and one shard runs unless it says otherwise.
     package init(
         _ origin: ScriptedOrigin, door: Door = ProxyPlay.door, accessLog accessFields: [AccessField]? = nil,
-        clock: (any TimeSource)? = nil, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
+        log: SaidLines? = nil, clock: (any TimeSource)? = nil, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
     ) throws {
         self.origin = origin
         self.door = door
-        self.accessFields = accessFields
+        (self.accessFields, self.log) = (accessFields, log)
         self.configure = configure
         self.clock = clock ?? time
         try start()
@@ -99,8 +102,10 @@ package final class ProxyPlay {
         settings.admin.socket = adminSocket
         if door.isSecured { secure(&settings.listening) }
         configure(&settings)
-        var logger = Logger(label: "play") { _ in SwiftLogNoOpLogHandler() }
-        logger.logLevel = .critical
+        var logger = Logger(label: "play") { [log] _ -> any LogHandler in
+            if let log { LineHandler(said: log) } else { SwiftLogNoOpLogHandler() }
+        }
+        logger.logLevel = log == nil ? .critical : .info
         accessLog = accessFields.flatMap { AccessLog(path: directory + "/access.log", format: .json, fields: $0) }
         let server = try ProxyServer(settings, logger: logger, accessLog: accessLog, time: clock)
         server.start()

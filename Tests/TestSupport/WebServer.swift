@@ -1,6 +1,7 @@
 // A real web server as the upstream, for what a scripted origin does not do: TLS as servers speak it. It is Debian's nginx, one process without
 // privileges, in a directory of its own.
 
+import CTestTLS
 import CacheStore
 import Downstream
 import Glibc
@@ -107,6 +108,20 @@ package final class TestCertificates {
         let made = "-subj /CN=\(name) -keyout \(name).key -out \(name).pem"
         try run("req -x509 \(isRSA ? "-newkey rsa:2048 -nodes" : Self.newKey) -config \(name).cnf -days 2 -CA ca.pem -CAkey ca.key \(made)")
         return Pair(certificate: "\(directory)/\(name).pem", key: "\(directory)/\(name).key")
+    }
+
+    /// Without an authority.
+    package func makeSelfSigned(_ name: String) throws -> Pair {
+        try run(
+            "req -x509 \(Self.newKey) -days 2 -subj /CN=\(name) -addext subjectAltName=IP:127.0.0.1 -keyout \(name).key -out \(name).pem")
+        return Pair(certificate: "\(directory)/\(name).pem", key: "\(directory)/\(name).key")
+    }
+
+    /// Valid in this time only: seconds from now.
+    package func make(_ name: String, validFrom start: Int, to end: Int) throws -> Pair {
+        let pair = try make(name)
+        guard test_tls_redate(pair.certificate, "\(directory)/ca.key", start, end) != 0 else { throw NotMade() }
+        return pair
     }
 
     private func run(_ arguments: String) throws {

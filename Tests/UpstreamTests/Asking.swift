@@ -16,7 +16,8 @@ final class Recorder: TransferReceiver, Sendable {
         /// Of the final head, one line each.
         var fields: [String] = []
         var content: [UInt8] = []
-        var end: Result<Bool, UpstreamError>?
+        var end: Result<Bool, UpstreamError.Kind>?
+        var error: UpstreamError?
     }
 
     /// Written on the loop, read by the test.
@@ -30,7 +31,7 @@ final class Recorder: TransferReceiver, Sendable {
     var now: State { state.withLock { $0 } }
 
     /// Waits for the end, for a while; nil where it does not come.
-    func end(within milliseconds: Int = 20_000) -> Result<Bool, UpstreamError>? {
+    func end(within milliseconds: Int = 20_000) -> Result<Bool, UpstreamError.Kind>? {
         guard ended.wait(timeout: .now() + .milliseconds(milliseconds)) == .success else { return nil }
         return now.end
     }
@@ -58,11 +59,14 @@ final class Recorder: TransferReceiver, Sendable {
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) { end(.success(isDelimited)) }
 
-    func transferFailed(_ transfer: Transfer, _ error: UpstreamError) { end(.failure(error)) }
+    func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
+        state.withLock { $0.error = error }
+        end(.failure(error.kind))
+    }
 
     func transferDrained(_ transfer: Transfer) {}
 
-    private func end(_ result: Result<Bool, UpstreamError>) {
+    private func end(_ result: Result<Bool, UpstreamError.Kind>) {
         state.withLock { $0.end = result }
         ended.signal()
     }
@@ -104,7 +108,7 @@ final class Asking: @unchecked Sendable {
     /// Goes down with this.
     private let origin: ScriptedOrigin?
     /// Written on the loop, read by the test.
-    private let seenAttempts = Mutex<[UpstreamError?]>([])
+    private let seenAttempts = Mutex<[UpstreamError.Kind?]>([])
 
     convenience init(_ origin: ScriptedOrigin, isTLS: Bool, _ change: (inout UpstreamSettings) -> Void = { _ in }) {
         self.init(origin, isTLS ? .tls : .clear, change)
@@ -121,7 +125,7 @@ final class Asking: @unchecked Sendable {
         self.origin = origin
         loop = EventLoop(label: "upstream.test", time: time)
         client = UpstreamClient(loop: loop, settings: settings)
-        client.onConnectionAttempt = { [seenAttempts] error, _ in seenAttempts.withLock { $0.append(error) } }
+        client.onConnectionAttempt = { [seenAttempts] error, _ in seenAttempts.withLock { $0.append(error?.kind) } }
         loop.start()
     }
 
@@ -153,12 +157,12 @@ final class Asking: @unchecked Sendable {
     var counters: UpstreamCounters { onLoop { $0.counters } }
 
     /// Makes a connection in the background; how that ended, and all ends that were told of so far.
-    func attemptConnection() -> UpstreamError? {
+    func attemptConnection() -> UpstreamError.Kind? {
         let done = DispatchSemaphore(value: 0)
-        let result = Mutex<UpstreamError?>(nil)
+        let result = Mutex<UpstreamError.Kind?>(nil)
         loop.execute { [self] in
             client.attemptConnection { error in
-                result.withLock { $0 = error }
+                result.withLock { $0 = error?.kind }
                 done.signal()
             }
         }
@@ -167,7 +171,7 @@ final class Asking: @unchecked Sendable {
     }
 
     /// Ends of attempts to connect, as the client tells them.
-    var attempts: [UpstreamError?] { seenAttempts.withLock { $0 } }
+    var attempts: [UpstreamError.Kind?] { seenAttempts.withLock { $0 } }
 
     /// What was seen and is still there.
     func alive(_ seen: Seen) -> Int { onLoop { _ in seen.count } }
@@ -203,7 +207,7 @@ final class Asking: @unchecked Sendable {
     }
 
     /// Moves the clock until the transfer has ended; milliseconds that it took, to half a second.
-    func wait(for recorder: Recorder) -> (Result<Bool, UpstreamError>?, after: Int) {
+    func wait(for recorder: Recorder) -> (Result<Bool, UpstreamError.Kind>?, after: Int) {
         for step in 0..<1_000 {
             if let end = recorder.end(within: 10) { return (end, step * 500) }
             time.advance(by: .milliseconds(500))

@@ -21,7 +21,7 @@ struct HTTP2ApartTests {
 
     private func expectWell(_ recorder: Recorder) { expectWell(recorder, recorder.end()) }
 
-    private func expectWell(_ recorder: Recorder, _ end: Result<Bool, UpstreamError>?) {
+    private func expectWell(_ recorder: Recorder, _ end: Result<Bool, UpstreamError.Kind>?) {
         #expect(end == .success(true))
         #expect(recorder.now.status == 200 && recorder.now.content.suffix(7).elementsEqual("HTTP/2\"".utf8))
     }

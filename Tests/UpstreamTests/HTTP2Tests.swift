@@ -81,7 +81,7 @@ struct HTTP2Tests {
     struct Bad: Sendable, CustomTestStringConvertible {
         let name: String
         let steps: [OriginStep]
-        var error = UpstreamError.protocolError
+        var error = UpstreamError.Kind.protocolError
         var method = "GET"
 
         var testDescription: String { name }

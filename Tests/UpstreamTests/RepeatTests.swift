@@ -86,7 +86,7 @@ struct RepeatTests {
     private static let contents: [ContentFraming] = [.none, .length(0), .length(3), .chunked]
 
     /// Asks, with the content, and waits for the end.
-    private func ask(_ asking: Asking, _ method: String, _ target: String, _ content: ContentFraming) -> Result<Bool, UpstreamError>? {
+    private func ask(_ asking: Asking, _ method: String, _ target: String, _ content: ContentFraming) -> Result<Bool, UpstreamError.Kind>? {
         asking.ask(method, target, content: content) { transfer in
             if content == .length(3) || content == .chunked { _ = transfer?.write(Array("abc".utf8).span) }
             if content != .none { transfer?.endContent() }

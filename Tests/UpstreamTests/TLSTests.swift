@@ -131,7 +131,7 @@ struct TLSTests {
         let asking = asking(origin.port, SharedCertificates.authority)
         defer { asking.end() }
         // A reset may be there before libcurl has told of the connection.
-        var errors = [UpstreamError.tlsProtocolError]
+        var errors = [UpstreamError.Kind.tlsProtocolError]
         if case .reset = step { errors.append(.connectionRefused) }
         let end = asking.ask("POST", "/a").end()
         #expect(errors.contains { end == .failure($0) && asking.attempts == [$0] }, "\(end), \(asking.attempts)")

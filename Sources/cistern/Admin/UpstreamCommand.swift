@@ -39,7 +39,7 @@ struct UpstreamCommand: ParsableCommand {
         }
 
         private static func describe(_ upstream: JSONValue) -> String {
-            addresses(upstream) + failures(upstream)
+            addresses(upstream) + failures(upstream) + lastFailure(upstream)
         }
 
         /// Of several.
@@ -71,7 +71,8 @@ struct UpstreamCommand: ParsableCommand {
             var text = "\(origin): \(upstream["up"] == true ? "up" : "DOWN")\n\n"
             var table = TextTable([("SCOPE", false), ("PARTITION", false), ("SINCE", false), ("CAUSE", false), ("SETTING", false)])
             for scope in scopes {
-                table.add(["scope", "partition", "since", "cause", "setting"].map { scope[$0]?.string ?? "-" })
+                let cause = [scope["cause"]?.string, scope["details"]?.string].compactMap { $0 }.joined(separator: ": ")
+                table.add(["scope", "partition", "since"].map { scope[$0]?.string ?? "-" } + [cause, scope["setting"]?.string ?? "-"])
             }
             text += table.text + "\n"
             var told: [String] = []
@@ -79,7 +80,20 @@ struct UpstreamCommand: ParsableCommand {
                 guard let kind = scope["kind"]?.string, !told.contains(kind) else { continue }
                 told.append(kind)
                 text += "\(kind): \(scope["effect"]?.string ?? "")\n"
+                if let advice = scope["advice"]?.string { text += "  → \(Printable.text(advice))\n" }
             }
+            return text
+        }
+
+        /// With what the certificate says and the setting that helps.
+        private static func lastFailure(_ upstream: JSONValue) -> String {
+            guard let last = upstream["last_failure"], last != .null else { return "" }
+            let cause = [last["cause"]?.string, last["details"]?.string].compactMap { $0 }.joined(separator: ": ")
+            let path = last["path"]?.string.map { ", on \(Printable.text($0))" } ?? ""
+            let end = last["over"] == true ? " (over)" : ""
+            var text = "\nlast failure: \(last["time"]?.string ?? "")\(path): \(cause)\(end)\n"
+            if let certificate = last["certificate"]?.string { text += "  the certificate is \(Printable.text(certificate))\n" }
+            if let advice = last["advice"]?.string { text += "  → \(Printable.text(advice))\n" }
             return text
         }
     }

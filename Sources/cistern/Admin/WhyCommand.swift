@@ -174,7 +174,8 @@ struct Why: AdminCommand {
             upstream["\(phase)_seconds"]?.double.map { "\(phase) \(Printable.duration($0))" }
         }
         let outcome = upstream["status"]?.integer.map { "status \($0)" } ?? "no response"
-        lines.append("upstream   \(outcome)" + (upstream["error"]?.string.map { " (\($0))" } ?? "") + ": " + phases.joined(separator: ", "))
+        let error = [upstream["error"]?.string, upstream["error_details"]?.string].compactMap { $0 }.joined(separator: ": ")
+        lines.append("upstream   \(outcome)" + (error.isEmpty ? "" : " (\(error))") + ": " + phases.joined(separator: ", "))
         return lines
     }
 }

@@ -11,7 +11,16 @@ typedef struct test_tls test_tls;
 test_tls_context *test_tls_context_make(const char *certificate, const char *key, int is_12);
 // HTTP/2 is chosen where the client offers it (RFC 7301).
 void test_tls_context_choose_http2(test_tls_context *context);
+// Clients have to show a certificate of this authority.
+void test_tls_context_demand_client(test_tls_context *context, const char *authority);
+// Every protocol of HTTP that a client offers is refused by an alert (RFC 7301 §3.2).
+void test_tls_context_refuse_protocols(test_tls_context *context);
+// TLS 1.1 and nothing newer.
+void test_tls_context_be_ancient(test_tls_context *context);
 void test_tls_context_free(test_tls_context *context);
+
+// Signs a certificate again, with another validity: seconds from now. 0 if that fails.
+int test_tls_redate(const char *certificate, const char *authority_key, long not_before, long not_after);
 
 // Null where the client and we do not agree.
 test_tls *test_tls_accept(test_tls_context *context, int descriptor);

@@ -112,8 +112,8 @@ private struct Decoded: Equatable {
             case .end(let consumed):
                 end = piece.lowerBound + consumed
                 return
-            case .refused(let rejection):
-                self.rejection = rejection
+            case .refused(let problem):
+                rejection = problem.rejection
                 return
             }
         }

@@ -1,0 +1,149 @@
+// What is wrong with the bytes of a response, in words that are the same for HTTP/1.1 and HTTP/2: a bounded list, so that it costs nothing to
+// carry. The words never quote the response, which may hold secrets.
+
+public enum ResponseProblem: UInt8, Error, Sendable, CaseIterable {
+    // The first line.
+    case notHTTP, replyCode, tlsRecord, http2Frame
+    case version, statusLine
+    // Field lines.
+    case noColon, fieldName, fieldValue, foldedLine
+    case tooManyFields, headTooLong
+    // Framing.
+    case contentLength, contentLengthsDiffer, lengthAndCoding
+    case unknownCoding, codingInHTTP10, emptyCoding
+    case informationalFlood, unaskedSwitch
+    // HTTP/2 only.
+    case http1Response, pseudoField, connectionField, secondHead, endedBeforeHead
+    case contentTooLong, contentTooShort, unaskedContent
+    // Bytes around the response.
+    case surplus, earlyBytes
+
+    /// The class of errors that it belongs to.
+    public enum Kind: Sendable {
+        case malformed, tooLarge
+        /// RFC 9112 §6.1: one that the request did not ask for, or that cannot be.
+        case transferCoding
+        /// The response ended too early.
+        case incomplete
+    }
+
+    public var kind: Kind {
+        switch self {
+        case .tooManyFields, .headTooLong: .tooLarge
+        case .unknownCoding, .codingInHTTP10, .emptyCoding: .transferCoding
+        case .contentTooShort: .incomplete
+        case .notHTTP, .replyCode, .tlsRecord, .http2Frame, .version, .statusLine, .noColon, .fieldName, .fieldValue, .foldedLine,
+            .contentLength, .contentLengthsDiffer, .lengthAndCoding, .informationalFlood, .unaskedSwitch, .http1Response, .pseudoField,
+            .connectionField, .secondHead, .endedBeforeHead, .contentTooLong, .unaskedContent, .surplus, .earlyBytes:
+            .malformed
+        }
+    }
+
+    public var words: String {
+        switch self {
+        case .notHTTP: "the response does not begin with HTTP/1"
+        case .replyCode: "the response begins with a reply code, as SMTP and FTP do, and not with HTTP/1"
+        case .tlsRecord: "the response is a TLS record, and the upstream was asked without TLS"
+        case .http2Frame: "the response is an HTTP/2 frame, and the upstream was asked in HTTP/1.1"
+        case .version: "the HTTP version in the status line is unknown"
+        case .statusLine: "the status line is malformed"
+        case .noColon: "a field line has no colon"
+        case .fieldName: "a field name is malformed"
+        case .fieldValue: "a field value has a control character"
+        case .foldedLine: "a field line is folded"
+        case .tooManyFields: "the head has too many fields"
+        case .headTooLong: "the head is too long"
+        case .contentLength: "Content-Length is not a number"
+        case .contentLengthsDiffer: "Content-Length has several values"
+        case .lengthAndCoding: "the response has both Content-Length and Transfer-Encoding"
+        case .unknownCoding: "Transfer-Encoding is not chunked"
+        case .codingInHTTP10: "the response has a transfer coding in HTTP/1.0"
+        case .emptyCoding: "Transfer-Encoding is empty"
+        case .informationalFlood: "too many 1xx responses came"
+        case .unaskedSwitch: "status 101 came, and the request did not ask for another protocol"
+        case .http1Response: "the response is HTTP/1.1, and the upstream was asked in HTTP/2"
+        case .pseudoField: "the :status pseudo-field is missing or malformed"
+        case .connectionField: "the response has a field that HTTP/2 does not allow"
+        case .secondHead: "a second head came"
+        case .endedBeforeHead: "the stream ended before the final head"
+        case .contentTooLong: "the content is longer than Content-Length"
+        case .contentTooShort: "the content is shorter than Content-Length"
+        case .unaskedContent: "content came where the response has none"
+        case .surplus: "bytes follow the end of the response"
+        case .earlyBytes: "bytes came before the request was sent"
+        }
+    }
+}
+
+extension ResponseProblem {
+    private static let versionStart: StaticString = "HTTP/1."
+
+    /// What is wrong with the start of a response, whatever follows; nil if it may become a status line.
+    public static func inStart(_ bytes: Span<UInt8>) -> ResponseProblem? {
+        let count = min(bytes.count, versionStart.utf8CodeUnitCount)
+        for index in 0..<count where bytes[index] != versionStart.utf8Start[index] {
+            // The version's own digit.
+            return index == 5 && bytes[index].isASCIIDigit ? .version : foreign(bytes)
+        }
+        return nil
+    }
+
+    /// Which other protocol begins like this.
+    private static func foreign(_ bytes: Span<UInt8>) -> ResponseProblem {
+        guard bytes.count > 0 else { return .notHTTP }
+        // RFC 8446 §5.1: an alert, or a handshake message.
+        if bytes[0] == 0x15 || bytes[0] == 0x16, bytes.count < 2 || bytes[1] == 3 { return .tlsRecord }
+        // RFC 9113 §3.4: SETTINGS come first, and are short.
+        if bytes[0] == 0, bytes.count >= 4 ? bytes[1] == 0 && bytes[3] == 4 : true { return .http2Frame }
+        guard bytes.count >= 4, bytes[0].isASCIIDigit, bytes[1].isASCIIDigit, bytes[2].isASCIIDigit,
+            bytes[3] == 0x20 || bytes[3] == UInt8(ascii: "-")
+        else { return .notHTTP }
+        return .replyCode
+    }
+
+    /// What is wrong with a field line that was not taken.
+    /// - Parameter line: without its end.
+    static func inFieldLine(_ line: UnsafeBufferPointer<UInt8>) -> ResponseProblem {
+        guard let first = line.first else { return .noColon }
+        if first.isOptionalWhitespace { return .foldedLine }
+        guard let colon = line.firstIndex(of: 0x3a) else { return .noColon }
+        var end = colon
+        while end > 0, line[end - 1].isOptionalWhitespace { end -= 1 }
+        guard end > 0, line[..<end].allSatisfy(isTokenByte) else { return .fieldName }
+        return .fieldValue
+    }
+}
+
+/// What is wrong with chunked content.
+public enum ChunkProblem: UInt8, Error, Sendable, CaseIterable {
+    case size, sizeTooLarge, extensionsTooLarge, malformedExtension, trailersTooLarge, trailerLine, lineEnd
+
+    /// What the sender of the content reads.
+    public var sentence: String {
+        switch self {
+        case .size: "A chunk size is not a hexadecimal number."
+        case .sizeTooLarge: "A chunk size is too large."
+        case .extensionsTooLarge: "The chunk extensions are too large."
+        case .malformedExtension: "A chunk extension is malformed."
+        case .trailersTooLarge: "The trailer section is too large."
+        case .trailerLine: "A trailer line is malformed."
+        case .lineEnd: "The chunked content is malformed."
+        }
+    }
+
+    /// How a request with such content is refused.
+    public var rejection: RequestRejection { self == .trailersTooLarge ? RequestParser.tooLarge : .framing(sentence) }
+
+    /// In the middle of a sentence.
+    public var words: String {
+        switch self {
+        case .size: "a chunk size is not a hexadecimal number"
+        case .sizeTooLarge: "a chunk size is too large"
+        case .extensionsTooLarge: "the chunk extensions are too large"
+        case .malformedExtension: "a chunk extension is malformed"
+        case .trailersTooLarge: "the trailer section is too large"
+        case .trailerLine: "a trailer line is malformed"
+        case .lineEnd: "a chunk does not end where its size says"
+        }
+    }
+}

@@ -1,0 +1,107 @@
+// Which setting helps against an upstream error, if any does. The log, `why` and `cistern upstream` say the same.
+
+import CTLS
+import Glibc
+import HTTPCore
+
+/// A setting, and what it does about a failure.
+public struct SettingAdvice: Sendable, Equatable {
+    /// As in the configuration file.
+    public let setting: String
+    /// Continues a sentence that begins with the setting.
+    public let effect: String
+
+    init(_ setting: String, _ effect: String) { (self.setting, self.effect) = (setting, effect) }
+
+    public var text: String { "\(setting) \(effect)" }
+
+    private static let url = "upstream.url"
+
+    fileprivate static let http = SettingAdvice(url, "must begin with http:// if the upstream does not speak TLS on this port")
+    fileprivate static let https = SettingAdvice(url, "must begin with https://: the upstream speaks TLS on this port")
+    fileprivate static let server = SettingAdvice(url, "must name the host and port of an HTTP server")
+    fileprivate static let name = SettingAdvice(url, "must have a host that the certificate is for")
+    fileprivate static let resolved = SettingAdvice(url, "must have a host that the name servers of this machine know")
+    fileprivate static let listening = SettingAdvice(url, "must name the host and port where the upstream listens")
+    fileprivate static let socket = SettingAdvice("upstream.unix_socket", "must name the upstream's socket, to which Cistern may write")
+    fileprivate static let proxy = SettingAdvice("upstream.proxy", "is the forward proxy")
+    fileprivate static let authority = SettingAdvice(
+        "upstream.ca_file", "must name the certificates of the authority that signed the upstream's, or the upstream's own")
+    fileprivate static let files = SettingAdvice(
+        "upstream.ca_file", "upstream.client_certificate and upstream.client_key must name readable PEM files")
+    fileprivate static let noCheck = SettingAdvice(
+        "upstream.verify",
+        "accepts any certificate if it is false: renew the upstream's certificate instead, or correct the clock of this machine")
+    fileprivate static let own = SettingAdvice(
+        "upstream.client_certificate", "and upstream.client_key are shown to an upstream that asks for a certificate")
+    fileprivate static let bothVersions = SettingAdvice("upstream.http2", "asks an upstream without HTTP/2 in HTTP/1.1 if it is auto")
+    fileprivate static let clearHTTP2 = SettingAdvice("upstream.http2", "speaks HTTP/2 without TLS if it is prior-knowledge")
+    fileprivate static let connectTimeout = SettingAdvice("upstream.connect_timeout", "is how long connecting may take")
+}
+
+extension UpstreamError {
+    /// The setting to look at; nil if none helps.
+    public var advice: SettingAdvice? {
+        if let cause, let advice = cause.advice { return advice }
+        return switch kind {
+        case .dnsTimeout, .connectionTimeout: .connectTimeout
+        case .connectionReadTimeout:
+            SettingAdvice(
+                "upstream.first_byte_timeout", "upstream.between_bytes_timeout and, of streams, timeouts.stream are its longest pauses")
+        case .responseTimeout: SettingAdvice("upstream.total_timeout", "is how long a whole exchange may take")
+        case .connectionLimitReached: SettingAdvice("upstream.queue", "and upstream.connections are how many requests may wait and run")
+        case .responseBodyTooLarge: SettingAdvice("cache.buffer_limit", "is the longest response that is taken whole")
+        case .tunnelRefused: .proxy
+        case .connectionRefused: .listening
+        // Many servers without TLS end the connection at the first bytes of a handshake.
+        case .tlsProtocolError: if case .system = cause { .http } else { nil }
+        case .dnsError, .connectionTerminated, .connectionWriteTimeout, .destinationIPUnroutable, .responseIncomplete,
+            .responseHeaderTooLarge, .transferCoding, .protocolError, .tlsCertificateError, .tlsAlertReceived,
+            .proxyInternalError:
+            nil
+        }
+    }
+}
+
+extension UpstreamCause {
+    fileprivate var advice: SettingAdvice? {
+        switch self {
+        case .certificate(let code): Self.advice(ofVerification: Int(code))
+        case .tlsFiles: .files
+        case .tls(let error): ctls_is_not_tls(error) != 0 ? .http : nil
+        case .cutInHandshake: .http
+        case .noHTTP2, .response(.http1Response): .bothVersions
+        case .alert(let alert, _): alert.advice
+        case .response(.tlsRecord): .https
+        case .response(.http2Frame): .clearHTTP2
+        case .response(.notHTTP), .response(.replyCode): .server
+        case .system(ENOENT), .system(EACCES), .system(ENOTSOCK): .socket
+        case .name(EAI_NONAME): .resolved
+        case .handshakeTimeout:
+            SettingAdvice(
+                "upstream.connect_timeout", "is how long connecting may take; an upstream without TLS needs an upstream.url with http://")
+        case .response, .chunks, .streamReset, .goAway, .sentReset, .sentGoAway, .unprovenHTTP1, .system, .name, .tunnel, .noResponse: nil
+        }
+    }
+
+    private static func advice(ofVerification code: Int) -> SettingAdvice? {
+        switch code {
+        case CTLS_CERTIFICATE_EXPIRED, CTLS_CERTIFICATE_NOT_YET_VALID: .noCheck
+        case CTLS_CERTIFICATE_OTHER_HOST, CTLS_CERTIFICATE_OTHER_ADDRESS: .name
+        case CTLS_CERTIFICATE_SELF_SIGNED, CTLS_CERTIFICATE_SELF_SIGNED_IN_CHAIN, CTLS_CERTIFICATE_NO_ISSUER,
+            CTLS_CERTIFICATE_NO_LOCAL_ISSUER, CTLS_CERTIFICATE_UNVERIFIED:
+            .authority
+        default: nil
+        }
+    }
+}
+
+extension TLSAlert {
+    fileprivate var advice: SettingAdvice? {
+        switch self {
+        case .unrecognizedName: .name
+        case .noApplicationProtocol: .bothVersions
+        default: isAboutClientCertificate ? .own : nil
+        }
+    }
+}

@@ -1,0 +1,98 @@
+// The log of first failures: which are told, how often, and when they are over. Without sockets.
+
+import HTTPCore
+import Logging
+import TestSupport
+import Testing
+
+@testable import Coordination
+@testable import Upstream
+
+@Suite("The log of first failures")
+struct FirstFailureTests {
+    private let said = SaidLines()
+    private let health: UpstreamHealth
+
+    init() {
+        let logger = Logger(label: "health") { [said] _ in LineHandler(said: said) }
+        health = UpstreamHealth(routes: [""], settings: FailureSettings(), logger: logger)
+    }
+
+    private func scopes(_ path: String) -> RequestScopes {
+        RequestScopes(pathAndQuery: Array(path.utf8)[...], route: nil, user: 0, client: 1)
+    }
+
+    private func fail(_ path: String, _ cause: FailureCause = .status(503), at now: Int64) {
+        health.fail(scopes(path), cause, began: now, now: now)
+    }
+
+    private func succeed(_ path: String, at now: Int64) { health.succeed(scopes(path), took: 1, limit: 0, now: now) }
+
+    private static let expired = UpstreamError(.tlsCertificateError, .certificate(10))
+
+    @Test("the first failure to reach the upstream is in the log at once, with its cause and the setting; the next ones are not")
+    func unreachable() {
+        for now in 0..<4 { health.failToReach(Self.expired, certificate: "for DNS:a", began: Int64(now), now: Int64(now)) }
+        #expect(
+            said.all.map {
+                $0.hasPrefix(
+                    "the upstream could not be reached (tls_certificate_error: certificate has expired; the certificate is for DNS:a); upstream.verify "
+                )
+            } == [true])
+        health.reach(now: 2_000)
+        #expect(said.all.last == "the upstream can be reached again, after 4 failures in 2 s" && said.all.count == 2)
+        #expect(health.first.last?.isOver == true)
+    }
+
+    @Test("where an address counts as failing, its end is told once")
+    func scope() {
+        for now in 0..<5 { health.failToReach(.connectionRefused, began: Int64(now), now: Int64(now)) }
+        #expect(said.count(of: "cannot be reached") == 1 && said.count(of: "could not be reached") == 1)
+        health.reach(now: 9_000)
+        #expect(said.count(of: "can be reached again") == 1 && said.all.count == 3)
+    }
+
+    @Test("a path's first failure is in the log at once, and its end")
+    func path() {
+        fail("/a?key=secret", .transfer(UpstreamError(.protocolError, .response(.noColon))), at: 0)
+        #expect(said.all == ["the upstream failed on /a (http_protocol_error: a field line has no colon)"])
+        succeed("/b", at: 500)
+        #expect(said.all.count == 1 && health.first.last?.isOver == false)
+        succeed("/a", at: 1_500)
+        #expect(said.all.last == "the upstream responds on /a again, after 1 failure in 2 s")
+        #expect(health.first.last?.isOver == true)
+    }
+
+    @Test("a path that fails and responds in turns has one line a minute, and the end of what was told")
+    func flapping() {
+        for second in 0..<180 {
+            fail("/a", at: Int64(second) * 1_000)
+            succeed("/a", at: Int64(second) * 1_000 + 500)
+        }
+        #expect(said.count(of: "failed on /a") == 3 && said.count(of: "responds on /a again") == 3 && said.all.count == 6)
+    }
+
+    @Test("many paths have so many lines in a minute; what is left out is counted, and the table is bounded")
+    func many() {
+        for number in 0..<2_000 { fail("/\(number)", at: 0) }
+        let first = said.count(of: "failed on /")
+        #expect(first == LogAllowance.lines)
+        fail("/late", at: LogAllowance.period)
+        #expect(said.all.last?.contains("lines like this are left out") == true)
+        #expect(said.count(of: "failed on /") == LogAllowance.lines + 1)
+    }
+
+    @Test("what fails on is told once more when nobody had room for it before")
+    func later() {
+        for number in 0..<20 { fail("/\(number)", at: 0) }
+        #expect(said.count(of: "failed on /19 ") == 0)
+        fail("/19", at: LogAllowance.period)
+        #expect(said.count(of: "failed on /19 ") == 1)
+    }
+
+    @Test("a line is one line, whatever the path")
+    func cleaned() {
+        fail("/a\r\nb\u{1b}[31m", at: 0)
+        #expect(said.all == ["the upstream failed on /a??b?[31m (status_503)"])
+    }
+}
