@@ -40,6 +40,10 @@ public enum StoredHead {
         var fields = received.head.fields
         for name in control.unkept { fields.remove(named: name.span) }
         if settings.strictness == .rescue { MomentaryFields.remove(from: &fields, received.head.status) }
+        // One tag and one date are in use, so no others go out beside them.
+        for validator in [KnownField.etag, .lastModified] where fields.only(validator) == nil {
+            if let first = fields.first(validator) { fields.set(validator, Array(first)) }
+        }
         let isWeakened = received.isDecoded && removeCoding(from: &fields)
         // It says nothing, and would stand beside the coding with which the content goes out.
         if ContentCoding(fields) == .identity { fields.remove(.contentEncoding) }

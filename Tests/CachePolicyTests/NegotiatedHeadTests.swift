@@ -43,6 +43,10 @@ struct NegotiatedHeadTests {
                 ["Content-Encoding: zstd", type, "ETag: W/\"a\"", "HTTP/1.1 200 OK", "Vary: Accept-Encoding"]
             ),
             (
+                type + "\nETag: \"a\"\nETag: \"b\"", coded,
+                ["Content-Encoding: gzip", "Content-Length: 700", type, "ETag: W/\"a\"", "HTTP/1.1 200 OK", "Vary: Accept-Encoding"]
+            ),
+            (
                 type + "\nVary: accept-encoding, Accept", coded,
                 ["Content-Encoding: gzip", "Content-Length: 700", type, "HTTP/1.1 200 OK", "Vary: accept-encoding, Accept"]
             ),
