@@ -1,6 +1,7 @@
 // Why a request may not come in, and what looking at its token came to: the settings that `why` names for both change the outcome.
 
 import CachePolicy
+import CacheStore
 import Forwarding
 import JSON
 import TestSupport

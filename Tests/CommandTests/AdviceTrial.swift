@@ -1,6 +1,7 @@
 // A situation in which `why` gives advice, played through the whole server: as it is, and once with each advised change. The settings are those of a file, so
 // that the change is the very setting that the advice names.
 
+import Administration
 import CachePolicy
 import JSON
 import ReverseProxy

@@ -2,6 +2,7 @@
 
 import Administration
 import CachePolicy
+import HTTPCore
 import JSON
 import ReverseProxy
 import Settings

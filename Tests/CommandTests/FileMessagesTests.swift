@@ -1,5 +1,6 @@
 // Files and directories that cannot be used: each message has the path and the operating system's own word for the reason.
 
+import CacheStore
 import Glibc
 import TestSupport
 import Testing

@@ -1,6 +1,7 @@
 // Causes of upstream errors, each with a real origin: the word of OpenSSL, of the C library or of the parser reaches the response, Proxy-Status,
 // `why`, `cistern upstream`, the page of the state and the log, and the setting that is named cures it.
 
+import Downstream
 import HTTPCore
 import JSON
 import Locking
@@ -114,7 +115,8 @@ struct CausePlay {
     private func expectUpstream() throws {
         let last = try #require(JSONValue(try play.admin("GET", "/-/upstream").content)?["last_failure"])
         #expect(last["cause"]?.string == scene.error && last["details"]?.string == scene.details)
-        #expect((last["advice"]?.string ?? "").hasPrefix(scene.setting ?? ""))
+        let shownAdvice = last["advice"]?.string ?? ""
+        #expect(shownAdvice.hasPrefix(scene.setting ?? ""))
         #expect(last["over"] == false)
         let certificate = last["certificate"]?.string ?? ""
         for word in scene.certificate { #expect(certificate.contains(word), "\(certificate)") }
