@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +24,8 @@ import monitoring
 import scene
 from catalogue import SCENES
 
+# Scenes that are wrong are played once more, unless there are more.
+MOST_REPEATED = 12
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -54,20 +57,34 @@ def free_ports(count):
     return found
 
 
-def play_one(each, run, port, connection):
-    connection.send(scene.perform(each, run, port))
+def play_one(each, run, instance, connection):
+    # The scene's own processes end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    connection.send(scene.perform(each, run, instance))
 
 
-def play_all(scenes, run, ports, at_once):
-    """Each scene in a process of its own; yields results as they come."""
+def play_all(scenes, run, at_once, instances):
+    """Each scene in a process of its own; yields results as they come.
+    - instances: from a scene's name to the name that it has in Prometheus."""
     # Long ones first.
     waiting = sorted(scenes, key=lambda each: -each.limit)
     running = {}
+    try:
+        yield from follow(waiting, running, run, at_once, instances)
+    finally:
+        for _, process, _, _ in running.values():
+            process.terminate()
+        for _, process, _, _ in running.values():
+            process.join(10)
+
+
+def follow(waiting, running, run, at_once, instances):
+    """Starts the scenes that wait, and yields the results of those that run."""
     while waiting or running:
         while waiting and len(running) < at_once:
             each = waiting.pop(0)
             here, there = multiprocessing.Pipe(duplex=False)
-            process = multiprocessing.Process(target=play_one, args=(each, run, ports[each.name], there))
+            process = multiprocessing.Process(target=play_one, args=(each, run, instances(each.name), there))
             process.start()
             there.close()
             running[each.name] = (each, process, here, time.monotonic() + each.limit)
@@ -123,6 +140,11 @@ def silent_alerts(scenes, results, alerts):
     return [name for name in alerts if name not in heard]
 
 
+def again(name):
+    """The name in Prometheus of a scene that is played once more, so that nothing of the first time is taken for it."""
+    return f"{name}-again"
+
+
 def is_wrong(result):
     return bool(result.wrong or result.missing or result.unexpected)
 
@@ -136,6 +158,11 @@ def main():
         for each in scenes:
             print(f"{each.name}: {each.tells}")
         return 0
+    try:
+        # A scrape that is late counts as failed, so other programs wait, where we may have it so.
+        os.nice(-5)
+    except OSError:
+        pass
     directory = tempfile.mkdtemp(prefix="cistern-alerts-")
     # A program that waits for the disk waits in quick seconds: what it writes stays in memory where it can.
     if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK):
@@ -143,17 +170,25 @@ def main():
         directory = tempfile.mkdtemp(prefix="cistern-alerts-", dir="/dev/shm")
     clock = os.path.join(directory, "quick_clock.so")
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", clock, os.path.join(HERE, "quick_clock.c"), "-ldl"], check=True)
-    ports = free_ports(len(scenes) + 1)
-    targets = dict(zip((each.name for each in scenes), ports[1:]))
+    ports = free_ports(2 * len(scenes) + 1)
+    targets = dict(zip((name for each in scenes for name in (each.name, again(each.name))), ports[1:]))
     prometheus = monitoring.Prometheus(directory, targets, ports[0], options.speed)
-    run = SimpleNamespace(cistern=os.path.abspath(options.cistern), prometheus=prometheus, clock=clock, directory=directory,
+    run = SimpleNamespace(cistern=os.path.abspath(options.cistern), prometheus=prometheus, clock=clock, directory=directory, ports=targets,
                           speed=options.speed, slack=options.slack, keep=options.keep)
+    # Ends what was started, also where this is ended from outside.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     results, began = {}, time.monotonic()
     try:
         prometheus.wait_ready()
-        for result in play_all(scenes, run, targets, options.at_once):
+        for result in play_all(scenes, run, options.at_once, str):
             results[result.name] = result
             tell(result)
+        wrong = [each for each in scenes if is_wrong(results[each.name])]
+        if 0 < len(wrong) <= MOST_REPEATED:
+            print("Once more, to tell a mistake from a busy machine:", flush=True)
+            for result in play_all(wrong, run, min(4, options.at_once), again):
+                results[result.name] = result
+                tell(result)
     finally:
         prometheus.stop()
     print(table(scenes, results, monitoring.alerts(prometheus.rules)))

@@ -124,11 +124,12 @@ class Clients:
 
 class Play:
     """- Parameters:
-      - run: the options, Prometheus, and the library with the quick clock.
+      - run: the options, Prometheus, its targets, and the library with the quick clock.
+      - instance: the scene's name in Prometheus.
     """
 
-    def __init__(self, scene, run, port):
-        self.scene, self.run, self.port, self.speed = scene, run, port, run.speed
+    def __init__(self, scene, run, instance):
+        self.scene, self.run, self.instance, self.port, self.speed = scene, run, instance, run.ports[instance], run.speed
         self.directory = tempfile.mkdtemp(prefix="cistern-scene-", dir=run.directory)
         self.store = os.path.join(self.directory, "store")
         # Not in the store, which may be on a disk that only Cistern sees.
@@ -191,7 +192,7 @@ class Play:
         self.process = self.spawn(self.command)
         self.wait_until("Cistern serves", lambda: self.get("/healthz").status == 200)
         self.wait_until("Prometheus sees it", lambda: any(
-            each["value"][1] == "1" for each in self.run.prometheus.series(f'up{{instance="{self.scene.name}"}}', time.time())))
+            each["value"][1] == "1" for each in self.run.prometheus.series(f'up{{instance="{self.instance}"}}', time.time())))
         # What was said of the port before it was Cistern's is over by then.
         self.wait(45)
         self.began = time.time()
@@ -298,7 +299,7 @@ class Play:
         """Waits until an alert fires, which takes no longer than so many seconds from `trouble` on; the scene goes on either way."""
         end = self.troubled + self.real(within) + self.run.slack
         while time.time() < end:
-            if alert in self.run.prometheus.firings(self.scene.name, self.began, time.time()):
+            if alert in self.run.prometheus.firings(self.instance, self.began, time.time()):
                 return
             time.sleep(0.05)
 
@@ -306,7 +307,7 @@ class Play:
         """Collects everything that Cistern says now; the scene's `outputs` are compared with it when it ends."""
         got = self.get(target)
         self.outputs = {
-            "response": str(got), "gauge": self.metrics(), "alert": self.run.prometheus.summaries(self.scene.name), "page": self.page(),
+            "response": str(got), "gauge": self.metrics(), "alert": self.run.prometheus.summaries(self.instance), "page": self.page(),
             "status": self.tool("status"), "upstream": self.tool("upstream"), "stats": self.tool("stats"),
             "why": self.tool("why", target, "--last", "4"), "log": self.log()}
 
@@ -332,7 +333,7 @@ class Play:
         self.wait(35)
         self.ended = time.time()
 
-    def close(self):
+    def close_processes(self):
         for each in self.clients:
             each.stop()
         for process in [self.process, *self.others]:
@@ -341,5 +342,7 @@ class Play:
                 process.wait()
         for each in self.upstreams:
             each.close()
+
+    def remove(self):
         if not self.run.keep:
             shutil.rmtree(self.directory, ignore_errors=True)

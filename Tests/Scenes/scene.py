@@ -72,11 +72,12 @@ def well_scene(name, tells, **more):
     return scene(name, tells, isWell=True, **more)
 
 
-def perform(each, run, port):
-    """Plays a scene and says what was wrong."""
+def perform(each, run, instance):
+    """Plays a scene and says what was wrong.
+    - instance: its name in Prometheus."""
     result = Result(each.name)
     began = time.monotonic()
-    play = Play(each, run, port)
+    play = Play(each, run, instance)
     try:
         each.play(play)
         play.finish()
@@ -87,11 +88,12 @@ def perform(each, run, port):
         at = "".join(traceback.format_tb(error.__traceback__)[-1:]).strip()
         result.wrong.append(f"{type(error).__name__}: {error} ({at})")
     finally:
-        result.wrong += play.wrong
-        result.seconds = time.monotonic() - began
-        if result.wrong or result.missing or result.unexpected:
-            keep_evidence(each, play, result)
-        play.close()
+        play.close_processes()
+    result.wrong += play.wrong
+    result.seconds = time.monotonic() - began
+    if result.wrong or result.missing or result.unexpected:
+        keep_evidence(each, play, result)
+    play.remove()
     return result
 
 
@@ -116,7 +118,7 @@ def judge(each, play, result):
 
 def judge_alerts(each, play, result):
     start = play.troubled or play.began
-    firings = play.run.prometheus.firings(each.name, play.began, play.ended)
+    firings = play.run.prometheus.firings(play.instance, play.began, play.ended)
     slack = play.run.slack
     for name, spans in firings.items():
         result.fired[name] = round((spans[0][0] - start) * play.speed)

@@ -133,7 +133,7 @@ def killed(play):
     play.trouble()
     play.process.kill()
     play.wait(150)
-    summaries = play.run.prometheus.summaries("killed")
+    summaries = play.run.prometheus.summaries(play.instance)
     play.expect("`cistern healthcheck`" in summaries, f"the alert says: {summaries}")
 
 
