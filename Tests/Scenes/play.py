@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from types import SimpleNamespace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "Faults"))
@@ -42,10 +43,11 @@ class Upstream(Origin):
         self.asked = []
         self.play(script)
 
-    def play(self, script, certificate="good", at="answer"):
-        """From now on this script counts, also on connections that are open."""
+    def play(self, script, certificate="good", at="answer", steps=()):
+        """From now on this script counts, also on connections that are open.
+        - at: "accept" or "handshake": `steps` are performed at once, or behind the client's first bytes, and the connection ends."""
         self.change(keeps=certificate == getattr(self, "certificate", certificate) and at == "answer")
-        self.certificate, self.at, self.fault, self.times, self.script = certificate, at, None, 0, script
+        self.certificate, self.at, self.fault, self.times, self.script = certificate, at, SimpleNamespace(steps=steps), 0, script
         self.listen()
 
     def steps_for(self, head, isKept):
@@ -144,8 +146,13 @@ class Play:
         self.wrong = []
         self.outputs = None
         self.troubled = self.recovered = None
+        # What the machine's clock is set forward by, in nanoseconds.
+        self.offset = os.path.join(self.directory, "offset")
+        with open(self.offset, "wb") as file:
+            file.write(bytes(8))
+        self.start_time = time.time_ns()
         self.environment = {**os.environ, "LD_PRELOAD": run.clock, "QUICK_CLOCK_SPEED": str(self.speed),
-                            "QUICK_CLOCK_START": str(time.time_ns()), "TZ": "UTC"}
+                            "QUICK_CLOCK_START": str(self.start_time), "QUICK_CLOCK_OFFSET": self.offset, "TZ": "UTC"}
 
     # Time
 
@@ -154,6 +161,10 @@ class Play:
 
     def wait(self, seconds):
         time.sleep(self.real(seconds))
+
+    def now(self):
+        """The time of day by the quick clock, in seconds."""
+        return (self.start_time + (time.time_ns() - self.start_time) * self.speed) / 1e9
 
     # Who plays
 
