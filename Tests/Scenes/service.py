@@ -245,22 +245,16 @@ def other_secret(play):
     play.look()
 
 
-@scene("disk-full", "The disk of the store is full, because other files have filled it.", fires=["CisternStoreWriteErrors"],
-       may=("CisternStoreNotWritable",), outputs={"alert": r"^CisternStoreWriteErrors: .*`store\.size`", "log": r"(?i)no space left|ENOSPC|full"})
-def disk_full(play):
-    """The disk helper's own scenes look closer."""
-    mount = os.path.join(play.directory, "disk")
-    os.mkdir(mount)
-    if os.geteuid() != 0:
-        raise Skipped("needs root, for a disk of its own")
-    play.store = os.path.join(mount, "store")
-    inside = f'mount -t tmpfs -o size=64m,mode=700 none "{mount}" && exec "$@"'
-    play.make_upstream(lambda request: response(content=b'"' + os.urandom(150_000).hex().encode() + b'"', cache_control="max-age=600"))
-    play.start("store.size=128MiB", prefix=["unshare", "-m", "--propagation", "private", "sh", "-c", inside, "sh"])
+@scene("disk-errors", "The disk reports input/output errors.", fires=["CisternStoreWriteErrors"], may=("CisternStoreNotWritable",), outputs={
+    "gauge": r"^cistern_store_write_errors_total\S* [1-9]", "alert": r"^CisternStoreWriteErrors: .*`store\.directory`", "log": r"(?i)cannot be written to"})
+def disk_errors(play):
+    flag = os.path.join(play.directory, "slow")
+    play.make_upstream(fresh)
+    play.start(environment={"LD_PRELOAD": library(play, "slow_disk"), "SLOW_DISK": flag})
+    fill(play, *USERS)
+    play.wait(30)
+    play.write("slow", "errors")
     play.trouble()
-    end = time.monotonic() + play.real(240)
-    number = 0
-    while time.monotonic() < end:
-        number += 1
-        play.get(f"/large/{number}")
-    play.look("/large/1")
+    play.keep_asking(*(f"/items/{number}" for number in range(200)), every=1)
+    play.wait(150)
+    play.look("/items/new")

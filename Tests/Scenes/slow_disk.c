@@ -1,6 +1,7 @@
-// A disk that takes no writes to regular files for as long as the file exists that SLOW_DISK names: they wait. For LD_PRELOAD.
+// A disk that takes no writes to regular files for as long as the file exists that SLOW_DISK names: they wait, or fail where the file is not empty. For
+// LD_PRELOAD.
 #define _GNU_SOURCE
-#include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -11,7 +12,14 @@
 ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset) {
     const char *flag = getenv("SLOW_DISK");
     struct timespec pause = {0, 10000000};
-    // Not nanosleep(), which the quick clock shortens.
-    while (flag && access(flag, F_OK) == 0) syscall(SYS_nanosleep, &pause, NULL);
+    struct stat status;
+    while (flag && stat(flag, &status) == 0) {
+        if (status.st_size > 0) {
+            errno = EIO;
+            return -1;
+        }
+        // Not nanosleep(), which the quick clock shortens.
+        syscall(SYS_nanosleep, &pause, NULL);
+    }
     return syscall(SYS_pwrite64, file, bytes, count, offset);
 }
