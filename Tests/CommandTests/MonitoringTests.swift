@@ -89,7 +89,7 @@ struct MonitoringTests {
     private static func alerts(_ prometheus: RunningPrometheus, _ play: MonitoredOutage) throws {
         let expected = [
             "CisternCertificateEnds", "CisternCopiesMissing users", "CisternFaultsForgotten", "CisternUpstreamDown ",
-            "CisternUpstreamDown users",
+            "CisternUpstreamDown users", "CisternUpstreamFailing orders",
         ]
         var active: [String] = []
         _ = try prometheus.wait {

@@ -22,7 +22,7 @@ def caused(words, advice, *others):
     """What each output says of an upstream that is down for this cause.
     - others: what no output says, as it would be wrong."""
     never = [Not(other) for other in others]
-    return down(response=(r"^status 50[234]$", words), why=(words, advice, *never), upstream=(words, advice, r"\bdown\b", *never), log=(words, advice))
+    return down(response=(r"^status 50[234]$", words), why=(words, advice, *never), upstream=(words, advice, r": DOWN, since", *never), log=(words, advice))
 
 
 def partly_stored(request):

@@ -40,10 +40,10 @@ def alerts(rules):
 class Prometheus:
     """- Parameter targets: the port of each scene, by its name, which is the label `instance`."""
 
-    def __init__(self, directory, targets, port, speed):
+    def __init__(self, directory, rules, targets, port, speed):
         self.speed, self.port = speed, port
         interval = duration(INTERVAL, speed)
-        with open(RULES, encoding="utf-8") as file:
+        with open(rules, encoding="utf-8") as file:
             self.rules = file.read()
         with open(os.path.join(directory, "rules.yml"), "w", encoding="utf-8") as file:
             file.write(shorten(self.rules, speed))

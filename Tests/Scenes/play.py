@@ -314,13 +314,15 @@ class Play:
                 return
             time.sleep(0.05)
 
-    def look(self, target="/users/1"):
-        """Collects everything that Cistern says now; the scene's `outputs` are compared with it when it ends."""
-        got = self.get(target)
+    def look(self, target="/users/1", asksLast=False):
+        """Collects everything that Cistern says now; the scene's `outputs` are compared with it when it ends.
+        - asksLast: the request for the target comes last, where it would change the state."""
+        got = None if asksLast else self.get(target)
         self.outputs = {
-            "response": str(got), "gauge": self.metrics(), "alert": self.run.prometheus.summaries(self.instance), "page": self.page(),
+            "gauge": self.metrics(), "alert": self.run.prometheus.summaries(self.instance), "page": self.page(),
             "status": self.tool("status"), "upstream": self.tool("upstream"), "stats": self.tool("stats"),
             "why": self.tool("why", target, "--last", "4"), "log": self.log()}
+        self.outputs["response"] = str(got or self.get(target))
 
     def expect(self, condition, sentence):
         if not condition:

@@ -45,11 +45,11 @@ def not_found(play):
     busy(play, *USERS, "/gone/1", "/gone/2", "/gone/3", every=1, allowed={200, 404})
 
 
-@well_scene("one-failing-request", "One client sends one request that the upstream answers with 503, every four seconds; nineteen of twenty requests are well.")
+@well_scene("one-failing-request", "One client sends a request each minute that the upstream answers with 503; all others are well.")
 def failing_arguments(play):
     play.make_upstream(lambda request: (fails(503) if "q=broken" in request.target else well)(request))
     play.start()
-    garbage = play.keep_asking("/search?q=broken", every=20)
+    garbage = play.keep_asking("/search?q=broken", every=60)
     busy(play, every=1)
     play.expect(garbage.statuses, "no failing request was sent")
 

@@ -91,7 +91,7 @@ def perform(each, run, instance):
         play.close_processes()
     result.wrong += play.wrong
     result.seconds = time.monotonic() - began
-    if result.wrong or result.missing or result.unexpected:
+    if is_wrong(result):
         keep_evidence(each, play, result)
     play.remove()
     return result
@@ -129,7 +129,7 @@ def judge_alerts(each, play, result):
         if not spans:
             result.missing.append(f"{name} does not fire")
             continue
-        if spans[0][0] < start:
+        if spans[0][0] < start - 0.1:
             result.unexpected.append(f"{name} fires before the trouble begins")
         if within is not None and spans[0][0] - start > play.real(within) + slack:
             result.missing.append(f"{name} fires after {result.fired[name]} s, later than {within} s")
@@ -177,20 +177,38 @@ def normalised(line, kind):
     return re.sub(r"(?<![\w/.\-])(?<!status )(?<!status=)(?<!HTTP )(?<!HTTP/1\.1 )\d+(?= [a-z])(?! in the background)", "N", line)
 
 
-def write_outputs(scenes, results, path=OUTPUTS):
-    """Writes what each output says in each scene that was played; scenes that were not keep what is there."""
-    before = {}
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            before = {each["scene"]: each for each in json.load(file)}
-    rows = []
+def is_wrong(result):
+    return bool(result.wrong or result.missing or result.unexpected)
+
+
+def read_outputs():
+    """The rows of the data file, by scene."""
+    if not os.path.exists(OUTPUTS):
+        return {}
+    with open(OUTPUTS, encoding="utf-8") as file:
+        return {each["scene"]: each for each in json.load(file)}
+
+
+def row(each, result):
+    """The row of a scene that was played and was right."""
+    return {"scene": each.name, "tells": each.tells, "alerts": sorted(each.fires),
+            "outputs": {kind: result.outputs[kind] for kind in KINDS if result.outputs.get(kind)}}
+
+
+def write_outputs(scenes, results):
+    """Writes what each output says in each scene that was played and was right; the others keep their rows."""
+    rows = read_outputs()
     for each in scenes:
         result = results.get(each.name)
-        if result and result.outputs:
-            rows.append({"scene": each.name, "tells": each.tells, "alerts": sorted(each.fires),
-                         "outputs": {kind: result.outputs[kind] for kind in KINDS if result.outputs.get(kind)}})
-        elif each.name in before and each.outputs:
-            rows.append(before[each.name])
-    text = json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+        if result and result.outputs and not is_wrong(result):
+            rows[each.name] = row(each, result)
+    kept = [rows[each.name] for each in scenes if each.name in rows and each.outputs]
+    with open(OUTPUTS, "w", encoding="utf-8") as file:
+        file.write(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+
+
+def outdated(scenes, results):
+    """Scenes that were right and whose rows in the data file say something else."""
+    rows = read_outputs()
+    return [each.name for each in scenes if (result := results.get(each.name)) and result.outputs and not is_wrong(result)
+            and rows.get(each.name) != row(each, result)]

@@ -36,7 +36,7 @@ def slow_disk(play):
 
 
 @scene("access-log-unread", "Nobody reads the pipe that the access log is written to.", fires=["CisternAccessLogDrops"], outputs={
-    "gauge": r"^cistern_access_log_dropped_total [1-9]", "alert": r"^CisternAccessLogDrops: .*`log\.access`", "log": r"(?i)access log.*dropped|dropped.*access log"})
+    "gauge": r"^cistern_access_log_dropped_total [1-9]", "alert": r"^CisternAccessLogDrops: .*`log\.access`"})
 def access_log_unread(play):
     path = os.path.join(play.directory, "access")
     os.mkfifo(path)
@@ -47,19 +47,9 @@ def access_log_unread(play):
         play.get(f"/users/{number % 5}/{'x' * 7_000}")
         if number % 100 == 0 and "\ncistern_access_log_dropped_total 0\n" not in play.metrics():
             break
-    while drained(reader):
-        play.wait(1)
     play.wait(60)
     play.look()
     os.close(reader)
-
-
-def drained(pipe):
-    """Reads what is in a pipe, and returns whether there was something."""
-    try:
-        return os.read(pipe, 1 << 20)
-    except BlockingIOError:
-        return b""
 
 
 @scene("collector-rejects", "The collector of traces rejects all spans.", fires=["CisternSpanDrops"], outputs={
@@ -81,7 +71,6 @@ def certificate_expires(play):
     certificates = Certificates(play.directory)
     play.make_upstream()
     play.start(f"tls.certificates={certificates.file('another host.pem')}:{certificates.file('another host.key')}", listen=[f"https://127.0.0.1:{play.spare_port()}"])
-    play.trouble()
     play.wait(60)
     play.look()
 
