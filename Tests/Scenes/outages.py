@@ -10,8 +10,8 @@ WITHIN = 120
 DOWN = {
     "gauge": (r"^cistern_upstream_up 0$", r'^cistern_upstream_state\{state="down"\} 1$', r'^cistern_upstream_state\{state="up"\} 0$'),
     "alert": (r"^CisternUpstreamDown: The upstream is down\..*`cistern upstream`", Not("template")),
-    "page": (r"(?i)\bdown\b", Not(r"(?i)the upstream responds\b")),
-    "status": (r"\bdown\b", Not(r"The upstream responds\b")),
+    "page": (r"^Down The upstream has been down for .+", Not(r"(?i)the upstream responds\b")),
+    "status": (r"^The upstream has been down for", Not(r"The upstream responds\b")),
     "upstream": (r": DOWN, since \d{4}-", Not(r"nothing is known to fail")),
     "stats": r"^upstream +DOWN\b",
     "log": r"\bupstream\b.*\bdown\b",
@@ -204,7 +204,7 @@ def traffic_stops_and_recovers(play):
 @scene("nothing-to-check-with", "Only requests with credentials failed, and no client sends anything any more: the state becomes unknown.",
        fires={"CisternUpstreamDown": WITHIN}, outputs={
            "gauge": (r"^cistern_upstream_up 0$", r'^cistern_upstream_state\{state="unknown"\} 1$', r'^cistern_upstream_state\{state="down"\} 0$'),
-           "alert": r"^CisternUpstreamDown: ", "page": r"(?i)unknown.*last: down", "status": r"^The state of the upstream is unknown: it was down when it was last asked",
+           "alert": r"^CisternUpstreamDown: ", "page": r"^Down .*unknown.*", "status": r"^The state of the upstream is unknown: it was down when it was last asked",
            "upstream": r"(?i)unknown.*last: down", "stats": r"(?i)^upstream +unknown", "log": r"(?i)\bupstream\b.*\bunknown\b"})
 def nothing_to_check_with(play):
     fields = {"Authorization": "Bearer ann"}

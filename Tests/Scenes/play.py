@@ -319,7 +319,7 @@ class Play:
         - asksLast: the request for the target comes last, where it would change the state."""
         got = None if asksLast else self.get(target)
         self.outputs = {
-            "gauge": self.metrics(), "alert": self.run.prometheus.summaries(self.instance), "page": self.page(),
+            "gauge": self.metrics(), "alert": self.run.prometheus.summaries(self.instance).replace(self.instance, "cistern:8080"), "page": self.page(),
             "status": self.tool("status"), "upstream": self.tool("upstream"), "stats": self.tool("stats"),
             "why": self.tool("why", target, "--last", "4"), "log": self.log()}
         self.outputs["response"] = str(got or self.get(target))

@@ -12,6 +12,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 OUTPUTS = os.path.join(HERE, "outputs.json")
 # In the order of the data file: the response of a client first, then what an operator looks at.
 KINDS = ("response", "gauge", "alert", "page", "status", "upstream", "stats", "why", "log")
+# What of an output is written where a scene expects nothing in particular of it: its first sentence.
+DEFAULTS = {
+    "response": r"^status \d+(\n(Cache|Proxy)-Status: .*)*", "alert": r"^Cistern\w+(.*\n?)*", "page": r"(?<=^State\n).+", "status": r"\A.+",
+    "upstream": r"^\S+://\S+: .+", "stats": r"^upstream .+",
+}
 # All scenes, in the order in which they were written.
 SCENES = []
 
@@ -110,7 +115,7 @@ def keep_evidence(each, play, result):
 def judge(each, play, result):
     judge_alerts(each, play, result)
     if play.outputs:
-        for kind, expected in each.outputs.items():
+        for kind, expected in {**DEFAULTS, **each.outputs}.items():
             result.outputs[kind] = judge_output(kind, expected, play.outputs[kind], result.wrong)
     elif each.outputs:
         result.wrong.append("the scene has outputs and does not look")
@@ -156,7 +161,7 @@ def judge_output(kind, expected, text, wrong):
             wrong.append(f"{kind} does not say /{pattern}/")
             continue
         first = text.count("\n", 0, match.start())
-        found.update(range(first, first + match[0].count("\n") + 1))
+        found.update(range(first, first + match[0].rstrip("\n").count("\n") + 1))
     return [normalised(lines[number], kind) for number in sorted(found)]
 
 
