@@ -175,13 +175,13 @@ def normalised(line, kind):
     line = re.sub(r"/\S*cistern-scene-\w+", "DIRECTORY", line)
     line = re.sub(r"\b(age|ttl|Age|Retry-After)(=|: )-?\d+", r"\1\2N", line, flags=re.IGNORECASE)
     if kind == "gauge":
-        return line
+        return re.sub(r"(_total\S*|_seconds\S*) -?[1-9][\d.]*$", r"\1 N", line)
     line = re.sub(r"\[\d+-\d+\]|\b\d+-\d+\b", "ID", line)
     line = re.sub(r"(≤ )?\b\d+(\.\d+)? ?(ms|µs|s|min|m|h|d|seconds?|minutes?|hours?|days?)\b( \d+ ?(s|min|m|h)\b)*", "DURATION", line)
     line = re.sub(r"\b\d+(\.\d+)? ?%", "N %", line)
     line = re.sub(r"\b\d+(\.\d+)? ?([KMG]i?B|bytes)\b", "SIZE", line)
     # Counts: what stands alone, and is no status.
-    return re.sub(r"(?<![\w/.\-])(?<!status )(?<!status=)(?<!HTTP )(?<!HTTP/1\.1 )\d+(?= [a-z])(?! in the background)", "N", line)
+    return re.sub(r"(?<![\w/.:\-])(?<!status )(?<!status=)(?<!HTTP )(?<!HTTP/1\.1 )\d+(\.\d+)?(?= [a-z])(?! in the background)", "N", line)
 
 
 def is_wrong(result):
