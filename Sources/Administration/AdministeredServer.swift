@@ -84,8 +84,8 @@ public protocol AdministeredAPI: AnyObject, Sendable {
     // MARK: What is known of failures
 
     var remembersFailures: Bool { get }
-    /// Whether the upstream can be reached, and something of it is well.
-    var isUp: Bool { get }
+    /// The state of the upstream.
+    var report: UpstreamReport { get }
     /// All that is open now.
     func openFailures() -> [OpenFailure]
     /// nil if nothing has failed since the start.

@@ -70,10 +70,9 @@ enum StatePages {
 
     private static func upstream(_ api: any AdministeredAPI, _ server: any AdministeredServer) -> [JSONValue.Member] {
         [
-            .init("origin", .string(api.upstreamURL)), .init("up", .bool(api.isUp)), .init("memory", .bool(api.remembersFailures)),
-            .init("state", .string(api.isUp ? "closed" : "open")), .init("addresses", addresses(api, server)),
-            .init("scopes", scopes(api, server)), .init("last_failure", lastFailure(api, server)),
-        ]
+            .init("origin", .string(api.upstreamURL)), .init("memory", .bool(api.remembersFailures)),
+        ] + state(api.report, server) + [.init("addresses", addresses(api, server)), .init("scopes", scopes(api, server))]
+            + [.init("last_failure", lastFailure(api, server))]
     }
 
     private static func lastFailure(_ api: any AdministeredAPI, _ server: any AdministeredServer) -> JSONValue {
@@ -83,6 +82,18 @@ enum StatePages {
         return [
             "time": .string(time), "cause": .string(last.cause), "details": text(last.details), "certificate": text(last.certificate),
             "advice": text(last.advice), "path": text(last.path), "over": .bool(last.isOver),
+        ]
+    }
+
+    /// The reported state. Times of the same report are as in the metrics.
+    private static func state(_ report: UpstreamReport, _ server: any AdministeredServer) -> [JSONValue.Member] {
+        let ahead = server.wallMilliseconds - server.monotonicMilliseconds
+        let time = { (time: Int64?) -> JSONValue in time.map { .string(RFC3339.format(milliseconds: $0 + ahead)) } ?? .null }
+        return [
+            .init("up", .bool(!report.isDown)), .init("state", .string(report.state.rawValue)), .init("was_down", .bool(report.wasDown)),
+            .init("since", time(report.since)), .init("cause", report.cause.map { .string($0) } ?? .null),
+            .init("failures_in_a_row", .integer(report.failuresInARow)), .init("last_response", time(report.respondedAt)),
+            .init("last_attempt", time(report.attemptedAt)),
         ]
     }
 
@@ -139,12 +150,12 @@ enum StatePages {
                 "open": .integer(snapshot.connections.open), "limit": .integer(snapshot.connections.limit),
                 "accepted": .integer(snapshot.connections.accepted),
             ],
-            "upstream": [
-                "up": .bool(snapshot.failures.isUp), "state": .string(snapshot.failures.state),
-                "failing": .object(snapshot.failures.scopes.map { JSONValue.Member($0.scope, .integer($0.open)) }),
-                "active_requests": .integer(snapshot.connections.upstreamActive),
-                "requests": .integer(snapshot.connections.upstreamRequests),
-            ],
+            "upstream": .object(
+                state(snapshot.failures.upstream, server) + [
+                    .init("failing", .object(snapshot.failures.scopes.map { JSONValue.Member($0.scope, .integer($0.open)) })),
+                    .init("active_requests", .integer(snapshot.connections.upstreamActive)),
+                    .init("requests", .integer(snapshot.connections.upstreamRequests)),
+                ]),
             "loops": .array(
                 snapshot.loops.map { ["shard": .integer($0.shard), "longest_wait_seconds": .number(Double($0.longestWait) * 1e-6)] }),
             "process": ["cpu_seconds": .number(process.cpuSeconds), "resident_bytes": .integer(Int(process.residentBytes))],
@@ -164,7 +175,8 @@ enum StatePages {
             snapshot.apis.map { api in
                 let counted = snapshot.counts(of: api)
                 return [
-                    "name": .string(api.name), "up": .bool(api.isUp), "requests": counts(counted.requests),
+                    "name": .string(api.name), "up": .bool(!api.report.isDown), "state": .string(api.report.state.rawValue),
+                    "was_down": .bool(api.report.wasDown), "requests": counts(counted.requests),
                     "server_errors": .integer(Int(clamping: counted.serverErrors)),
                 ]
             })

@@ -16,8 +16,8 @@ struct StatusFigures: Sendable {
     let sentence: StateSentence
     let store: CacheFigures
     /// Of each API, in their order.
-    let failures: [[LastingFailure]]
-    let states: [UpstreamState]
+    let failures: [[OpenFailure]]
+    let upstreams: [ShownUpstream]
     /// Milliseconds: since 1970, and of the clock that is never set.
     let wall: Int64
     let now: Int64
@@ -64,31 +64,25 @@ extension StatusFigures {
     static func take(_ snapshot: MetricsSnapshot, _ apis: [any AdministeredAPI], _ server: any AdministeredServer) -> StatusFigures {
         let now = server.monotonicMilliseconds
         let sample = StatusSample(snapshot, at: now)
-        let open = apis.map { $0.openFailures() }
-        let failures = server.status.failures.withLock { history in
-            zip(apis, open).map { history.note($1, of: $0.name, now: now) }
-        }
+        let failures = apis.map { $0.openFailures() }
+        let upstreams = apis.map { ShownUpstream($0.name, $0.report, now: now) }
         var sentence = StateSentence()
         var troubled: Set<String> = []
-        for (api, open) in zip(apis, failures) {
+        for (place, api) in apis.enumerated() {
             let known = sentence.troubles.count
-            let isDown = sentence.addOutage(api, open, now: now)
-            if !isDown { sentence.addTroubles(api, open, now: now) }
+            let report = upstreams[place].report
+            if report.isDown { sentence.outages.append(StateSentence.Outage(upstreams[place])) }
+            if !report.isDown { sentence.addTroubles(api, failures[place], now: now) }
             // What fails at one of several addresses is asked for at another.
-            if isDown || sentence.troubles[known...].contains(where: { $0.kind != .address }) { troubled.insert(api.name) }
+            let failsInPart = sentence.troubles[known...].contains { $0.kind != .address }
+            if report.isDown || report.state == .failing || failsInPart { troubled.insert(api.name) }
         }
-        let returning = zip(apis, failures).filter { $1.contains { $0.isOnAndOff && $0.user == nil } }.map(\.0.name)
         let history = server.status.history.withLock { history in
-            history.note(sample, troubled: troubled, returning: troubled.intersection(returning))
+            history.note(sample, troubled: troubled)
             return history
         }
-        let states = apis.map { api in
-            let counts = history.lately(api.name, at: sample)
-            return UpstreamState(
-                snapshot.counts(ofAPI: Int(api.place)).contact, responses: (counts.responses, counts.errors), now: now)
-        }
         let down = Set(sentence.outages.map(\.name))
-        sentence.upstreams = zip(apis, states).filter { !down.contains($0.0.name) }.map { ($0.name, $1) }
+        sentence.upstreams = upstreams.filter { !$0.report.isDown }
         sentence.outages.sort { $0.seconds > $1.seconds }
         sentence.troubles.sort { $0.seconds > $1.seconds }
         sentence.since = history.counts(of: sample, since: troubled)
@@ -104,36 +98,26 @@ extension StatusFigures {
         sentence.isStoreWritable = apis.contains { $0.cache != nil } ? store.isWritable : nil
         sentence.isStopping = !snapshot.isReady
         return StatusFigures(
-            snapshot: snapshot, sample: sample, history: history, sentence: sentence, store: store, failures: failures, states: states,
+            snapshot: snapshot, sample: sample, history: history, sentence: sentence, store: store, failures: failures,
+            upstreams: upstreams,
             wall: server.wallMilliseconds, now: now)
     }
 }
 
 extension StateSentence {
-    /// - Returns: whether it is down.
-    fileprivate mutating func addOutage(_ api: any AdministeredAPI, _ failures: [LastingFailure], now: Int64) -> Bool {
-        guard !api.isUp, let first = failures.outage else { return false }
-        let seconds = (now - first.since) / 1_000
-        outages.append(Outage(name: api.name, seconds: seconds, cause: Self.words(ofCause: first.cause), isOnAndOff: first.isOnAndOff))
-        return true
-    }
-
     /// What is known to fail of one that is not down. Paths are counted and not named: whoever sees this may not see them. What fails for one
     /// user only is nobody else's matter.
-    fileprivate mutating func addTroubles(_ api: any AdministeredAPI, _ open: [LastingFailure], now: Int64) {
+    fileprivate mutating func addTroubles(_ api: any AdministeredAPI, _ open: [OpenFailure], now: Int64) {
         let place = api.name.isEmpty ? "" : " of \(api.name)"
-        func add(_ kind: Trouble.Kind, _ same: [LastingFailure], _ words: (String) -> String) {
+        func add(_ kind: Trouble.Kind, _ same: [OpenFailure], _ words: (String) -> String) {
             guard let first = same.eldest else { return }
             let count = UInt64(same.count)
-            let last = same.contains(where: \.isOpen) ? nil : same.compactMap(\.endedAt).max()
-            var trouble = Trouble(
-                kind, place: words(ShownFigures.count(count, "path", "paths")), isMany: count > 1, seconds: (now - first.since) / 1_000,
-                cause: Self.words(ofCause: first.cause))
-            (trouble.isOnAndOff, trouble.ended) = (first.isOnAndOff, last.map { (now - $0) / 1_000 })
-            troubles.append(trouble)
+            troubles.append(
+                Trouble(
+                    kind, place: words(ShownFigures.count(count, "path", "paths")), isMany: count > 1,
+                    seconds: (now - first.since) / 1_000, cause: Self.words(ofCause: first.cause)))
         }
         for one in open where one.route != nil { add(.failing, [one]) { _ in "the route \(one.route ?? "")\(place)" } }
-        add(.failing, open.filter { $0.isOfAll && !$0.isOpen }) { _ in api.name.isEmpty ? "all of it" : "all of \(api.name)" }
         let shared = open.filter { !$0.isOfAll && $0.route == nil && $0.user == nil }
         add(.failing, shared.filter { $0.kind != "pause" }) { $0 + place }
         add(.pause, shared.filter { $0.kind == "pause" }) { "\(api.name.isEmpty ? "it" : api.name) asked for a pause on \($0)" }
@@ -153,4 +137,9 @@ extension OpenFailure {
 
     /// Whatever the upstream is asked for.
     var isOfAll: Bool { kind == "address" || kind == "upstream" }
+}
+
+extension [OpenFailure] {
+    /// What has been failing for longest.
+    var eldest: OpenFailure? { self.min { $0.since < $1.since } }
 }

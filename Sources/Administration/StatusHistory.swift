@@ -77,9 +77,6 @@ struct StatusHistory: Sendable {
     private(set) var samples: [StatusSample]
     /// What was counted of each API when nothing of it was failing last.
     private var calm: [String: StatusSample.API] = [:]
-    /// The same before what failed last, which may come back; and of which something failed then.
-    private var calmBefore: [String: StatusSample.API] = [:]
-    private var troubledBefore: Set<String> = []
 
     /// Milliseconds from one sample to the next, and for how long they are kept.
     static let interval: Int64 = 5_000
@@ -88,18 +85,10 @@ struct StatusHistory: Sendable {
     /// - Parameter began: when nothing was counted yet.
     init(began: Int64) { samples = [StatusSample(at: began)] }
 
-    /// - Parameters:
-    ///   - troubled: the APIs of which something fails now.
-    ///   - returning: those of them of which it has failed before, and counts as the same.
-    mutating func note(_ sample: StatusSample, troubled: Set<String>, returning: Set<String> = []) {
+    /// - Parameter troubled: the APIs of which something fails now.
+    mutating func note(_ sample: StatusSample, troubled: Set<String>) {
         calm = calm.filter { sample.apis[$0.key] != nil }
-        calmBefore = calmBefore.filter { sample.apis[$0.key] != nil }
-        for (name, counts) in sample.apis where !troubled.contains(name) {
-            if troubledBefore.contains(name) { calmBefore[name] = calm[name] ?? StatusSample.API() }
-            calm[name] = counts
-        }
-        for name in returning.subtracting(troubledBefore) { calm[name] = calmBefore[name] ?? calm[name] }
-        troubledBefore = troubled
+        for (name, counts) in sample.apis where !troubled.contains(name) { calm[name] = counts }
         // Timers come a moment early or late.
         guard samples.last.map({ sample.at - $0.at >= Self.interval - 100 }) ?? true else { return }
         samples.append(sample)
@@ -149,7 +138,6 @@ public final class StatusMemory: Sendable {
     /// When the process began, in milliseconds of the clock that is never set.
     let began: Int64
     let history: Mutex<StatusHistory>
-    let failures = Mutex(FailureHistory())
     /// Asked on the loops too, for the time that it takes to compare.
     let sessions = Mutex(StatusSessions())
 

@@ -124,7 +124,7 @@ extension StatusView {
 
     private static func upstreams(_ figures: StatusFigures, _ apis: [any AdministeredAPI], _ namesPaths: Bool) -> Table {
         let rows = apis.indices.flatMap { place in
-            self.rows(apis[place], figures.failures[place], figures.states[place], figures, namesPaths)
+            self.rows(apis[place], figures.failures[place], figures.upstreams[place], figures, namesPaths)
         }
         return Table(
             id: "upstreams", title: "Upstreams",
@@ -136,22 +136,16 @@ extension StatusView {
     }
 
     private static func rows(
-        _ api: any AdministeredAPI, _ open: [LastingFailure], _ state: UpstreamState, _ figures: StatusFigures, _ namesPaths: Bool
+        _ api: any AdministeredAPI, _ open: [OpenFailure], _ upstream: ShownUpstream, _ figures: StatusFigures, _ namesPaths: Bool
     ) -> [[Cell]] {
         let name = api.name.isEmpty ? "The upstream" : api.name
         let narrow = open.filter { !$0.isOfAll }
-        var rows: [[Cell]] = []
-        if !api.isUp, let first = open.outage {
-            rows.append(failing(Cell(name), "Down", .down, first, figures))
-        } else {
-            let shared = narrow.filter { $0.user == nil }.eldest
-            rows.append(whole(api, name, state, failing: state.isAlarming ? nil : shared, figures))
-        }
+        var rows = [whole(api, name, upstream, open, figures)]
         rows += addresses(api.addresses, name, figures)
         for one in narrow where one.route != nil {
             rows.append(failing(Cell("\(name): route \(one.route ?? "")"), "Fails", .strained, one, figures))
         }
-        func add(_ same: [LastingFailure], _ one: String, _ many: String, _ state: String, _ level: Level? = .strained) {
+        func add(_ same: [OpenFailure], _ one: String, _ many: String, _ state: String, _ level: Level? = .strained) {
             guard let first = same.eldest else { return }
             let title = "\(name): \(ShownFigures.count(UInt64(same.count), one, many))"
             rows.append(failing(Cell(title, note: namesPaths ? paths(same) : ""), state, level, first, figures))
@@ -168,54 +162,45 @@ extension StatusView {
     private static let namedPaths = 3
 
     /// Those that have been failing for longest.
-    private static func paths(_ same: [LastingFailure]) -> String {
-        let all = Set(same.map(\.failure.name)).count
+    private static func paths(_ same: [OpenFailure]) -> String {
+        let all = Set(same.map(\.name)).count
         var named: [String] = []
-        for one in same.sorted(by: { ($0.since, $0.failure.name) < ($1.since, $1.failure.name) }) {
-            let path = SecretNames.redacted(one.failure.name.drop { $0 != ":" }.dropFirst().utf8)
+        for one in same.sorted(by: { ($0.since, $0.name) < ($1.since, $1.name) }) {
+            let path = SecretNames.redacted(one.name.drop { $0 != ":" }.dropFirst().utf8)
             if !named.contains(path) { named.append(path) }
             if named.count == namedPaths { break }
         }
         return named.joined(separator: ", ") + (all > named.count ? " and \(ShownFigures.count(all - named.count)) more" : "")
     }
 
-    /// Of an upstream that is not known to be down.
-    /// - Parameter failing: what of it has been failing for longest; nil where nothing is known to.
+    /// The row of an upstream as a whole.
+    /// - Parameter open: all that fails of it.
     private static func whole(
-        _ api: any AdministeredAPI, _ name: String, _ state: UpstreamState, failing: LastingFailure?, _ figures: StatusFigures
+        _ api: any AdministeredAPI, _ name: String, _ upstream: ShownUpstream, _ open: [OpenFailure], _ figures: StatusFigures
     ) -> [Cell] {
-        let contact = figures.snapshot.counts(ofAPI: Int(api.place)).contact
-        let labels = figures.snapshot.shards.labels.upstreamErrors
-        let cause = contact.failure.flatMap { failure -> String? in
-            guard labels.indices.contains(failure.error) else { return nil }
-            let last = api.lastFailure.flatMap { $0.cause == labels[failure.error] ? $0.details : nil }
-            return StateSentence.words(ofCause: labels[failure.error]) + (last.map { ": \($0)" } ?? "")
-        }
-        let meaning = api.remembersFailures ? "requests are sent as ever" : "failures are not remembered here (failure.memory)"
-        let state = badge(api, state, contact, failsInPart: failing != nil, figures)
-        guard let failing else { return [Cell(name), state, Cell("–"), Cell(cause ?? "–"), Cell("–"), Cell(meaning)] }
-        return [
-            Cell(name), state, since(failing.since, figures),
-            Cell(cause ?? StateSentence.words(ofCause: failing.cause)), Cell("as below"),
-            Cell("requests are sent as ever, but for what is told below"),
-        ]
-    }
-
-    private static func badge(
-        _ api: any AdministeredAPI, _ state: UpstreamState, _ contact: UpstreamContact, failsInPart: Bool, _ figures: StatusFigures
-    ) -> Cell {
-        let ago = { (time: Int64?) in time.map { "\(ShownFigures.span((figures.now - $0) / 1_000)) ago" } ?? "" }
+        let (report, all) = (upstream.report, open.filter(\.isOfAll).eldest)
+        let cause = Cell(
+            report.cause.map { cause in
+                let details = api.lastFailure.flatMap { $0.cause == cause ? $0.details : nil }
+                return StateSentence.words(ofCause: cause) + (details.map { ": \($0)" } ?? "")
+            } ?? "–")
         let lately = figures.history.lately(api.name, at: figures.sample)
         let errors = "\(ShownFigures.count(lately.errors)) of \(ShownFigures.count(lately.responses)) responses 5xx in the last 5 min"
-        switch state {
-        case .errors: return Cell(state.word, note: errors, level: .strained)
-        case .silent: return Cell(state.word, note: ago(contact.failure?.at), level: .strained)
-        case .unasked, .responds, .responded, .reachable:
-            guard !failsInPart, lately.errors == 0 else {
-                return Cell("Fails in part", note: lately.errors == 0 ? "" : errors, level: .strained)
-            }
-            return Cell(state.word, note: state == .responded ? ago(contact.respondedAt) : "", level: state == .responds ? .well : nil)
+        let note = upstream.note.isEmpty && lately.errors > 0 ? errors : upstream.note
+        let isStrained = upstream.isAlarming || lately.errors > 0
+        let level: Level? = report.isDown ? .down : isStrained ? .strained : report.state == .up ? .well : nil
+        let begin = report.since.map { since($0, figures) } ?? Cell("–")
+        var cells = [Cell(name), Cell(upstream.word, note: note, level: level), begin, cause]
+        if let all {
+            cells += next(all, figures)
+        } else if !api.remembersFailures {
+            cells += [Cell("–"), Cell("failures are not remembered here (failure.memory)")]
+        } else if open.contains(where: { $0.user == nil }) {
+            cells += [Cell("as below"), Cell("requests are sent as ever, but for what is told below")]
+        } else {
+            cells += [Cell("–"), Cell("requests are sent as ever")]
         }
+        return cells
     }
 
     private static func addresses(_ addresses: [AddressState], _ name: String, _ figures: StatusFigures) -> [[Cell]] {
@@ -233,21 +218,18 @@ extension StatusView {
     }
 
     private static func failing(
-        _ place: Cell, _ state: String, _ level: Level?, _ one: LastingFailure, _ figures: StatusFigures
+        _ place: Cell, _ state: String, _ level: Level?, _ open: OpenFailure, _ figures: StatusFigures
     ) -> [Cell] {
-        let (open, now) = (one.failure, figures.now)
         let cause = Cell(StateSentence.words(ofCause: open.causeText), note: open.advice ?? "")
-        if let ended = one.endedAt {
-            let state = Cell("On and off", note: "last \(ShownFigures.span((now - ended) / 1_000)) ago", level: level)
-            return [place, state, since(one.since, figures), cause, Cell("with the next request"), Cell("requests are sent as ever")]
-        }
-        let looked = open.lookedAt.map { "looked \(ShownFigures.span((now - $0) / 1_000)) ago" } ?? ""
+        return [place, Cell(state, level: level), since(open.since, figures), cause] + next(open, figures)
+    }
+
+    /// When it is checked next, and what it stops.
+    private static func next(_ open: OpenFailure, _ figures: StatusFigures) -> [Cell] {
+        let looked = open.lookedAt.map { "looked \(ShownFigures.span((figures.now - $0) / 1_000)) ago" } ?? ""
         let next = open.wait > 0 ? "in \(ShownFigures.span((open.wait + 999) / 1_000))" : "with the next request"
         let value = open.settingValue.isEmpty ? "" : " (\(open.settingValue))"
-        return [
-            place, Cell(state, note: one.isOnAndOff ? "on and off" : "", level: level), since(one.since, figures), cause,
-            Cell(next, note: looked), Cell(open.effect, note: "set by \(open.setting)\(value)"),
-        ]
+        return [Cell(next, note: looked), Cell(open.effect, note: "set by \(open.setting)\(value)")]
     }
 
     /// For how long, and the clock's time then.

@@ -24,11 +24,14 @@ public final class UpstreamHealth: Sendable {
     private let knowsSlowKeys = Atomic(false)
     /// The log of what fails for the first time.
     public let first: FirstFailures
+    /// Whether the upstream is down, or all that was asked for lately failed.
+    private let isSuspicious = Atomic(false)
     /// When it was last said that the upstream can be reached.
     private let reachedAt = Atomic(Int64.min)
 
     private struct State {
         var memory: FailureMemory
+        var upstream: UpstreamState
         var lines = LogAllowance()
         /// Of several addresses, those that are out of reach, by their places, as the log was told.
         var downAddresses: [Int: DownAddress] = [:]
@@ -42,7 +45,7 @@ public final class UpstreamHealth: Sendable {
         self.logger = logger
         self.settings = settings
         first = FirstFailures(api: api, logger: logger)
-        state = Locking.Mutex(State(memory: FailureMemory(settings)))
+        state = Locking.Mutex(State(memory: FailureMemory(settings), upstream: UpstreamState(window: settings.window)))
     }
 
     public var isOn: Bool { settings.isOn }
@@ -53,7 +56,7 @@ public final class UpstreamHealth: Sendable {
     // MARK: Asking
 
     public func admit(_ scopes: borrowing RequestScopes, _ asking: FailureMemory.Asking, now: Int64) -> FailureAdmission {
-        isCalm.load(ordering: .relaxed) ? .go : change(now: now) { $0.admit(scopes, asking, now: now) }
+        isCalm.load(ordering: .relaxed) ? .go : change(now: now) { $0.memory.admit(scopes, asking, now: now) }
     }
 
     /// Whether anything fails, so that a request may be stopped.
@@ -65,10 +68,10 @@ public final class UpstreamHealth: Sendable {
     }
 
     public func look(_ scopes: borrowing RequestScopes, now: Int64) -> FailureMemory.Look {
-        change(now: now) { $0.look(scopes, now: now) }
+        change(now: now) { $0.memory.look(scopes, now: now) }
     }
 
-    public func attempt(now: Int64) -> FailureMemory.Look { change(now: now) { $0.attempt(now: now) } }
+    public func attempt(now: Int64) -> FailureMemory.Look { change(now: now) { $0.memory.attempt(now: now) } }
 
     public func isFailing(_ scopes: borrowing RequestScopes) -> Bool {
         !isCalm.load(ordering: .relaxed) && state.withLock { $0.memory.isFailing(scopes) }
@@ -86,43 +89,110 @@ public final class UpstreamHealth: Sendable {
     ///   - took: milliseconds since the request was sent.
     ///   - limit: how long a request with a copy waits; 0 for no limit.
     public func succeed(_ scopes: borrowing RequestScopes, took: Int64, limit: Int64, now: Int64) {
-        change(now: now) { $0.succeed(scopes, took: took, limit: limit, now: now) }
+        change(now: now) {
+            $0.memory.succeed(scopes, took: took, limit: limit, now: now)
+            $0.upstream.succeed(began: now - took, now: now)
+        }
         if first.wantsSuccesses { first.noteSuccess(scopes.shownPath, now: now) }
     }
 
     public func reach(now: Int64) {
         // While nothing fails it is the same as was said within this millisecond.
         guard !isCalm.load(ordering: .relaxed) || reachedAt.exchange(now, ordering: .relaxed) != now else { return }
-        change(now: now) { $0.reach(now: now) }
+        change(now: now) { $0.memory.reach(now: now) }
         first.noteReached(now: now)
     }
 
     public func fail(_ scopes: borrowing RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         first.noteFailure(scopes.shownPath, cause, now: now)
-        change(now: now) { $0.fail(scopes, cause, began: began, now: now) }
+        change(now: now) {
+            $0.memory.fail(scopes, cause, began: began, now: now)
+            $0.upstream.fail(cause.label, began: began, now: now)
+        }
+    }
+
+    /// A request that may change something was sent, and no good response came. It counts for the log and the reported state only.
+    public func failWriting(_ scopes: borrowing RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
+        first.noteFailure(scopes.shownPath, cause, now: now)
+        change(now: now) { $0.upstream.fail(cause.label, began: began, now: now) }
     }
 
     public func pause(_ scopes: borrowing RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
-        change(now: now) { $0.pause(scopes, status, retryAfter: retryAfter, now: now) }
+        change(now: now) { $0.memory.pause(scopes, status, retryAfter: retryAfter, now: now) }
     }
 
     /// - Parameter certificate: what the upstream's certificate says, if it was refused.
     public func failToReach(_ error: UpstreamError, certificate: String? = nil, began: Int64, now: Int64) {
         first.noteUnreachable(error, certificate: certificate, now: now)
-        change(now: now) { $0.failToReach(error, began: began, now: now) }
+        change(now: now) {
+            $0.memory.failToReach(error, began: began, now: now)
+            $0.upstream.fail(error.rawValue, began: began, now: now)
+        }
     }
 
-    private func change<Result>(now: Int64, _ body: (inout FailureMemory) -> Result) -> Result {
+    private func change<Result>(now: Int64, _ body: (inout State) -> Result) -> Result {
         let (result, lines) = state.withLock { state -> (Result, [Line]) in
-            let result = body(&state.memory)
+            let before = state.upstream.report
+            let result = body(&state)
             isCalm.store(state.memory.isCalm, ordering: .relaxed)
             knowsSlowKeys.store(state.memory.knowsSlowKeys, ordering: .relaxed)
             let changes = state.memory.takeChanges()
             for change in changes where change.cause != nil { first.noteOpened(change.scope) }
-            return (result, changes.isEmpty ? [] : changes.compactMap { line(of: $0, &state.lines, now: now) })
+            if !changes.isEmpty {
+                state.upstream.note(isAddressOpen: state.memory.isUnreachable, isRouteOpen: state.memory.isRouteFailing, now: now)
+            }
+            isSuspicious.store(state.upstream.isSuspicious, ordering: .relaxed)
+            var lines = changes.compactMap { line(of: $0, &state.lines, now: now) }
+            if let line = line(from: before, to: state.upstream.report, &state.lines, now: now) { lines.append(line) }
+            return (result, lines)
         }
         for line in lines { logger.log(level: line.level, "\(line.text)") }
         return result
+    }
+
+    // MARK: The reported state
+
+    /// What all outputs say of the upstream.
+    public func report(now: Int64) -> UpstreamReport {
+        change(now: now) {
+            $0.upstream.pass(now: now)
+            return $0.upstream.report
+        }
+    }
+
+    /// Whether `lookAtUpstream` may have anything to look for.
+    public var wantsLook: Bool { isSuspicious.load(ordering: .relaxed) }
+
+    /// Whether Cistern should ask for something itself now, to learn whether the upstream is down. If so, a look is noted as sent.
+    /// - Parameters:
+    ///   - mayLook: whether there is something to ask for.
+    ///   - mayCompare: whether there is something that did not fail when it was last asked for.
+    public func lookAtUpstream(mayLook: Bool, mayCompare: Bool, now: Int64) -> FailureMemory.Look {
+        change(now: now) { state in
+            state.upstream.pass(now: now)
+            switch state.upstream.look(now: now) {
+            case .over: return .over
+            case .notYet(let wait): return .notYet(wait)
+            case .due:
+                guard state.upstream.report.isDown ? mayLook : mayCompare else { return .notYet(UpstreamState.lookInterval) }
+                state.upstream.noteLook(now: now)
+                return .due
+            }
+        }
+    }
+
+    /// Takes over what was reported of the same upstream under other settings. What was down counts as unknown (last: down).
+    public func inherit(_ former: UpstreamHealth) {
+        let report = former.state.withLock { $0.upstream.report }
+        inherit(report)
+    }
+
+    /// The same of what another process has reported.
+    public func inherit(_ report: UpstreamReport) {
+        state.withLock { state in
+            state.upstream.inherit(report)
+            isSuspicious.store(state.upstream.isSuspicious, ordering: .relaxed)
+        }
     }
 
     // MARK: Log
@@ -133,6 +203,8 @@ public final class UpstreamHealth: Sendable {
     }
 
     private func line(of change: FailureMemory.Change, _ allowance: inout LogAllowance, now: Int64) -> Line? {
+        // The reported state covers these.
+        guard change.scope.kind != .address, change.scope.kind != .upstream else { return nil }
         guard let leftOut = allowance.take(change.scope.kind, now: now) else { return nil }
         let isNarrow = change.scope.kind == .key || change.scope.kind == .pause
         let more = leftOut == 0 ? "" : " (\(leftOut) changes like this are left out)"
@@ -143,6 +215,27 @@ public final class UpstreamHealth: Sendable {
         return Line(
             level: isNarrow ? .info : .warning,
             text: "\(subject) \(change.scope.beginWords) (\(cause.text)): \(change.scope.effect)\(more)")
+    }
+
+    /// One line for each change of the reported state; none for the first response.
+    private func line(
+        from before: UpstreamReport, to after: UpstreamReport, _ allowance: inout LogAllowance, now: Int64
+    ) -> Line? {
+        guard before.words != after.words, !(before.isUnasked && after.state == .up) else { return nil }
+        guard let leftOut = allowance.take(.upstream, now: now) else { return nil }
+        let more = leftOut == 0 ? "" : " (\(leftOut) changes like this are left out)"
+        let seconds = { (time: Int64?) in "\(max(0, now - (time ?? now)) / 1_000) s" }
+        let cause = after.cause.map { " (\($0))" } ?? ""
+        let words =
+            switch after.state {
+            case .up: "up again: it was \(before.isDown ? "down" : "failing") for \(seconds(before.since))"
+            case .failing where before.isDown: "failing\(cause): it was down, and some requests succeed again"
+            case .failing: "failing\(cause): some requests fail, and others succeed"
+            case .down: "down\(cause): nothing has succeeded for \(seconds(after.since)), and stored copies go out"
+            case .unknown: "in an unknown state: it was down, and there has been nothing to ask for since. Set failure.probe_path"
+            }
+        let level: Logger.Level = after.state == .up ? .notice : .warning
+        return Line(level: level, text: "the upstream\(api.isEmpty ? "" : " of \(api)") is \(words)\(more)")
     }
 
     private func place(_ scope: FailureMemory.Scope) -> String {
@@ -219,20 +312,20 @@ public final class UpstreamHealth: Sendable {
         let wanted = openScopes(now: now).filter { open in
             name == nil || name == open.scope.kind.rawValue || name == self.name(of: open.scope)
         }
-        change(now: now) { memory in
-            for scope in wanted { memory.reset(scope, now: now) }
+        change(now: now) { state in
+            for scope in wanted { state.memory.reset(scope, now: now) }
         }
         return wanted.count
     }
 
     public func summary(now: Int64) -> MetricsSnapshot.Failures {
-        let (open, isDown, opened) = state.withLock { state in
-            let kinds = FailureScopeKind.allCases
-            return (state.memory.openScopes(now: now), state.memory.isDown, kinds.map { state.memory.openedCount(of: $0) })
+        let report = report(now: now)
+        let (open, opened) = state.withLock { state in
+            (state.memory.openScopes(now: now), FailureScopeKind.allCases.map { state.memory.openedCount(of: $0) })
         }
         let routeNames = routes.dropLast()
         return MetricsSnapshot.Failures(
-            isUp: !isDown,
+            upstreams: [report],
             scopes: zip(FailureScopeKind.allCases, opened).map { kind, count in
                 .init(scope: kind.rawValue, open: open.count { $0.scope.kind == kind }, opened: count)
             },
@@ -270,8 +363,7 @@ struct LogAllowance {
 extension FailureScopeKind {
     fileprivate var endWords: String {
         switch self {
-        case .address: "can be reached again"
-        case .upstream, .route, .key: "responds well again"
+        case .address, .upstream, .route, .key: "responds well again"
         case .pause: "responded well before the pause ended"
         }
     }

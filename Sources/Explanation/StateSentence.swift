@@ -1,6 +1,8 @@
 // How things are, in one sentence: what is down, since when and why, who was rescued with copies of what age, and what failed. Made of figures
 // alone; the page of the state, `cistern status`, `cistern top` and /-/stats say the same.
 
+import Telemetry
+
 public struct StateSentence: Sendable {
     /// An upstream that cannot be reached, or fails whatever it is asked for.
     public struct Outage: Sendable {
@@ -10,11 +12,16 @@ public struct StateSentence: Sendable {
         public let seconds: Int64
         /// In words.
         public let cause: String
-        /// It was well in between, for less than five minutes.
-        public let isOnAndOff: Bool
+        /// Seconds since the last attempt, if the state is unknown since then; else nil.
+        public let silentSeconds: Int64?
 
-        public init(name: String, seconds: Int64, cause: String, isOnAndOff: Bool = false) {
-            (self.name, self.seconds, self.cause, self.isOnAndOff) = (name, seconds, cause, isOnAndOff)
+        public init(name: String, seconds: Int64, cause: String, silentSeconds: Int64? = nil) {
+            (self.name, self.seconds, self.cause, self.silentSeconds) = (name, seconds, cause, silentSeconds)
+        }
+
+        public init(_ upstream: ShownUpstream) {
+            let silence = upstream.report.wasDown ? (upstream.now - (upstream.report.attemptedAt ?? upstream.now)) / 1_000 : nil
+            self.init(name: upstream.name, seconds: upstream.seconds, cause: upstream.cause, silentSeconds: silence)
         }
     }
 
@@ -34,10 +41,6 @@ public struct StateSentence: Sendable {
         public let isMany: Bool
         public let seconds: Int64
         public let cause: String
-        /// It was well in between, for less than five minutes.
-        public var isOnAndOff = false
-        /// Seconds for which it has not failed now; nil where it does.
-        public var ended: Int64?
 
         public init(_ kind: Kind = .failing, place: String, isMany: Bool, seconds: Int64, cause: String) {
             (self.kind, self.place, self.isMany, self.seconds, self.cause) = (kind, place, isMany, seconds, cause)
@@ -46,11 +49,9 @@ public struct StateSentence: Sendable {
         var text: String {
             let span = ShownFigures.span(seconds)
             let have = isMany ? "have" : "has"
-            let on = isOnAndOff ? " on and off" : ""
-            let cause = cause + (ended.map { ", last \(ShownFigures.span($0)) ago" } ?? "")
             switch kind {
-            case .failing: return "\(place) \(have) been failing\(on) for \(span) (\(cause))"
-            case .pause: return "\(place)\(isOnAndOff ? ", first" : "") \(span) ago (\(cause))"
+            case .failing: return "\(place) \(have) been failing for \(span) (\(cause))"
+            case .pause: return "\(place) \(span) ago (\(cause))"
             case .address: return "\(place) \(have) been down for \(span) (\(cause))"
             }
         }
@@ -69,8 +70,8 @@ public struct StateSentence: Sendable {
         public init(rescued: UInt64 = 0, failed: UInt64 = 0) { (self.rescued, self.failed) = (rescued, failed) }
     }
 
-    /// Each upstream that is not down, by its API's name, and when it was last heard of.
-    public var upstreams: [(name: String, state: UpstreamState)] = []
+    /// Each upstream that is not down.
+    public var upstreams: [ShownUpstream] = []
     /// Longest first.
     public var outages: [Outage] = []
     public var troubles: [Trouble] = []
@@ -100,7 +101,7 @@ public struct StateSentence: Sendable {
     public var level: Level {
         // A rescue is a success: an outage that clients do not see is no alarm.
         if !outages.isEmpty { return upstreams.isEmpty || since.rescued == 0 || failedLately > 0 ? .down : .strained }
-        let isQuiet = troubles.isEmpty && lately == Counts() && upstreams.allSatisfy { !$0.state.isAlarming }
+        let isQuiet = troubles.isEmpty && lately == Counts() && upstreams.allSatisfy { !$0.isAlarming }
         let isPlain = faults == 0 && modes.isEmpty && isStoreWritable != false && !isStopping
         return isQuiet && isPlain ? .well : .strained
     }
@@ -110,12 +111,15 @@ public struct StateSentence: Sendable {
     // MARK: The sentence
 
     /// Whether what is counted is counted since something began.
-    private var isCountedSince: Bool { !outages.isEmpty || troubles.contains { $0.kind != .address } }
+    private var isCountedSince: Bool {
+        !outages.isEmpty || troubles.contains { $0.kind != .address } || upstreams.contains { $0.report.state == .failing }
+    }
 
     private var main: String {
         if !outages.isEmpty { return outageWords + "; " + rescueWords(since) }
-        var words = UpstreamState.words(upstreams)
-        if !troubles.isEmpty { words += ", but " + troubleWords }
+        var words = ShownUpstream.words(upstreams)
+        let isFailing = upstreams.contains { $0.report.state == .failing }
+        if !troubles.isEmpty { words += (isFailing ? ", and " : ", but ") + troubleWords }
         if isCountedSince { return words + "; " + rescueWords(since) }
         if lately.failed > 0 {
             words += "\(troubles.isEmpty ? ", but" : ";") \(failedWords)"
@@ -132,12 +136,18 @@ public struct StateSentence: Sendable {
     private var troubleWords: String { Self.named(troubles.map(\.text)) }
 
     private var outageWords: String {
-        let parts = outages.enumerated().map { place, outage in
+        let down = outages.filter { $0.silentSeconds == nil }
+        let parts = down.enumerated().map { place, outage in
             let name = outage.name.isEmpty ? "The upstream" : outage.name
-            let on = outage.isOnAndOff ? " on and off" : ""
-            return "\(name)\(place == 0 ? " has been down" : "")\(on) for \(ShownFigures.span(outage.seconds)) (\(outage.cause))"
+            return "\(name)\(place == 0 ? " has been down" : "") for \(ShownFigures.span(outage.seconds)) (\(outage.cause))"
         }
-        return Self.named(parts)
+        let unknown = outages.compactMap { outage in
+            outage.silentSeconds.map { silence in
+                let name = outage.name.isEmpty ? "The state of the upstream" : "The state of \(outage.name)"
+                return "\(name) is unknown: it was down when it was last asked, \(ShownFigures.span(silence)) ago (\(outage.cause))"
+            }
+        }
+        return ([Self.named(parts)].filter { !$0.isEmpty } + unknown.prefix(Self.namedCount)).joined(separator: ". ")
     }
 
     private func rescueWords(_ counts: Counts) -> String {
@@ -152,7 +162,7 @@ public struct StateSentence: Sendable {
         var remarks: [String] = []
         // The sentence is of the outages then.
         if !outages.isEmpty {
-            if let words = UpstreamState.alarm(upstreams) { remarks.append(words + ".") }
+            if let words = ShownUpstream.alarm(upstreams) { remarks.append(words + ".") }
             if !troubles.isEmpty { remarks.append("Besides, \(troubleWords).") }
         }
         if isCountedSince, lately.failed > 0 { remarks.append("Elsewhere \(failedWords).") }

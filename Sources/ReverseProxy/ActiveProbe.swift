@@ -23,6 +23,9 @@ final class ActiveProbe: TransferReceiver {
     private let scopes: RequestScopes
     private var began: Int64 = 0
     private var timer: LoopTimer?
+    /// Whether it asks from time to time; otherwise only when it is told to.
+    private var isRepeated = false
+    private var isUnderWay = false
     private var isEnded = false
     /// Of the response, once its head is there.
     private var status: Status?
@@ -37,7 +40,17 @@ final class ActiveProbe: TransferReceiver {
         scopes = RequestScopes(pathAndQuery: target, route: route, user: 0, client: RequestScopes.probe)
     }
 
-    func start() { ask() }
+    func start() {
+        isRepeated = true
+        ask()
+    }
+
+    /// Asks once, now, unless it is asking already.
+    func look() {
+        guard !isUnderWay else { return }
+        timer?.cancel()
+        ask()
+    }
 
     func end() {
         timer?.cancel()
@@ -52,13 +65,15 @@ final class ActiveProbe: TransferReceiver {
         let client = UpstreamRequestFields.Client(address: [], isIPv6: false, host: shard.messages.requestFields.authority[...])
         let fields = shard.messages.requestFields.make(from: head, client: client)
         let request = UpstreamRequest(method: .get, target: Array(settings.path.utf8)[...], fields: fields)
-        if shard.upstream.start(request, receiver: self) == nil { again() }
+        isUnderWay = shard.upstream.start(request, receiver: self) != nil
+        if !isUnderWay { again() }
     }
 
     private var now: Int64 { shard.loop.time.monotonicMilliseconds }
 
     private func again() {
-        guard !isEnded else { return }
+        isUnderWay = false
+        guard !isEnded, isRepeated else { return }
         timer = shard.loop.schedule(after: settings.interval) { self.ask() }
     }
 
@@ -78,7 +93,6 @@ final class ActiveProbe: TransferReceiver {
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
         // What keeps a connection from coming about is told of the attempt itself.
-        if status == nil, !error.isOwn { shard.noteNoResponse(error) }
         if !error.isOwn, !error.isFailureToReach { shard.shared.health.fail(scopes, .transfer(error), began: began, now: now) }
         again()
     }

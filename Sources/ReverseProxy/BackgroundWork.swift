@@ -6,6 +6,7 @@ import Telemetry
 final class BackgroundWork {
     let fetches: BackgroundFetches
     let rechecks: Rechecks
+    let looks: UpstreamLooks
     /// Held here for as long as the shard is.
     private let probe: ActiveProbe
 
@@ -13,6 +14,7 @@ final class BackgroundWork {
         fetches = BackgroundFetches(shard: shard)
         rechecks = Rechecks(shard: shard)
         probe = ActiveProbe(shard: shard)
+        looks = UpstreamLooks(shard: shard, probe: probe)
     }
 
     /// Looks after the upstream without clients; one shard does it for all.
@@ -22,6 +24,7 @@ final class BackgroundWork {
     func end() {
         probe.end()
         rechecks.end()
+        looks.end()
     }
 
     var counts: BackgroundCounts {

@@ -28,9 +28,9 @@ extension Fetch {
     private func noteFailure(_ cause: FailureCause) {
         guard !report.hasFailed else { return }
         report.hasFailed = true
-        // What a write fails at says nothing of the requests that read.
-        guard subject.isReading else { return shard.shared.health.first.noteFailure(subject.scopes.shownPath, cause, now: clock) }
+        guard subject.isReading else { return shard.shared.health.failWriting(subject.scopes, cause, began: began, now: clock) }
         shard.shared.health.fail(subject.scopes, cause, began: began, now: clock)
+        shard.background.looks.note(subject, fails: true)
     }
 
     func note(_ fault: UpstreamFault) {

@@ -98,7 +98,6 @@ extension Fetch: TransferReceiver {
             return
         }
         shard.countUpstreamError(error)
-        if status == nil, !error.isOwn { shard.noteNoResponse(error) }
         // How a stream ends tells nothing of other requests.
         if !report.isStream { note(error) }
         perform(machine.handle(.transferFailed(error)))

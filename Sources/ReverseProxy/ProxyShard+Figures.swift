@@ -89,7 +89,7 @@ extension ProxyShard {
     func countResponse(_ head: ResponseHead, _ times: TransferTimes) {
         let firstByte = times.sent < 0 || times.firstByte < times.sent ? nil : Int64(times.firstByte - times.sent)
         let place = Int(shared.place)
-        records.apis[place].countResponse(status: head.status.rawValue, firstByte: firstByte, now: loop.batchMilliseconds)
+        records.apis[place].countResponse(status: head.status.rawValue, firstByte: firstByte)
         // One with an Age was made earlier.
         guard let firstByte, let text = head.fields.first(.date), !head.fields.contains(.age) else { return }
         let received = loop.batchWallMilliseconds
@@ -97,17 +97,11 @@ extension ProxyShard {
         records.apis[place].noteDate(date * 1_000, received: received, duration: firstByte / 1_000 + 1, now: loop.batchMilliseconds)
     }
 
-    /// Nothing has come of it, and that is not our own doing.
-    func noteNoResponse(_ error: UpstreamError) {
-        records.apis[Int(shared.place)].noteFailure(Self.place(of: error), now: loop.batchMilliseconds)
-    }
-
     func countResponseBytes(_ count: Int) { records.apis[Int(shared.place)].responseBytes += UInt64(count) }
 
     func countConnection(_ times: TransferTimes) {
         let securing = times.secured > 0 ? Int64(max(0, times.secured - times.connected)) : nil
-        records.apis[Int(shared.place)].countConnection(
-            connecting: Int64(times.connected), securing: securing, now: loop.batchMilliseconds)
+        records.apis[Int(shared.place)].countConnection(connecting: Int64(times.connected), securing: securing)
     }
 
     func countRepeated() { records.metrics.repeated += 1 }

@@ -28,6 +28,7 @@ extension ProxyShard {
     func noteSuccess(of request: DecidedRequest, began: Int64) {
         let now = loop.batchMilliseconds
         health.succeed(request.scopes, took: now - began, limit: routes.all[request.route].rescueAfter, now: now)
+        background.looks.note(request, fails: false)
     }
 
     /// The upstream has been reached.

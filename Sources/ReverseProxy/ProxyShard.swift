@@ -103,7 +103,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// On its loop, before it takes the first request.
     public func start() {
         loop.assertOnLoop()
-        records.count(of: settings.upstream, ofAPI: Int(shared.place))
+        records.count(ofAPI: Int(shared.place))
         routeFigures = RouteRecords(routes, ofAPI: shared.name, in: records)
         if let cache = shared.cache { shard.connections.contentMemory = cache }
         modes = shared.modes
@@ -134,12 +134,16 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     private func followConnectionAttempts() {
         upstream.onConnectionAttempt = { [unowned self] error, began in
             let now = loop.time.monotonicMilliseconds
-            guard let error else { return shared.health.reach(now: now) }
+            guard let error else {
+                shared.health.reach(now: now)
+                return background.looks.glance()
+            }
             // Our own trouble says nothing of the upstream.
             guard error.isFailureToReach else { return }
             let certificate = error.kind == .tlsCertificateError ? upstream.refusedCertificate : nil
             shared.health.failToReach(error, certificate: certificate, began: began, now: now)
             background.rechecks.watchAddress()
+            background.looks.glance()
         }
         let addresses = settings.upstream.atEachAddress.map { $0.origin + $0.basePath }
         upstream.onNameChange = { [unowned self] name, hasFailed in shared.health.noteName(name, hasFailed: hasFailed) }

@@ -65,7 +65,6 @@ final class ShardRecords {
     var metrics = ShardMetrics(labels: MetricNames.labels)
     /// What is counted of each API, at its place.
     var apis: [APICounts] = []
-    private var upstreams: [Int: UpstreamSettings] = [:]
     /// And of each route that there has been.
     private(set) var routes: [RouteFigures] = []
     private var routePlaces: [String: Int] = [:]
@@ -100,10 +99,9 @@ final class ShardRecords {
 
     func nameLine(of head: RequestHead) -> [UInt8] { ids.line(of: head) }
 
-    /// From now on this upstream's are counted there. What is known of another says nothing of it.
-    func count(of upstream: UpstreamSettings, ofAPI place: Int) {
+    /// From now on the API at this place is counted.
+    func count(ofAPI place: Int) {
         while apis.count <= place { apis.append(APICounts()) }
-        if let former = upstreams.updateValue(upstream, forKey: place), !former.isSameOrigin(as: upstream) { apis[place].forgetContact() }
     }
 
     /// Those by that name: what was counted before a reload is counted further.

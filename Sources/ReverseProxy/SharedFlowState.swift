@@ -57,6 +57,9 @@ public final class SharedFlowState: Sendable {
             } else {
                 UpstreamHealth(api: settings.apiName, routes: routeNames, settings: settings.upstream.failure, logger: logger)
             }
+        if let former, former.health !== health, former.settings.upstream.isSameOrigin(as: settings.upstream) {
+            health.inherit(former.health)
+        }
         tokenKeys = TokenKeys(routes, beside: settings.store, after: former?.tokenKeys, logger: logger)
         let lookUps = routes.lookUps(after: Self.lookUps(of: former, settings))
         process.identityTables.add(lookUps)

@@ -119,7 +119,6 @@ private final class UserLookUp: TransferReceiver {
     }
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
-        if head == nil, !error.isOwn { shard.noteNoResponse(error) }
         end(.failure)
     }
 

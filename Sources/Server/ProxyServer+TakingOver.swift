@@ -58,7 +58,10 @@ extension ProxyServer {
         case .change(let change):
             anyCache?.follow(change)
             if case .item = change { for api in serving.apis { api.state.collapsed.noteWriteElsewhere() } }
-        case .counts(let page): counts.take(page)
+        case .counts(let page):
+            counts.take(page)
+            let reports = UpstreamReport.down(on: page, unixOffset: wallMilliseconds - monotonicMilliseconds)
+            for api in serving.apis { reports[api.name].map(api.state.health.inherit) }
         case .modes(let modes):
             guard let api = serving.apis.first(where: { $0.name == modes.api }) else { return }
             api.state.keep(modes)

@@ -280,6 +280,7 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.clockSteps = clockSteps.withLock { $0 }
         snapshot.inherited = predecessor?.counts
         snapshot.isReady = isReady
+        snapshot.unixOffset = time.wallMilliseconds - time.monotonicMilliseconds
         addCertificates(serving.certificates, to: &snapshot.clientTLS)
         snapshot.reloads = reloads.withLock { $0.figures }
         snapshot.takeOvers = takeOvers.withLock { $0 }

@@ -80,7 +80,7 @@ final class ServedAPI: Sendable {
             snapshot.soleAPI = Int(place)
         } else {
             let addresses = addresses.map { ($0.url, $0.down == nil) }
-            snapshot.apis.append(APILine(name: name, place: Int(place), isUp: failures.isUp, addresses: addresses))
+            snapshot.apis.append(APILine(name: name, place: Int(place), report: failures.upstream, addresses: addresses))
         }
     }
 }
@@ -126,7 +126,7 @@ extension ServedAPI: AdministeredAPI {
     // MARK: What is known of failures
 
     var remembersFailures: Bool { state.health.isOn }
-    var isUp: Bool { state.health.summary(now: server.monotonicMilliseconds).isUp }
+    var report: UpstreamReport { state.health.report(now: server.monotonicMilliseconds) }
 
     func openFailures() -> [OpenFailure] {
         state.health.openScopes(now: server.monotonicMilliseconds).map { open in

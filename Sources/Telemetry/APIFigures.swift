@@ -11,8 +11,6 @@ public struct APICounts: Sendable {
     private var errorsNotStored: [UInt64] = []
     /// The upstream's responses by status class (1xx … 5xx).
     private var responses = [UInt64](repeating: 0, count: ExchangeRecord.statusClasses)
-    /// When it was last heard of.
-    public private(set) var contact = UpstreamContact()
     /// How far its clock differs.
     private var clockSkew = ClockSkew()
     /// Content of them, as it came.
@@ -41,12 +39,9 @@ public struct APICounts: Sendable {
     public var upstreamResponses: (all: UInt64, errors: UInt64) { (responses.reduce(0, +), responses[responses.count - 1]) }
 
     /// A response's head has come.
-    /// - Parameters:
-    ///   - firstByte: microseconds from its request's sending; nil where that is not known.
-    ///   - now: milliseconds of the clock that is never set.
-    public mutating func countResponse(status: UInt16, firstByte microseconds: Int64?, now: Int64) {
+    /// - Parameter firstByte: microseconds from its request's sending; nil where that is not known.
+    public mutating func countResponse(status: UInt16, firstByte microseconds: Int64?) {
         responses[min(max(Int(status) / 100, 1), responses.count) - 1] += 1
-        contact.respond(at: now)
         if let microseconds { firstByte.observe(microseconds) }
     }
 
@@ -59,20 +54,11 @@ public struct APICounts: Sendable {
         clockSkew.note(date: date, received: received, duration: duration, now: now)
     }
 
-    /// A request was sent, or a connection tried, and nothing came.
-    /// - Parameter error: its place among the labels.
-    public mutating func noteFailure(_ error: Int, now: Int64) { contact.fail(error, at: now) }
-
-    /// From now on another is asked.
-    public mutating func forgetContact() { (contact, clockSkew) = (UpstreamContact(), ClockSkew()) }
-
     /// A connection was made.
     /// - Parameters:
     ///   - connecting: microseconds until it stood, with the look-up of its name.
     ///   - securing: microseconds from then on until TLS was agreed; nil without TLS.
-    ///   - now: milliseconds of the clock that is never set.
-    public mutating func countConnection(connecting: Int64, securing: Int64?, now: Int64) {
-        contact.connect(at: now)
+    public mutating func countConnection(connecting: Int64, securing: Int64?) {
         self.connecting.observe(connecting)
         if let securing { self.securing.observe(securing) }
     }
@@ -84,7 +70,6 @@ public struct APICounts: Sendable {
         serverErrors += other.serverErrors
         RouteCounts.add(other.notStored, to: &notStored)
         RouteCounts.add(other.errorsNotStored, to: &errorsNotStored)
-        contact.merge(other.contact)
         clockSkew.merge(other.clockSkew)
         connecting.merge(other.connecting)
         securing.merge(other.securing)
@@ -129,43 +114,17 @@ public struct APICounts: Sendable {
     }
 }
 
-/// When an upstream was last heard of, or not: milliseconds of the clock that is never set. nil: never.
-public struct UpstreamContact: Sendable {
-    /// A response came, whatever it said.
-    public private(set) var respondedAt: Int64?
-    /// A connection was made, and nothing has failed since.
-    public private(set) var connectedAt: Int64?
-    /// Nothing came, and no response since; and why, by its place among the labels of the upstream's errors.
-    public private(set) var failure: (at: Int64, error: Int)?
-
-    public init() {}
-
-    public mutating func respond(at now: Int64) { (respondedAt, failure) = (now, nil) }
-
-    public mutating func connect(at now: Int64) { connectedAt = now }
-
-    public mutating func fail(_ error: Int, at now: Int64) { (failure, connectedAt) = ((now, error), nil) }
-
-    /// With what another loop knows.
-    public mutating func merge(_ other: UpstreamContact) {
-        respondedAt = [respondedAt, other.respondedAt].compactMap { $0 }.max()
-        if let theirs = other.failure, theirs.at > failure?.at ?? .min { failure = theirs }
-        if let failure, failure.at < respondedAt ?? .min { self.failure = nil }
-        connectedAt = [connectedAt, other.connectedAt].compactMap { $0 }.max().flatMap { $0 < failure?.at ?? .min ? nil : $0 }
-    }
-}
-
 /// One API, and how its upstream is.
 public struct APILine: Sendable {
     public let name: String
     /// By which it is counted.
     public let place: Int
-    public let isUp: Bool
+    public let report: UpstreamReport
     /// Its addresses in order, and whether each can be reached.
     public let addresses: [(address: String, isUp: Bool)]
 
-    public init(name: String, place: Int, isUp: Bool, addresses: [(address: String, isUp: Bool)] = []) {
-        (self.name, self.place, self.isUp, self.addresses) = (name, place, isUp, addresses)
+    public init(name: String, place: Int, report: UpstreamReport, addresses: [(address: String, isUp: Bool)] = []) {
+        (self.name, self.place, self.report, self.addresses) = (name, place, report, addresses)
     }
 }
 
@@ -225,8 +184,15 @@ extension MetricsSnapshot {
             "cistern_api_server_errors", "Requests for each API whose client got a status of 5xx, from the upstream or from Cistern.",
             apis.map { ("api=\"\($0.name)\"", Double(counts(ofAPI: $0.place).serverErrors)) })
         writer.gauge(
-            "cistern_api_up", "Whether each API's upstream can be reached, and something of it is well.",
-            apis.map { ("api=\"\($0.name)\"", $0.isUp ? 1 : 0) })
+            "cistern_api_up", "0 while each API's upstream is down, or unknown and down last; else 1.",
+            apis.map { ("api=\"\($0.name)\"", $0.report.isDown ? 0 : 1) })
+        writer.gauge(
+            "cistern_api_state", "The state of each API's upstream: 1 for the present one, 0 for the others.",
+            apis.flatMap { api in api.report.stateLabels.map { ("api=\"\(api.name)\",\($0)", $1) } })
+        writer.gauge(
+            "cistern_api_state_since_seconds",
+            "First failure of the present period in which the API's upstream is failing or down (Unix time); 0 if there is none.",
+            apis.map { ("api=\"\($0.name)\"", $0.report.sinceSeconds(unixOffset)) })
         writer.gauge(
             "cistern_api_address_up", "Whether each address of an API's upstream can be reached, as far as is known.",
             apis.flatMap { api in

@@ -85,7 +85,7 @@ public enum MetricsPage {
     private static func upstream(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
         let shards = snapshot.shards
         writer.gauge("cistern_ready", "Whether balancers should send requests here (/readyz).", snapshot.isReady ? 1 : 0)
-        failures(snapshot.failures, &writer)
+        failures(snapshot.failures, unixOffset: snapshot.unixOffset, &writer)
         snapshot.writeAPIs(to: &writer)
         snapshot.writeUpstreams(to: &writer)
         writer.histogram(
@@ -172,14 +172,18 @@ public enum MetricsPage {
         writer.gauge("cistern_upstream_active_requests", "Requests at the upstream now.", Double(snapshot.connections.upstreamActive))
     }
 
-    private static func failures(_ failures: MetricsSnapshot.Failures, _ writer: inout MetricsWriter) {
-        writer.gauge("cistern_upstream_up", "Whether the upstream can be reached, and something of it is well.", failures.isUp ? 1 : 0)
+    private static func failures(_ failures: MetricsSnapshot.Failures, unixOffset: Int64, _ writer: inout MetricsWriter) {
+        let upstream = failures.upstream
+        writer.gauge("cistern_upstream_up", "0 while the upstream is down, or unknown and down last; else 1.", upstream.isDown ? 0 : 1)
+        writer.gauge(
+            "cistern_upstream_state", "The state of the upstream: 1 for the present one, 0 for the others.", upstream.stateLabels)
+        writer.gauge(
+            "cistern_upstream_state_since_seconds",
+            "First failure of the present period in which the upstream is failing or down (Unix time); 0 if there is none.",
+            upstream.sinceSeconds(unixOffset))
         let states = { (isOpen: Bool) in [("closed", isOpen ? 0.0 : 1), ("open", isOpen ? 1.0 : 0)] }
         writer.gauge(
-            "cistern_upstream_state", "Whether the upstream counts as well (closed), or as failing as a whole (open).",
-            states(!failures.isUp).map { ("state=\"\($0)\"", $1) })
-        writer.gauge(
-            "cistern_route_state", "The same for the responses of each route.",
+            "cistern_route_state", "Whether every request on a route fails (open), or not (closed).",
             failures.routes.flatMap { line in states(line.isOpen).map { ("route=\"\(line.route)\",state=\"\($0)\"", $1) } })
         writer.gauge(
             "cistern_failure_scopes", "What is known to fail now, by kind of scope.",

@@ -79,16 +79,17 @@ public struct MetricsSnapshot: Sendable {
             public init(route: String, isOpen: Bool) { (self.route, self.isOpen) = (route, isOpen) }
         }
 
-        /// Whether it can be reached, and something of it is well.
-        public var isUp: Bool
+        /// Of each API.
+        public var upstreams: [UpstreamReport]
         public var scopes: [ScopeLine]
         public var routes: [RouteLine]
 
-        public init(isUp: Bool = true, scopes: [ScopeLine] = [], routes: [RouteLine] = []) {
-            (self.isUp, self.scopes, self.routes) = (isUp, scopes, routes)
+        public init(upstreams: [UpstreamReport] = [], scopes: [ScopeLine] = [], routes: [RouteLine] = []) {
+            (self.upstreams, self.scopes, self.routes) = (upstreams, scopes, routes)
         }
 
-        public var state: String { isUp ? "closed" : "open" }
+        /// All APIs together.
+        public var upstream: UpstreamReport { .combined(upstreams) }
 
         /// Only how often scopes were found failing.
         public mutating func addOpened(_ other: Failures) {
@@ -98,9 +99,9 @@ public struct MetricsSnapshot: Sendable {
             }
         }
 
-        /// All APIs together: up where each is.
+        /// All APIs together.
         public mutating func add(_ other: Failures) {
-            isUp = isUp && other.isUp
+            upstreams += other.upstreams
             routes += other.routes
             guard !scopes.isEmpty else {
                 scopes = other.scopes
@@ -138,6 +139,8 @@ public struct MetricsSnapshot: Sendable {
     /// Seconds, by `CacheResult`: of copies that went out within the last five minutes; nil where none did.
     public private(set) var oldestAges = [Int64?](repeating: nil, count: CacheResult.allCases.count)
     public var failures = Failures()
+    /// What makes a time of the clock that is never set one since 1970, in milliseconds.
+    public var unixOffset: Int64 = 0
     /// Whether balancers should send requests here.
     public var isReady = true
 

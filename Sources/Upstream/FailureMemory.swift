@@ -363,8 +363,11 @@ public struct FailureMemory: Sendable {
         return found
     }
 
-    /// Whether the upstream as a whole is known to be down.
-    public var isDown: Bool { address.row.isOpen || upstream.row.isOpen }
+    /// Whether the address counts as unreachable.
+    public var isUnreachable: Bool { address.row.isOpen }
+
+    /// Whether every request on one of the routes fails.
+    public var isRouteFailing: Bool { routes.values.contains { $0.row.isOpen } }
 
     /// Forgets what is known of a scope.
     public mutating func reset(_ scope: OpenScope, now: Int64) {

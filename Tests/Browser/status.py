@@ -344,7 +344,7 @@ def play(binary, chromium, seconds):
             chromium.look()
             chromium.go(url)
             chromium.picture("well-light")
-            require("All 3 upstreams respond." in page(url), "while all is well the page says so")
+            require("All 3 upstreams are up." in page(url), "while all is well the page says so")
             upstreams[1].down()
             time.sleep(seconds)
             require(chromium.until("document.body.innerText.includes('orders has been down')"), "the open page says it by itself")

@@ -104,12 +104,12 @@ struct CommandTests {
 
     @Test("upstream: what is known to fail, and forgetting it")
     func upstream() throws {
-        #expect(try tool.run("upstream").text.hasSuffix(": nothing is known to fail\n"))
+        #expect(try tool.run("upstream").text.hasSuffix(": unknown, not asked yet\n"))
         _ = try play.get("/users/1")
         play.origin.react { _ in [.json("{}", status: "503 No", ["Retry-After: 100"])] }
         _ = try play.get("/users/1", [("Cache-Control", "no-cache")])
         let shown = try tool.run("upstream")
-        #expect(shown.text.contains(": up\n") && shown.text.contains("pause:/users/1"))
+        #expect(shown.text.contains(": up, last good response ") && shown.text.contains("pause:/users/1"))
         #expect(shown.text.contains("status_503") && shown.text.contains("failure.retry_after_limit"))
         #expect(shown.lines.last?.hasPrefix("pause: this client's copies go out at once") == true)
         #expect(try tool.run("stats").text.contains("failing: pause 1"))

@@ -26,7 +26,7 @@ struct StatusCommandTests {
         let serve = try serve("--set admin_listen=127.0.0.1:0")
         #expect(try serve.get("/a").status == 200)
         let said = try status()
-        #expect(said.status == 0 && said.lines.count == 2 && said.lines.first == "The upstream responds.", "\(said.text)")
+        #expect(said.status == 0 && said.lines.count == 2 && said.lines.first == "The upstream is up.", "\(said.text)")
         let page = try #require(said.lines.last)
         #expect(page.hasPrefix("http://127.0.0.1:") && page.hasSuffix("/-/status"))
         let port = try #require(page.split(separator: ":").last.flatMap { UInt16($0.prefix { $0 != "/" }) })

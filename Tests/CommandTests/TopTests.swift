@@ -19,8 +19,8 @@ struct TopTests {
             "latency_seconds": ["hit": ["counts": [.integer(hits), 0, 0]]], "latency_bounds_seconds": [.number(0.001), .number(1)],
             "response_bytes": ["store": .integer(hits * 1_024), "upstream": 0], "store": ["writable": true],
             "apis": [
-                ["name": "users", "up": false, "requests": ["hit": .integer(hits)]],
-                ["name": "orders", "up": true, "requests": ["hit": 0]],
+                ["name": "users", "up": false, "state": "down", "requests": ["hit": .integer(hits)]],
+                ["name": "orders", "up": true, "state": "up", "requests": ["hit": 0]],
             ],
             "routes": .array(
                 routes.map { route -> JSONValue in
@@ -158,7 +158,7 @@ struct TopTests {
         let pictures = outcome.text.split(separator: "\u{1b}[H\u{1b}[J").map(String.init)
         #expect(pictures.count >= 3)
         let first = try #require(pictures.first { $0.contains("cistern ") })
-        for text in ["All 2 upstreams respond", "\nAPI ", "\nROUTE ", "\nusers/list ", "\nusers/* ", "\norders ", "s sort: requests"] {
+        for text in ["All 2 upstreams are up", "\nAPI ", "\nROUTE ", "\nusers/list ", "\nusers/* ", "\norders ", "s sort: requests"] {
             #expect(first.contains(text), "\(text): \(first)")
         }
         let last = try #require(pictures.last)

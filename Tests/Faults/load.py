@@ -57,7 +57,7 @@ class Load:
         workers.append(threading.Thread(target=self.compare, args=(cistern,)))
         for worker in workers:
             worker.start()
-        while cistern.metric('cistern_upstream_state{state="closed"}') == 1:
+        while cistern.metric('cistern_upstream_up') == 1:
             if time.monotonic() > began + 20:
                 raise Wrong("the failure memory does not open")
             time.sleep(0.05)

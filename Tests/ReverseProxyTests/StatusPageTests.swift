@@ -60,7 +60,7 @@ struct StatusPagePlayTests {
         let play = try Self.play()
         #expect(try Self.page(play).text.contains("The upstream has not been asked for anything yet."))
         for target in ["/a", "/a", "/private/1", "/private/2"] { #expect(try play.get(target).status == 200) }
-        #expect(try Self.page(play).text.contains("The upstream responds."))
+        #expect(try Self.page(play).text.contains("The upstream is up."))
         play.time.advance(by: .seconds(100))
         _ = try Self.page(play)
         play.origin.down()

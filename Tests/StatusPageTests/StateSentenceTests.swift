@@ -25,35 +25,47 @@ struct StateSentenceTests {
     private static let route = StateSentence.Trouble(place: "the route search", isMany: false, seconds: 130, cause: "status 500")
     private static let paths = StateSentence.Trouble(place: "3 paths of users", isMany: true, seconds: 59, cause: "too slow")
     /// As above, but it was well in between.
-    private static func onAndOff(ended: Int64? = nil) -> StateSentence.Trouble {
-        var trouble = route
-        (trouble.isOnAndOff, trouble.ended) = (true, ended)
-        return trouble
-    }
-
     private static let pause = StateSentence.Trouble(
         .pause, place: "it asked for a pause on 1 path", isMany: false, seconds: 30, cause: "status 503")
     private static let address = StateSentence.Trouble(
         .address, place: "1 of 2 addresses", isMany: false, seconds: 5, cause: "connection refused")
 
     /// By the letters of the alphabet.
-    private static func upstreams(_ states: UpstreamState...) -> [(name: String, state: UpstreamState)] {
-        zip(["a", "b", "c", "d", "e"], states).map { ($0, $1) }
+    /// Milliseconds.
+    private static let now: Int64 = 7_200_000
+
+    private static func upstreams(_ reports: UpstreamReport...) -> [ShownUpstream] {
+        zip(["a", "b", "c", "d", "e"], reports).map { ShownUpstream($0, $1, now: now) }
     }
+
+    private static func report(
+        _ state: UpstreamReport.State, responded: Int64? = now, failures: Int = 0, since: Int64? = nil, isAsked: Bool = true
+    ) -> UpstreamReport {
+        var report = UpstreamReport(state, since: since, cause: since == nil ? nil : "status_500")
+        (report.respondedAt, report.failuresInARow, report.attemptedAt) = (responded, failures, isAsked ? now : nil)
+        return report
+    }
+
+    private static let up = report(.up)
+    private static let quiet = report(.up, responded: now - 3_600_000)
+    private static let suspect = report(.up, failures: 4)
+    private static let failing = report(.failing, since: now - 130_000)
+    private static let cold = report(.unknown, responded: nil, failures: 20)
+    private static let unasked = report(.unknown, responded: nil, isAsked: false)
 
     private static func counts(rescued: UInt64 = 0, failed: UInt64 = 0) -> StateSentence.Counts {
         StateSentence.Counts(rescued: rescued, failed: failed)
     }
 
     private static let rows = [
-        Row("The upstream responds.", .well) { _ in },
-        Row("All 3 upstreams respond.", .well) { $0.upstreams = upstreams(.responds, .responds, .responds) },
+        Row("The upstream is up.", .well) { _ in },
+        Row("All 3 upstreams are up.", .well) { $0.upstreams = upstreams(up, up, up) },
         Row("users has been down for 4 min (connection refused); 1,204 requests rescued, oldest copy 12 min.", .strained) {
-            $0.upstreams = upstreams(.responds, .responds)
+            $0.upstreams = upstreams(up, up)
             ($0.outages, $0.since, $0.oldestCopy) = ([down("users", 245)], counts(rescued: 1_204), 730)
         },
         Row("users has been down for 4 min (connection refused); 1,204 requests rescued, oldest copy 12 min, 3 failed.", .down) {
-            $0.upstreams = upstreams(.responds, .responds)
+            $0.upstreams = upstreams(up, up)
             ($0.outages, $0.since, $0.oldestCopy) = ([down("users", 245)], counts(rescued: 1_204, failed: 3), 730)
             $0.failedLately = 2
         },
@@ -79,85 +91,93 @@ struct StateSentenceTests {
             $0.outages = [down("a", 5), down("b", 4), down("c", 3), down("d", 2), down("e", 1)]
         },
         Row(
-            "users has been down for 4 min (connection refused); nothing rescued. b did not respond when it was last asked. Besides, 3 paths of users "
+            "users has been down for 4 min (connection refused); nothing rescued. b has not given a good response yet. Besides, 3 paths of users "
                 + "have been failing for 59 s (too slow). Elsewhere 2 requests failed in the last 5 min.", .down
         ) {
-            ($0.upstreams, $0.outages) = (upstreams(.responds, .silent), [down("users", 245)])
+            ($0.upstreams, $0.outages) = (upstreams(up, cold), [down("users", 245)])
             ($0.troubles, $0.lately) = ([paths], counts(failed: 2))
         },
-        Row("The upstream responds, but the route search has been failing for 2 min (status 500); 3 requests rescued.", .strained) {
+        Row("The upstream is up, but the route search has been failing for 2 min (status 500); 3 requests rescued.", .strained) {
             ($0.troubles, $0.since) = ([route], counts(rescued: 3))
         },
-        Row("The upstream responds, but the route search has been failing on and off for 2 min (status 500); nothing rescued.", .strained) {
-            $0.troubles = [onAndOff()]
+        Row(
+            "The upstream has been failing for 2 min (status 500), and the route search has been failing for 2 min (status 500); "
+                + "nothing rescued.", .strained
+        ) {
+            ($0.upstreams, $0.troubles) = (upstreams(failing), [route])
+        },
+        Row("The upstream has been failing for 2 min (status 500); nothing rescued, 3 failed.", .strained) {
+            ($0.upstreams, $0.since) = (upstreams(failing), counts(failed: 3))
+        },
+        Row("The state of the upstream is unknown: it was down when it was last asked, 6 min ago (status 503); nothing rescued.", .down) {
+            $0.upstreams = []
+            $0.outages = [StateSentence.Outage(name: "", seconds: 660, cause: "status 503", silentSeconds: 360)]
         },
         Row(
-            "The upstream responds, but the route search has been failing on and off for 2 min (status 500, last 8 s ago); nothing rescued.",
-            .strained
-        ) { $0.troubles = [onAndOff(ended: 8)] },
-        Row("users has been down on and off for 4 min (too slow); nothing rescued.", .down) {
-            $0.outages = [StateSentence.Outage(name: "users", seconds: 245, cause: "too slow", isOnAndOff: true)]
+            "a has been down for 5 s (connection refused). The state of b is unknown: it was down when it was last asked, 6 min ago (status 503); "
+                + "nothing rescued.", .down
+        ) {
+            $0.upstreams = []
+            $0.outages = [down("a", 5), StateSentence.Outage(name: "b", seconds: 660, cause: "status 503", silentSeconds: 360)]
         },
         Row(
-            "All 2 upstreams respond, but the route search has been failing for 2 min (status 500) and 3 paths of users have been failing for 59 s "
+            "All 2 upstreams are up, but the route search has been failing for 2 min (status 500) and 3 paths of users have been failing for 59 s "
                 + "(too slow); nothing rescued.", .strained
         ) {
-            ($0.upstreams, $0.troubles) = (upstreams(.responds, .responds), [route, paths])
+            ($0.upstreams, $0.troubles) = (upstreams(up, up), [route, paths])
         },
-        Row("The upstream responds, but it asked for a pause on 1 path 30 s ago (status 503); nothing rescued, 6 failed.", .strained) {
+        Row("The upstream is up, but it asked for a pause on 1 path 30 s ago (status 503); nothing rescued, 6 failed.", .strained) {
             ($0.troubles, $0.since) = ([pause], counts(failed: 6))
         },
-        Row("The upstream responds, but 1 of 2 addresses has been down for 5 s (connection refused).", .strained) {
+        Row("The upstream is up, but 1 of 2 addresses has been down for 5 s (connection refused).", .strained) {
             $0.troubles = [address]
         },
         Row(
-            "The upstream responds, but 1 of 2 addresses has been down for 5 s (connection refused); 2 requests failed in the last 5 min.",
+            "The upstream is up, but 1 of 2 addresses has been down for 5 s (connection refused); 2 requests failed in the last 5 min.",
             .strained
         ) { ($0.troubles, $0.lately) = ([address], counts(failed: 2)) },
-        Row("The upstream responds; within the last 5 min 12 requests rescued, oldest copy 8 s.", .strained) {
+        Row("The upstream is up; within the last 5 min 12 requests rescued, oldest copy 8 s.", .strained) {
             ($0.lately, $0.oldestCopy) = (counts(rescued: 12), 8)
         },
-        Row("The upstream responds, but 20 requests failed in the last 5 min.", .strained) { $0.lately = counts(failed: 20) },
-        Row("All 2 upstreams respond, but 20 requests for b, c, d and 1 more failed in the last 5 min.", .strained) {
-            ($0.upstreams, $0.lately, $0.failing) = (upstreams(.responds, .responds), counts(failed: 20), ["b", "c", "d", "e"])
+        Row("The upstream is up, but 20 requests failed in the last 5 min.", .strained) { $0.lately = counts(failed: 20) },
+        Row("All 2 upstreams are up, but 20 requests for b, c, d and 1 more failed in the last 5 min.", .strained) {
+            ($0.upstreams, $0.lately, $0.failing) = (upstreams(up, up), counts(failed: 20), ["b", "c", "d", "e"])
         },
-        Row("The upstream responds, but 1 request failed in the last 5 min; 12 requests rescued, oldest copy 8 s.", .strained) {
+        Row("The upstream is up, but 1 request failed in the last 5 min; 12 requests rescued, oldest copy 8 s.", .strained) {
             ($0.lately, $0.oldestCopy) = (counts(rescued: 12, failed: 1), 8)
         },
-        Row("The upstream responds. The mode is offline, not live. 2 faults are injected, to practise an outage.", .strained) {
+        Row("The upstream is up. The mode is offline, not live. 2 faults are injected, to practise an outage.", .strained) {
             ($0.modes, $0.faults) = (["offline"], 2)
         },
-        Row("The upstream responds. One mode is for some paths only.", .well) { $0.exceptions = 1 },
-        Row("The upstream responds. The store cannot be written to. Cistern is stopping.", .strained) {
+        Row("The upstream is up. One mode is for some paths only.", .well) { $0.exceptions = 1 },
+        Row("The upstream is up. The store cannot be written to. Cistern is stopping.", .strained) {
             ($0.isStoreWritable, $0.isStopping) = (false, true)
         },
-        Row("The upstream responds.", .well) { $0.isStoreWritable = nil },
+        Row("The upstream is up.", .well) { $0.isStoreWritable = nil },
     ]
 
-    /// What is said of upstreams by what came from them last.
+    /// What is said of upstreams that are not down.
     private static let stateRows = [
-        Row("The upstream has not been asked for anything yet.", .well) { $0.upstreams = upstreams(.unasked) },
-        Row("No upstream has been asked for anything yet.", .well) { $0.upstreams = upstreams(.unasked, .unasked) },
-        Row("The upstream responded when it was last asked.", .well) { $0.upstreams = upstreams(.responded) },
-        Row("The upstream can be reached.", .well) { $0.upstreams = upstreams(.reachable) },
-        Row("The upstream did not respond when it was last asked, but 20 requests failed in the last 5 min.", .strained) {
-            ($0.upstreams, $0.lately) = (upstreams(.silent), counts(failed: 20))
+        Row("The upstream has not been asked for anything yet.", .well) { $0.upstreams = upstreams(unasked) },
+        Row("No upstream has been asked for anything yet.", .well) { $0.upstreams = upstreams(unasked, unasked) },
+        Row("The upstream is up (last response 60 min ago).", .well) { $0.upstreams = upstreams(quiet) },
+        Row("The upstream has not given a good response yet, but 20 requests failed in the last 5 min.", .strained) {
+            ($0.upstreams, $0.lately) = (upstreams(cold), counts(failed: 20))
         },
-        Row("The upstream responds with errors only; within the last 5 min 3 requests rescued.", .strained) {
-            ($0.upstreams, $0.lately) = (upstreams(.errors), counts(rescued: 3))
+        Row("The upstream is up (the last 4 requests failed); within the last 5 min 3 requests rescued.", .strained) {
+            ($0.upstreams, $0.lately) = (upstreams(suspect), counts(rescued: 3))
         },
-        Row("1 of 4 upstreams responds and 3 have not been asked yet.", .well) {
-            $0.upstreams = upstreams(.responds, .unasked, .unasked, .unasked)
+        Row("1 of 4 upstreams is up and 3 have not been asked yet.", .well) { $0.upstreams = upstreams(up, unasked, unasked, unasked) },
+        Row("2 of 4 upstreams are up, c has been failing for 2 min (status 500) and 1 has not been asked yet; nothing rescued.", .strained)
+        {
+            $0.upstreams = upstreams(up, quiet, failing, unasked)
         },
+        Row("All 2 upstreams are up.", .well) { $0.upstreams = upstreams(up, quiet) },
         Row(
-            "2 of 4 upstreams responded when they were last asked, c did not respond when it was last asked and 1 has not been asked yet.",
-            .strained
+            "1 of 5 upstreams is up and b is up (the last 4 requests failed), c has not given a good response yet, d has been failing for 2 min "
+                + "(status 500) and 1 more; nothing rescued.", .strained
         ) {
-            $0.upstreams = upstreams(.responds, .responded, .silent, .unasked)
-        },
-        Row("All 2 upstreams responded when they were last asked.", .well) { $0.upstreams = upstreams(.responds, .responded) },
-        Row("1 of 5 upstreams responds and b, c, d and 1 more respond with errors only.", .strained) {
-            $0.upstreams = upstreams(.responds, .errors, .errors, .errors, .errors)
+            $0.upstreams = upstreams(up, suspect, cold, failing, failing)
         },
     ]
 
@@ -167,40 +187,10 @@ struct StateSentenceTests {
     @Test("says what is down, since when and why, and who was rescued", arguments: rows)
     func sentence(_ row: Row) {
         var sentence = StateSentence()
-        sentence.upstreams = [("", .responds)]
+        sentence.upstreams = [ShownUpstream("", Self.up, now: Self.now)]
         row.change(&sentence)
         #expect(sentence.text == row.expected)
         #expect(sentence.level == row.level)
-    }
-
-    @Test("what is known of an upstream is what came last, of all loops together")
-    func contacts() {
-        typealias Turn = (inout UpstreamContact) -> Void
-        func state(_ change: Turn, _ other: Turn = { _ in }, at now: Int64 = 10, errors: UInt64 = 0) -> UpstreamState {
-            var (one, two) = (UpstreamContact(), UpstreamContact())
-            change(&one)
-            other(&two)
-            one.merge(two)
-            return UpstreamState(one, responses: (3, errors), now: now)
-        }
-        #expect(state { _ in } == .unasked)
-        #expect(state { $0.connect(at: 1) } == .reachable)
-        #expect(state { $0.respond(at: 1) } == .responds)
-        #expect(state({ $0.respond(at: 1) }, errors: 2) == .responds && state({ $0.respond(at: 1) }, errors: 3) == .errors)
-        #expect(state({ $0.respond(at: 1) }, at: 300_001) == .responds && state({ $0.respond(at: 1) }, at: 300_002) == .responded)
-        #expect(state({ $0.respond(at: 1) }, at: 300_002, errors: 3) == .responded)
-        #expect(state { $0.fail(0, at: 1) } == .silent)
-        // All within one millisecond.
-        let (respond, connect, fail): (Turn, Turn, Turn) = ({ $0.respond(at: 1) }, { $0.connect(at: 1) }, { $0.fail(0, at: 1) })
-        let turns: [(UpstreamState, [Turn])] = [
-            (.silent, [respond, fail]), (.responds, [fail, respond]), (.reachable, [fail, connect]), (.silent, [connect, fail]),
-            (.reachable, [respond, fail, connect]), (.responds, [fail, connect, respond]),
-        ]
-        for (expected, turns) in turns { #expect(state { for turn in turns { turn(&$0) } } == expected) }
-        #expect(state({ $0.respond(at: 1) }, { $0.fail(0, at: 2) }) == .silent)
-        #expect(state({ $0.fail(0, at: 2) }, { $0.respond(at: 3) }) == .responds)
-        #expect(state({ $0.fail(0, at: 2) }, { $0.connect(at: 1) }) == .silent)
-        #expect(state({ $0.fail(0, at: 2) }, { $0.connect(at: 3) }) == .reachable)
     }
 
     @Test("figures are written for people")

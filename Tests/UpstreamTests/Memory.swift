@@ -80,3 +80,8 @@ final class Memory {
         }
     }
 }
+
+extension FailureMemory {
+    /// Whether the address or the upstream as a whole fails, as far as requests are stopped for it.
+    var isDown: Bool { openScopes(now: 0).contains { $0.scope == .address || $0.scope == .upstream } }
+}

@@ -37,8 +37,8 @@ struct StatsChange {
     /// Requests for one API or route, a second.
     struct Part {
         let name: String
-        /// nil of a route.
-        let isUp: Bool?
+        /// Of the upstream; nil of a route.
+        let state: String?
         let rate: Double
         let fromStore: Double
         let rescued: Double
@@ -52,7 +52,7 @@ struct StatsChange {
     let routes: [Part]
     let storeBytes: Int
     let upstreamBytes: Int
-    private let isUp: Bool
+    private let state: String
 
     /// - Parameter seconds: from one to the other.
     init(from before: JSONValue, to now: JSONValue, seconds: Double) {
@@ -67,7 +67,7 @@ struct StatsChange {
             Int(looks.rate(now["response_bytes"]?[name]?.integer, before["response_bytes"]?[name]?.integer))
         }
         (storeBytes, upstreamBytes) = (bytes("store"), bytes("upstream"))
-        isUp = now["upstream"]?["up"] == true
+        state = now["upstream"]?["state"]?.string ?? "unknown"
     }
 
     var rate: Double { results.reduce(0) { $0 + $1.rate } }
@@ -77,7 +77,7 @@ struct StatsChange {
     var line: String {
         let parts = results.filter { $0.rate > 0 }.map { "\($0.name)=\(Printable.rounded($0.rate))" }
         let p99 = results.filter { $0.rate > 0 }.map { "\($0.name)_p99=\"\($0.times.text(0.99))\"" }
-        return (["requests=\(Printable.rounded(rate))"] + parts + p99 + ["upstream=\(isUp ? "up" : "down")"]).joined(separator: " ")
+        return (["requests=\(Printable.rounded(rate))"] + parts + p99 + ["upstream=\(state)"]).joined(separator: " ")
     }
 }
 
@@ -108,7 +108,8 @@ private struct Looks {
                 results.reduce(0) { $0 + rate(part["requests"]?[$1]?.integer, earlier?["requests"]?[$1]?.integer) }
             }
             return StatsChange.Part(
-                name: part["name"]?.string ?? "", isUp: part["up"]?.bool, rate: sum(part["requests"]?.members?.map(\.name) ?? []),
+                name: part["name"]?.string ?? "", state: part["state"] == nil ? nil : UpstreamWord.of(part),
+                rate: sum(part["requests"]?.members?.map(\.name) ?? []),
                 fromStore: sum(["hit", "revalidated", "stale", "collapsed", "rescued"]), rescued: sum(["rescued"]),
                 failed: rate(part["server_errors"]?.integer, earlier?["server_errors"]?.integer),
                 times: part["latency_seconds"].map { times($0, earlier?["latency_seconds"]) })

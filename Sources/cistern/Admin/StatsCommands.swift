@@ -76,7 +76,7 @@ enum StatsLines {
         let trouble = store?["writable"] == true ? "" : ", CANNOT BE WRITTEN TO"
         return """
             \(modes(stats))store        \(store?["entries"]?.integer ?? 0) entries, \(size)\(trouble)
-            upstream     \(upstream?["up"] == true ? "up" : "DOWN"), \(failing(upstream)), \
+            upstream     \(UpstreamWord.of(upstream)), \(failing(upstream)), \
             \(upstream?["active_requests"]?.integer ?? 0) requests running
             connections  \(connections?["open"]?.integer ?? 0) of \(connections?["limit"]?.integer ?? 0)
             loops        \(longestWait(stats)) the longest that an event waited in the last minute

@@ -104,7 +104,7 @@ struct TopView {
         let most = max(8, width - (isTimed ? 62 : 50))
         for part in parts {
             let share = part.rate > 0 ? Printable.rounded(part.fromStore / part.rate * 100) + "%" : "-"
-            let last = isTimed ? [part.times?.text(0.5) ?? "-", part.times?.text(0.99) ?? "-"] : [part.isUp == false ? "DOWN" : "up"]
+            let last = isTimed ? [part.times?.text(0.5) ?? "-", part.times?.text(0.99) ?? "-"] : [part.state ?? "-"]
             let name = part.name.count > most ? part.name.prefix(most - 1) + "…" : part.name
             table.add([name, Printable.rounded(part.rate), share, Printable.rounded(part.rescued), Printable.rounded(part.failed)] + last)
         }

@@ -60,15 +60,10 @@ struct UpstreamCommand: ParsableCommand {
 
         private static func failures(_ upstream: JSONValue) -> String {
             let origin = Printable.text(upstream["origin"]?.string ?? "")
-            guard upstream["memory"] != false else { return "\(origin): failures are not remembered (failure.memory is off)\n" }
             let scopes = upstream["scopes"]?.array ?? []
-            guard !scopes.isEmpty else {
-                let addresses = upstream["addresses"]?.array ?? []
-                let downs = addresses.count { $0["up"] == false }
-                if downs > 0, downs < addresses.count { return "beside that nothing is known to fail\n" }
-                return "\(origin): \(downs > 0 ? "DOWN" : "nothing is known to fail")\n"
-            }
-            var text = "\(origin): \(upstream["up"] == true ? "up" : "DOWN")\n\n"
+            var text = "\(origin): \(UpstreamWord.of(upstream))\(details(upstream))\n"
+            guard !scopes.isEmpty else { return text }
+            text += "\n"
             var table = TextTable([("SCOPE", false), ("PARTITION", false), ("SINCE", false), ("CAUSE", false), ("SETTING", false)])
             for scope in scopes {
                 let cause = [scope["cause"]?.string, scope["details"]?.string].compactMap { $0 }.joined(separator: ": ")
@@ -96,6 +91,20 @@ struct UpstreamCommand: ParsableCommand {
             if let advice = last["advice"]?.string { text += "  → \(Printable.text(advice))\n" }
             return text
         }
+
+        /// Since when it is not up, and why.
+        private static func details(_ upstream: JSONValue) -> String {
+            let (since, cause) = (upstream["since"]?.string, upstream["cause"]?.string)
+            var parts = since.map { ["since \($0) (\(cause ?? "unknown cause"))"] } ?? []
+            let (responded, attempted) = (upstream["last_response"]?.string, upstream["last_attempt"]?.string)
+            if let failures = upstream["failures_in_a_row"]?.integer, failures > 1, since == nil {
+                parts.append("the last \(failures) requests failed")
+            }
+            if attempted == nil { parts.append("not asked yet") } else { parts.append("last good response \(responded ?? "never")") }
+            if upstream["was_down"] == true { parts.append("last attempt \(attempted ?? "never"), and nothing to ask for since") }
+            if upstream["memory"] == false { parts.append("failures are not remembered (failure.memory is off)") }
+            return ", " + parts.joined(separator: ", ")
+        }
     }
 
     struct Reset: AdminCommand {
@@ -113,5 +122,14 @@ struct UpstreamCommand: ParsableCommand {
             let count = try client.value("POST", "upstream/reset", [("scope", scope), which.argument])["reset"]?.integer ?? 0
             StandardOutput.write(count == 1 ? "1 scope is asked again as ever\n" : "\(count) scopes are asked again as ever\n")
         }
+    }
+}
+
+/// The state of an upstream in one word, as commands show it.
+enum UpstreamWord {
+    /// - Parameter value: has the members `state` and `was_down`.
+    static func of(_ value: JSONValue?) -> String {
+        let state = value?["state"]?.string ?? "unknown"
+        return value?["was_down"] == true ? "UNKNOWN (last: down)" : state == "down" ? "DOWN" : state
     }
 }

@@ -1,0 +1,87 @@
+// The reported state of upstreams in words.
+
+import Telemetry
+
+/// The report of one upstream, at a moment.
+public struct ShownUpstream: Sendable {
+    /// Of its API; empty for the only one.
+    public let name: String
+    public let report: UpstreamReport
+    /// Milliseconds of the clock that is never set.
+    public let now: Int64
+
+    public init(_ name: String, _ report: UpstreamReport, now: Int64) { (self.name, self.report, self.now) = (name, report, now) }
+
+    /// A good response older than this, in milliseconds, is told with its age.
+    static let recent: Int64 = 300_000
+    /// Failures in a row, before the state changes, that are worth telling.
+    static let failures = 2
+
+    public var seconds: Int64 { max(0, now - (report.since ?? now)) / 1_000 }
+    var cause: String { StateSentence.words(ofCause: report.cause ?? "") }
+
+    /// `3 h ago`; nil if there was none.
+    func ago(_ time: Int64?) -> String? { time.map { "\(ShownFigures.span(max(0, now - $0) / 1_000)) ago" } }
+
+    private var failsNow: Bool { report.failuresInARow >= Self.failures }
+
+    /// Somebody should look.
+    public var isAlarming: Bool { report.state == .failing || report.isDown || failsNow }
+
+    /// In few words, for a table.
+    public var word: String {
+        switch report.state {
+        case .up: "Up"
+        case .failing: "Failing"
+        case .down: "Down"
+        case .unknown: report.wasDown ? "Unknown (last: down)" : report.attemptedAt == nil ? "Not asked yet" : "Unknown"
+        }
+    }
+
+    /// Beside the word.
+    public var note: String {
+        if report.wasDown { return "last attempt \(ago(report.attemptedAt) ?? "unknown"), and nothing to ask for since" }
+        if report.state == .up || report.isUnasked, failsNow { return lastFailed }
+        guard report.state == .up, let at = report.respondedAt, now - at > Self.recent else { return "" }
+        return "last response \(ago(at) ?? "")"
+    }
+
+    private var lastFailed: String { "the last \(ShownFigures.count(report.failuresInARow)) requests failed" }
+
+    /// Behind its name, of one that is not down.
+    func verb(isMany: Bool) -> String {
+        switch report.state {
+        case .up, .down: isMany ? "are up" : note.isEmpty ? "is up" : "is up (\(note))"
+        case .failing: "\(isMany ? "have" : "has") been failing for \(ShownFigures.span(seconds)) (\(cause))"
+        case .unknown:
+            report.attemptedAt == nil
+                ? "\(isMany ? "have" : "has") not been asked for anything yet" : "\(isMany ? "have" : "has") not given a good response yet"
+        }
+    }
+
+    /// Several that are not down.
+    static func words(_ upstreams: [ShownUpstream]) -> String {
+        guard upstreams.count > 1 else {
+            return "The upstream \(upstreams.first?.verb(isMany: false) ?? "has not been asked for anything yet")"
+        }
+        let count = upstreams.count
+        if upstreams.allSatisfy({ $0.report.isUnasked && $0.report.attemptedAt == nil }) {
+            return "No upstream has been asked for anything yet"
+        }
+        // Those that nothing speaks against are counted, and the others named.
+        let good = upstreams.count { $0.report.state == .up && !$0.isAlarming }
+        let unasked = upstreams.count { $0.report.state == .unknown && $0.report.attemptedAt == nil }
+        var parts: [String] = []
+        if good == count { return "All \(count) upstreams are up" }
+        if good > 0 { parts.append("\(good) of \(count) upstreams \(good == 1 ? "is" : "are") up") }
+        if let alarm = alarm(upstreams) { parts.append(alarm) }
+        if unasked > 0 { parts.append("\(unasked) \(unasked == 1 ? "has" : "have") not been asked yet") }
+        return StateSentence.joined(parts)
+    }
+
+    /// nil where there is nothing to alarm anybody.
+    static func alarm(_ upstreams: [ShownUpstream]) -> String? {
+        let odd = upstreams.filter { $0.isAlarming || ($0.report.state == .unknown && $0.report.attemptedAt != nil) }
+        return odd.isEmpty ? nil : StateSentence.named(odd.map { "\($0.name) \($0.verb(isMany: false))" })
+    }
+}

@@ -1,0 +1,103 @@
+// Looks at the upstream when its reported state needs evidence that no client brings: it is down and nobody has asked for a minute, or all that clients ask
+// for fails and something else may still succeed. Asks for the probe's path, or repeats an anonymous safe request of a client. When a look is due is the
+// decision of `UpstreamState`.
+
+import CachePolicy
+import Coordination
+import Forwarding
+import HTTPCore
+import Reactor
+import Upstream
+
+/// Touched on its shard's loop only.
+final class UpstreamLooks {
+    private unowned let shard: ProxyShard
+    /// Asks for the probe's path; nil if none is set.
+    private let probe: ActiveProbe?
+    private var requests: [Known] = []
+    private var keptAt = Int64.min
+    /// The request that the next look repeats.
+    private var turn = 0
+    private var timer: LoopTimer?
+    private var isEnded = false
+
+    /// Requests that are kept.
+    private static let limit = 4
+    /// Minimum time from one that is kept to the next one in its place, and between two glances at the state. Milliseconds.
+    private static let interval: Int64 = 10_000
+
+    private struct Known {
+        let request: DecidedRequest
+        /// The last attempt of any client failed.
+        var fails: Bool
+    }
+
+    init(shard: ProxyShard, probe: ActiveProbe) {
+        self.shard = shard
+        self.probe = shard.settings.background.probe.path.isEmpty ? nil : probe
+    }
+
+    func end() {
+        timer?.cancel()
+        isEnded = true
+    }
+
+    private var now: Int64 { shard.loop.time.monotonicMilliseconds }
+
+    /// A request has succeeded, or failed.
+    func note(_ request: DecidedRequest, fails: Bool) {
+        if let place = requests.firstIndex(where: { $0.request.scopes.key == request.scopes.key }) {
+            requests[place].fails = fails
+        } else if mayKeep(fails: fails), request.isAnonymousLook {
+            if requests.count == Self.limit || (requests.first?.fails == true && !fails) { requests.removeFirst() }
+            requests.append(Known(request: DecidedRequest(unnamed: request), fails: fails))
+            keptAt = now
+            wake(after: Self.interval)
+        }
+        if fails { glance() }
+    }
+
+    /// One that fails is kept only if there is no other.
+    private func mayKeep(fails: Bool) -> Bool {
+        if fails { return requests.isEmpty }
+        return requests.count < Self.limit || now - keptAt >= Self.interval
+    }
+
+    private func wake(after milliseconds: Int64) {
+        guard !isEnded, timer == nil else { return }
+        timer = shard.loop.schedule(after: .milliseconds(milliseconds)) { [weak self] in
+            self?.timer = nil
+            self?.glance()
+        }
+    }
+
+    /// Looks at the upstream, if a look is due.
+    func glance() {
+        guard !isEnded, shard.health.wantsLook else { return requests.isEmpty ? () : wake(after: Self.interval) }
+        let isOffline = shard.modes.all == .offline
+        let mayLook = !isOffline && (probe != nil || !requests.isEmpty)
+        let mayCompare = !isOffline && (probe != nil || requests.contains { !$0.fails })
+        switch shard.health.lookAtUpstream(mayLook: mayLook, mayCompare: mayCompare, now: now) {
+        case .over: wake(after: Self.interval)
+        case .notYet(let wait): wake(after: min(wait, Self.interval))
+        case .due:
+            look()
+            wake(after: Self.interval / 2)
+        }
+    }
+
+    private func look() {
+        if let probe { return probe.look() }
+        turn += 1
+        let order = requests.indices.map { ($0 + turn) % requests.count }
+        guard let place = order.first(where: { !requests[$0].fails }) ?? order.first else { return }
+        let request = requests[place].request
+        let client = UpstreamRequestFields.Client(address: [], isIPv6: false, host: request.head.host)
+        shard.background.fetches.look(request, client: client, behind: 0)
+    }
+}
+
+extension DecidedRequest {
+    /// Whether Cistern may repeat it at any time: it reads, without credentials, what may be stored.
+    fileprivate var isAnonymousLook: Bool { isRepeatable && isSafe && scopes.user == 0 && owned == nil }
+}

@@ -1,0 +1,92 @@
+// What is reported of an upstream at one moment. Gauges, pages, commands, sentences and the log read this value and nothing else.
+
+public struct UpstreamReport: Sendable, Equatable {
+    public enum State: String, Sendable, CaseIterable {
+        /// The last attempts succeeded.
+        case up
+        /// Some attempts fail and others succeed.
+        case failing
+        /// Every attempt fails.
+        case down
+        /// Nothing has been asked for, or nothing for long since it was down.
+        case unknown
+    }
+
+    public var state = State.unknown
+    /// The state is unknown, and the last one known was down.
+    public var wasDown = false
+    /// The first failure of the present period, in milliseconds of the clock that is never set; nil unless it is failing, down, or was down last.
+    public var since: Int64?
+    /// The label of the last failure of that period, or since the last success; nil if there is none.
+    public var cause: String?
+    /// The last good response, and the last attempt that ended, in milliseconds of the clock that is never set. nil: none.
+    public var respondedAt: Int64?
+    public var attemptedAt: Int64?
+
+    /// Attempts that failed since the last success, while they do not make the upstream failing or down.
+    public var failuresInARow = 0
+
+    public init(_ state: State = .unknown, wasDown: Bool = false, since: Int64? = nil, cause: String? = nil) {
+        (self.state, self.wasDown, self.since, self.cause) = (state, wasDown, since, cause)
+    }
+
+    /// Nothing has succeeded since it was found down.
+    public var isDown: Bool { state == .down || wasDown }
+
+    /// Nothing was ever asked for.
+    public var isUnasked: Bool { state == .unknown && !wasDown }
+
+    /// `up`, `unknown (last: down)`.
+    public var words: String { wasDown ? "\(state.rawValue) (last: down)" : state.rawValue }
+
+    /// Several upstreams together: down if all are that were asked, failing if one of them is down or failing.
+    public static func combined(_ all: [UpstreamReport]) -> UpstreamReport {
+        let asked = all.filter { !$0.isUnasked }
+        guard asked.count > 1 else { return asked.first ?? all.first ?? UpstreamReport() }
+        let worst = asked.filter { $0.since != nil }.min { $0.since ?? 0 < $1.since ?? 0 }
+        var sum = UpstreamReport(.up, since: worst?.since, cause: worst?.cause)
+        if asked.allSatisfy(\.isDown) {
+            sum.wasDown = asked.allSatisfy(\.wasDown)
+            sum.state = sum.wasDown ? .unknown : .down
+        } else if worst != nil {
+            sum.state = .failing
+        }
+        sum.respondedAt = asked.compactMap(\.respondedAt).max()
+        sum.attemptedAt = asked.compactMap(\.attemptedAt).max()
+        return sum
+    }
+}
+
+extension UpstreamReport {
+    /// One line of a gauge for each state.
+    var stateLabels: [(String, Double)] { State.allCases.map { ("state=\"\($0.rawValue)\"", $0 == state ? 1 : 0) } }
+
+    /// - Parameter offset: from the clock that is never set to the time since 1970, in milliseconds.
+    func sinceSeconds(_ offset: Int64) -> Double { since.map { (Double($0 + offset) / 1_000).rounded() } ?? 0 }
+}
+
+extension UpstreamReport {
+    /// The upstreams that are down on another process' page at /metrics, by the names of their APIs; empty for the only one.
+    /// - Parameters:
+    ///   - page: as Prometheus' text format 0.0.4 has it.
+    ///   - offset: from the clock that is never set to the time since 1970, in milliseconds.
+    public static func down(on page: [UInt8], unixOffset offset: Int64) -> [String: UpstreamReport] {
+        var (values, names) = ([String: Double](), Set<String>())
+        for line in page.split(separator: UInt8(ascii: "\n")) where line.starts(with: Array("cistern_".utf8)) {
+            let words = String(decoding: line, as: UTF8.self).split(separator: " ")
+            guard words.count == 2, let value = Double(words[1]) else { continue }
+            values[String(words[0])] = value
+            if words[0] == "cistern_upstream_up" { names.insert("") }
+            guard words[0].hasPrefix("cistern_api_up{api=\""), words[0].hasSuffix("\"}") else { continue }
+            names.insert(String(words[0].dropFirst(20).dropLast(2)))
+        }
+        var reports: [String: UpstreamReport] = [:]
+        for name in names {
+            let (family, labels) = name.isEmpty ? ("cistern_upstream", "") : ("cistern_api", "{api=\"\(name)\"}")
+            guard values["\(family)_up\(labels)"] == 0 else { continue }
+            let since = values["\(family)_state_since_seconds\(labels)"].map { Int64($0 * 1_000) - offset }
+            reports[name] = UpstreamReport(.down, since: since)
+        }
+        return reports
+    }
+}

@@ -1,0 +1,236 @@
+// The reported state of an upstream as a table of attempts, and as a property of random schedules. Without sockets; seconds of a clock of its own.
+
+import Telemetry
+import TestSupport
+import Testing
+
+@testable import Coordination
+
+@Suite("The reported state of an upstream")
+struct UpstreamStateTests {
+    /// A state, its clock, and all that was reported.
+    private struct World {
+        var state = UpstreamState(window: 10_000)
+        var now: Int64 = 1_000_000
+        var seen: [String] = []
+
+        mutating func note() {
+            if seen.last != state.report.words { seen.append(state.report.words) }
+        }
+
+        mutating func pass(_ seconds: Double) {
+            now += Int64(seconds * 1_000)
+            state.pass(now: now)
+            note()
+        }
+
+        mutating func succeed(took: Double = 0) {
+            state.succeed(began: now - Int64(took * 1_000), now: now)
+            note()
+        }
+
+        mutating func fail(_ cause: String = "status_503", took: Double = 0) {
+            state.fail(cause, began: now - Int64(took * 1_000), now: now)
+            note()
+        }
+
+        mutating func address(isOpen: Bool) {
+            state.note(isAddressOpen: isOpen, isRouteOpen: false, now: now)
+            note()
+        }
+
+        /// One attempt in `every` seconds: `S` succeeds, `F` fails.
+        mutating func play(_ attempts: String, every: Double = 4) {
+            for attempt in attempts {
+                if attempt == "S" { succeed() } else { fail() }
+                pass(every)
+            }
+        }
+    }
+
+    private struct Row: Sendable, CustomTestStringConvertible {
+        let name: String
+        let expected: [String]
+        let play: @Sendable (inout World) -> Void
+
+        init(_ name: String, _ expected: [String], _ play: @escaping @Sendable (inout World) -> Void) {
+            (self.name, self.expected, self.play) = (name, expected, play)
+        }
+
+        var testDescription: String { name }
+    }
+
+    private static func many(_ text: String, _ count: Int) -> String { String(repeating: text, count: count) }
+
+    private static let rows = [
+        Row("never asked", ["unknown"]) { $0.pass(1_000_000) },
+        Row("all is well, then nobody asks", ["up"]) {
+            $0.play("SSS")
+            $0.pass(1_000_000)
+        },
+        Row("a total outage, one request in four seconds: one change, and one back", ["up", "down", "up"]) {
+            $0.play(many("S", 20) + many("F", 15))
+            $0.play(many("F", 60) + many("S", 60))
+        },
+        Row("a cold start in an outage", ["unknown", "down", "up"]) { $0.play(many("F", 15) + "S") },
+        Row("brisk traffic in an outage, then silence: down until there was nothing to look with", ["up", "down", "unknown (last: down)"]) {
+            $0.play(many("S", 200), every: 0.05)
+            $0.play(many("F", 400), every: 0.05)
+            $0.pass(299)
+            #expect($0.state.report.state == .down)
+            $0.pass(1)
+        },
+        Row(
+            "unknown after down ends with the next attempt",
+            ["unknown", "down", "unknown (last: down)", "down", "unknown (last: down)", "up"]
+        ) {
+            $0.play(many("F", 15))
+            $0.pass(300)
+            $0.play("F")
+            $0.pass(300)
+            $0.play("S")
+        },
+        Row("a blip shorter than the window is not down", ["up"]) {
+            $0.play(many("S", 50) + many("F", 100) + many("S", 50), every: 0.05)
+        },
+        Row("one of three fails always", ["up", "failing"]) { $0.play(many("SSF", 200)) },
+        Row("one of three fails, and then nothing does", ["up", "failing", "up"]) { $0.play(many("SSF", 20) + many("S", 100)) },
+        Row("failing does not end by silence", ["up", "failing"]) {
+            $0.play(many("SSF", 20))
+            $0.pass(1_000_000)
+        },
+        Row("half fails, and then all", ["up", "failing", "down", "failing"]) { $0.play(many("SSFF", 20) + many("F", 40) + "S") },
+        Row("one failure in a hundred is nothing", ["up"]) { $0.play(many(many("S", 99) + "F", 50), every: 0.1) },
+        Row("nearly all fails, but something succeeds now and then: no flapping for ever", []) {
+            $0.play(many("S", 30) + many(many("F", 30) + "S", 200))
+            #expect($0.seen.count < 12 && $0.seen.last == "failing", "\($0.seen)")
+            $0.seen = []
+        },
+        Row("the address cannot be reached: at once; a connection alone is no response", ["up", "down", "up"]) {
+            $0.play("SSSS")
+            for _ in 1...5 { $0.fail("connection_refused") }
+            $0.address(isOpen: true)
+            #expect($0.state.report.since == $0.now)
+            $0.pass(60)
+            $0.address(isOpen: false)
+            #expect($0.state.report.isDown && $0.state.look(now: $0.now) == .due)
+            $0.succeed()
+        },
+        Row("hanging: attempts fail 30 s after they began", ["up", "down", "up"]) {
+            $0.play(many("S", 3))
+            let began = $0.now
+            for number in 0..<8 {
+                $0.pass(number == 0 ? 30 : 4)
+                $0.fail("connection_read_timeout", took: 30)
+            }
+            #expect($0.state.report.state == .down && $0.now - began <= 60_000)
+            // One that was sent before says nothing of now.
+            $0.succeed(took: 58)
+            #expect($0.state.report.isDown)
+            $0.succeed(took: 1)
+        },
+        Row("late failures of requests that others have overtaken are no run", ["up", "failing"]) {
+            for _ in 0..<40 {
+                $0.succeed()
+                $0.pass(1)
+                $0.fail("connection_read_timeout", took: 30)
+            }
+        },
+    ]
+
+    @Test("changes by attempts alone", arguments: rows)
+    private func table(_ row: Row) {
+        var world = World()
+        row.play(&world)
+        #expect(world.seen == row.expected)
+    }
+
+    @Test("since is the first failure of the period, and the cause is the last one")
+    func since() {
+        var world = World()
+        world.play(Self.many("S", 20))
+        let first = world.now
+        world.play(Self.many("F", 20))
+        world.fail("connection_refused")
+        #expect(world.state.report.state == .down && world.state.report.since == first)
+        #expect(world.state.report.cause == "connection_refused")
+        world.play("S")
+        #expect(world.state.report.since == nil && world.state.report.cause == nil)
+    }
+
+    @Test("Cistern looks after a minute of down without an attempt, and while all of many requests fail")
+    func looks() {
+        var world = World()
+        world.play(Self.many("S", 20))
+        #expect(world.state.look(now: world.now) == .over)
+        for _ in 1...5 { world.fail() }
+        #expect(world.state.look(now: world.now) == .due)
+        world.state.noteLook(now: world.now)
+        #expect(world.state.look(now: world.now) == .notYet(5_000))
+        world.play(Self.many("F", 15))
+        world.fail()
+        #expect(world.state.report.isDown && world.state.look(now: world.now) == .notYet(60_000))
+        world.pass(60)
+        #expect(world.state.look(now: world.now) == .due)
+        world.state.noteLook(now: world.now)
+        #expect(world.state.look(now: world.now) == .notYet(60_000))
+    }
+
+    @Test("what was down under another process stays down until an attempt says otherwise")
+    func inherited() {
+        var world = World()
+        world.state.inherit(UpstreamReport(.down, since: 5, cause: "status_503"))
+        #expect(world.state.report.words == "unknown (last: down)" && world.state.report.since == 5)
+        world.succeed()
+        #expect(world.state.report.state == .up)
+    }
+
+    @Test(
+        "several upstreams together",
+        arguments: [
+            ("up", "up", "up"), ("up", "down", "failing"), ("down", "down", "down"), ("unknown", "down", "down"),
+            ("unknown", "unknown", "unknown"),
+            ("failing", "up", "failing"), ("unknown", "up", "up"),
+        ])
+    func combined(one: String, other: String, expected: String) throws {
+        func report(_ word: String) throws -> UpstreamReport {
+            let state = try #require(UpstreamReport.State(rawValue: word))
+            return UpstreamReport(state, since: state == .failing || state == .down ? 7 : nil)
+        }
+        let sum = try UpstreamReport.combined([report(one), report(other)])
+        #expect(sum.state.rawValue == expected)
+    }
+
+    // MARK: Random schedules
+
+    static let schedules = _isDebugAssertConfiguration() ? 500 : 10_000
+
+    @Test("where a random share of up to a half fails it is never down; where everything fails it always is", .slow)
+    func randomShares() {
+        for seed in 0..<UInt64(Self.schedules) {
+            var random = SeededGenerator(seed: seed)
+            var world = World()
+            let share = Double.random(in: 0...0.5, using: &random)
+            let every = Double.random(in: 0.01...4, using: &random)
+            // A share of failures is known once there was a failure among successes.
+            world.play(Self.many("S", Int.random(in: 5...50, using: &random)) + "FS", every: every)
+            for _ in 0..<1_000 {
+                if Double.random(in: 0..<1, using: &random) < share { world.fail() } else { world.succeed() }
+                world.pass(every)
+            }
+            #expect(!world.seen.contains("down"), "seed \(seed), share \(share)")
+            if share > 0.2 { #expect(world.state.report.state == .failing, "some fail: seed \(seed), share \(share)") }
+            var (attempts, since) = (0, world.now)
+            while !world.state.report.isDown, attempts < 300 || world.now - since < 20_000 {
+                world.fail()
+                attempts += 1
+                world.pass(every)
+            }
+            #expect(world.state.report.isDown, "all fails: seed \(seed), share \(share), \(attempts) attempts")
+            since = world.state.report.since ?? 0
+            #expect(since <= world.now && world.state.report.cause == "status_503")
+            world.succeed()
+            #expect(!world.state.report.isDown)
+        }
+    }
+}

@@ -1,0 +1,229 @@
+// The state of an upstream over real sockets: in each outage gauge, page, `/-/upstream`, `/-/stats` and the log say the same, and only evidence changes it.
+
+import Administration
+import Downstream
+import HTTPCore
+import JSON
+import ReverseProxy
+import TestSupport
+import Testing
+import Upstream
+
+@Suite("What is reported of an upstream", .play)
+struct UpstreamReportTests {
+    private static let unavailable = "503 Service Unavailable"
+
+    /// A play, and what all outputs say.
+    private struct Scene {
+        let origin: ScriptedOrigin
+        let play: ProxyPlay
+        let said = SaidLines()
+
+        init(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws {
+            origin = ScriptedOrigin { _ in [.json("1")] }
+            play = try ProxyPlay(origin, log: said) { settings in
+                settings.listening.adminListeners = [ListenerSettings(.ipv4(host: "127.0.0.1", port: 0))]
+                configure(&settings)
+            }
+        }
+
+        /// Responses that are kept, and a clock that has moved on.
+        func warm(_ fields: [(String, String)] = []) throws {
+            for number in 1...6 { _ = try play.get("/\(number)", fields) }
+            play.time.advance(by: .seconds(20))
+        }
+
+        /// One request in four seconds, each with all that it brings about.
+        func ask(_ targets: [String], times: Int = 1, _ fields: [(String, String)] = []) throws {
+            for _ in 0..<times {
+                for target in targets {
+                    _ = try play.get(target, fields)
+                    try pass(4)
+                }
+            }
+        }
+
+        /// Own pages have an address of their own.
+        func metric(_ name: String) throws -> Double? {
+            let page = try #require(TestClient(port: play.adminPort).get("/metrics")).text
+            let line = page.split(separator: "\n").first { $0.hasPrefix(name + " ") }
+            return line.flatMap { Double($0.dropFirst(name.utf8.count + 1)) }
+        }
+
+        private func waitForRest() throws {
+            for _ in 0..<2_000 where try metric("cistern_upstream_active_requests") == 0 { return }
+            Issue.record("a request to the upstream does not end")
+        }
+
+        /// Moves the clock; what that brings about has ended.
+        func pass(_ seconds: Int) throws {
+            for _ in 0..<(seconds / 4) {
+                try waitForRest()
+                play.time.advance(by: .seconds(4))
+            }
+            try waitForRest()
+        }
+
+        /// What all outputs say, in one word; an output that differs fails the test.
+        func state(sourceLocation: SourceLocation = #_sourceLocation) throws -> String {
+            let upstream = JSONValue(try play.admin("GET", "/-/upstream").content)
+            let stats = JSONValue(try play.admin("GET", "/-/stats").content)
+            let state = upstream?["state"]?.string ?? ""
+            let isDown = state == "down" || upstream?["was_down"] == true
+            #expect(stats?["upstream"]?["state"]?.string == state, sourceLocation: sourceLocation)
+            #expect(upstream?["up"] == .bool(!isDown) && stats?["upstream"]?["up"] == .bool(!isDown), sourceLocation: sourceLocation)
+            for other in ["up", "failing", "down", "unknown"] {
+                let expected = state == other ? 1.0 : 0
+                #expect(try metric("cistern_upstream_state{state=\"\(other)\"}") == expected, sourceLocation: sourceLocation)
+            }
+            #expect(try metric("cistern_upstream_up") == (isDown ? 0 : 1), sourceLocation: sourceLocation)
+            let since = try metric("cistern_upstream_state_since_seconds") ?? -1
+            #expect((since > 0) == (upstream?["since"]?.string != nil) && since >= 0, sourceLocation: sourceLocation)
+            let sentence = stats?["state"]?["sentence"]?.string ?? ""
+            let page = try #require(TestClient(port: play.adminPort).get("/-/status")).text
+            let words = isDown && state == "unknown" ? "unknown (last: down)" : state
+            let (told, badge) =
+                switch words {
+                case "up": ("The upstream is up", "Up")
+                case "failing": ("The upstream has been failing for", "Failing")
+                case "down": ("The upstream has been down for", "Down")
+                case "unknown": ("has not been asked for anything yet", "Not asked yet")
+                default: ("The state of the upstream is unknown: it was down when it was last asked", "Unknown (last: down)")
+                }
+            #expect(sentence.contains(told), sourceLocation: sourceLocation)
+            #expect(page.contains(sentence) && page.contains(badge), sourceLocation: sourceLocation)
+            return words
+        }
+    }
+
+    private static func treat(_ origin: ScriptedOrigin, _ kind: String) {
+        switch kind {
+        case "refused": origin.down()
+        case "HTML": origin.react { _ in [.answer("<p>down</p>", type: "text/html")] }
+        case "reset": origin.react { _ in [.close] }
+        default: origin.react { _ in [.json("{}", status: Self.unavailable)] }
+        }
+    }
+
+    @Test(
+        "all fails, with a request in four seconds: down within a minute until something succeeds, one line in the log for each change",
+        arguments: ["503", "HTML", "reset", "refused"])
+    func outage(kind: String) throws {
+        let scene = try Scene()
+        try scene.warm()
+        #expect(try scene.state() == "up")
+        Self.treat(scene.origin, kind)
+        try scene.ask(["/1", "/2", "/3"], times: 5)
+        #expect(try scene.state() == "down")
+        try scene.ask(["/1", "/2", "/3"], times: 5)
+        #expect(try scene.state() == "down")
+        #expect(scene.said.count(of: "the upstream is") == 1 && scene.said.count(of: "the upstream is down (") == 1)
+        scene.origin.react { _ in [.json("2")] }
+        if kind == "refused" { scene.origin.up() }
+        try scene.pass(4)
+        try scene.ask(["/new", "/1"])
+        #expect(try scene.state() == "up")
+        #expect(scene.said.count(of: "the upstream is") == 2 && scene.said.count(of: "the upstream is up again: it was down for") == 1)
+    }
+
+    @Test("an outage from the start, where nothing can be rescued, also of writes only", arguments: ["GET", "POST"])
+    func cold(method: String) throws {
+        let scene = try Scene()
+        #expect(try scene.state() == "unknown")
+        Self.treat(scene.origin, "503")
+        for number in 0..<15 {
+            #expect(try scene.play.request(method, "/\(number)", content: method == "GET" ? nil : "{}").status == 503)
+            try scene.pass(4)
+        }
+        #expect(try scene.state() == "down")
+        #expect(scene.said.count(of: "the upstream is") == 1)
+    }
+
+    @Test("after brisk traffic silence says nothing: it stays down, Cistern looks after a minute, and finds the return")
+    func silence() throws {
+        let scene = try Scene()
+        try scene.warm()
+        Self.treat(scene.origin, "503")
+        for _ in 0..<12 { for number in 1...6 { _ = try scene.play.get("/\(number)") } }
+        try scene.pass(12)
+        for number in 1...6 { _ = try scene.play.get("/\(number)") }
+        try scene.pass(12)
+        #expect(try scene.state() == "down")
+        let before = scene.origin.requests.count
+        try scene.pass(60)
+        #expect(try scene.state() == "down")
+        try scene.pass(600)
+        #expect(try scene.state() == "down", "each look fails")
+        #expect((5...25).contains(scene.origin.requests.count - before))
+        scene.origin.react { _ in [.json("2")] }
+        try scene.pass(80)
+        #expect(try scene.state() == "up")
+        #expect(scene.said.count(of: "the upstream is") == 2)
+    }
+
+    @Test("with nothing to look with it is unknown after five minutes, and counts as down until the next attempt")
+    func nothingToLookWith() throws {
+        let scene = try Scene()
+        let fields = [("Authorization", "Bearer a")]
+        try scene.warm(fields)
+        Self.treat(scene.origin, "503")
+        try scene.ask(["/1", "/2", "/3"], times: 5, fields)
+        #expect(try scene.state() == "down")
+        try scene.pass(320)
+        #expect(try scene.state() == "unknown (last: down)")
+        #expect(scene.said.count(of: "the upstream is in an unknown state") == 1)
+        scene.origin.react { _ in [.json("2")] }
+        try scene.ask(["/1"], fields)
+        #expect(try scene.state() == "up")
+    }
+
+    @Test("a probe that fails keeps it down, and one that succeeds ends it, without clients")
+    func probe() throws {
+        let scene = try Scene { $0.background.probe.path = "/probe" }
+        try scene.warm()
+        Self.treat(scene.origin, "503")
+        try scene.pass(400)
+        #expect(try scene.state() == "down")
+        scene.origin.react { _ in [.json("2")] }
+        try scene.pass(12)
+        #expect(try scene.state() == "up")
+    }
+
+    @Test("one path of three fails: failing, and up again once enough has succeeded")
+    func path() throws {
+        let scene = try Scene()
+        try scene.warm()
+        let good: @Sendable (OriginRequest) -> [OriginStep] = { _ in [.json("1", ["Cache-Control: no-store"])] }
+        scene.origin.react { $0.target.hasPrefix("/bad") ? [.json("{}", status: Self.unavailable)] : good($0) }
+        try scene.ask(["/a", "/bad", "/b"], times: 10)
+        #expect(try scene.state() == "failing")
+        #expect(scene.said.count(of: "the upstream is") == 1)
+        scene.origin.react(good)
+        try scene.ask(["/a", "/bad", "/b"], times: 20)
+        #expect(try scene.state() == "up")
+        #expect(scene.said.count(of: "the upstream is") == 2)
+    }
+
+    @Test("one client alone asks for what fails: Cistern asks for something else, and it is not down")
+    func oddArguments() throws {
+        let scene = try Scene()
+        try scene.warm()
+        scene.origin.react { $0.target.contains("odd") ? [.json("{}", status: Self.unavailable)] : [.json("1")] }
+        for number in 0..<40 {
+            for more in 0..<5 { _ = try scene.play.get("/1?odd=\(number)\(more)") }
+            try scene.pass(4)
+        }
+        #expect(try scene.state() == "failing")
+        #expect(scene.said.count(of: "is down") == 0)
+    }
+
+    @Test("where it has been up and nobody asks any more, the age of the last response is told")
+    func quiet() throws {
+        let scene = try Scene()
+        try scene.warm()
+        scene.play.time.advance(by: .seconds(7_200))
+        #expect(try scene.state() == "up")
+        let stats = JSONValue(try scene.play.admin("GET", "/-/stats").content)
+        #expect(stats?["state"]?["sentence"] == "The upstream is up (last response 2 h ago).")
+    }
+}
