@@ -9,7 +9,9 @@ enum Importing {
     @Sendable static func perform(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(["origin", "shared", "api"])
         var caches = try task.caches()
-        guard caches[0].cache.isWritable else { throw .unavailable("The cache directory cannot be written to.") }
+        guard caches[0].cache.isWritable else {
+            throw .unavailable("The cache directory cannot be written to\(caches[0].cache.refusalWords).")
+        }
         guard let value = JSONValue(task.request.content) else {
             throw .badRequest("The content must be an entry of an HTTP archive, in JSON.")
         }

@@ -15,7 +15,7 @@ enum Purging {
         guard kinds.filter({ task.request[$0] != nil }).count == 1 else {
             throw .badRequest("Say what is to be purged by exactly one of \(kinds.joined(separator: ", ")).")
         }
-        guard caches[0].isWritable else {
+        guard caches[0].canPurge else {
             throw .unavailable("The cache directory cannot be written to, so a purge would not last.")
         }
         let isSoft = try task.request.flag("soft")

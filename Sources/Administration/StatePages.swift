@@ -143,7 +143,8 @@ enum StatePages {
             "modes": modes(snapshot), "apis": apis(snapshot), "routes": routes(snapshot),
             "store": [
                 "entries": .integer(store.entries), "bytes": .integer(store.bytes),
-                "limit_bytes": .integer(store.limitBytes), "writable": .bool(store.isWritable),
+                "limit_bytes": .integer(store.limitBytes), "room_bytes": .integer(store.roomBytes),
+                "writable": .bool(store.isWritable), "refusal": store.refusal.map { .string("\($0.words) (\($0.systemText))") } ?? .null,
                 "evicted": .integer(store.evicted), "write_errors": .integer(store.writeErrors),
             ],
             "connections": [

@@ -96,6 +96,7 @@ extension StatusFigures {
         sentence.faults = server.faults.rules.count
         let store = server.cacheFigures
         sentence.isStoreWritable = apis.contains { $0.cache != nil } ? store.isWritable : nil
+        sentence.storeRefusal = store.refusal.map { "\($0.words) (\($0.systemText))" }
         sentence.isStopping = !snapshot.isReady
         return StatusFigures(
             snapshot: snapshot, sample: sample, history: history, sentence: sentence, store: store, failures: failures,

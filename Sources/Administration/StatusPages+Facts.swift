@@ -40,11 +40,16 @@ extension StatusView {
     private static func store(_ figures: StatusFigures, _ apis: [any AdministeredAPI]) -> [Fact] {
         guard apis.contains(where: { $0.cache != nil }) else { return [Fact("Store", "none")] }
         let store = figures.store
+        // A part of the limit is kept for the snapshot of the index.
+        let isSmaller = store.roomBytes > 0 && store.roomBytes < store.limitBytes - store.limitBytes / 8
+        let refusal = store.refusal.map { "refuses new responses: \($0.words) (\($0.systemText))" }
         return [
             Fact("Responses", ShownFigures.count(store.entries)),
-            Fact("Size", "\(ShownFigures.bytes(store.bytes)) of \(ShownFigures.bytes(store.limitBytes))"),
+            Fact(
+                "Size", "\(ShownFigures.bytes(store.bytes)) of \(ShownFigures.bytes(store.limitBytes))",
+                note: isSmaller ? "the disk has room for \(ShownFigures.bytes(store.roomBytes))" : ""),
             Fact("Evicted", ShownFigures.count(store.evicted)),
-            Fact("Disk", store.isWritable ? "writable" : "cannot be written to", level: store.isWritable ? nil : .down),
+            Fact("Disk", refusal ?? (store.isWritable ? "writable" : "cannot be written to"), level: store.isWritable ? nil : .down),
             Fact("Failed writes", ShownFigures.count(store.writeErrors), level: store.writeErrors == 0 ? nil : .strained),
         ]
     }

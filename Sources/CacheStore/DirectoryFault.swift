@@ -116,7 +116,7 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
         return stat(path, &status) == 0 ? .found(status) : .failed(errno)
     }
 
-    fileprivate static func parent(of path: String) -> String {
+    static func parent(of path: String) -> String {
         let names = path.split(separator: "/")
         let start = path.hasPrefix("/") ? "/" : ""
         let parent = start + names.dropLast().joined(separator: "/")
@@ -152,7 +152,27 @@ public enum DirectoryState {
         return nil
     }
 
-    /// The error number that writing there would have now: the file system is read-only or full, or this user has no permission. 0 if it would succeed.
+    /// Bytes that a store there may have now: what its disk has left, and what the store occupies already. nil where the system does not tell.
+    public static func availableBytes(at path: String) -> Int? {
+        var part = path
+        while access(part, F_OK) != 0, errno == ENOENT, part != "/", part != "." { part = DirectoryFault.parent(of: part) }
+        return DiskRoom.read(part).map { $0.freeBytes + fileBytes(in: path) }
+    }
+
+    private static func fileBytes(in path: String) -> Int {
+        guard let directory = opendir(path) else { return 0 }
+        defer { closedir(directory) }
+        var bytes = 0
+        while let entry = readdir(directory) {
+            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+            var status = stat()
+            if lstat(path + "/" + name, &status) == 0, status.st_mode & S_IFMT == S_IFREG { bytes += Int(status.st_blocks) * 512 }
+        }
+        return bytes
+    }
+
+    /// The error number that writing there would have now: the file system is read-only or full, or has no inodes left, or this user has no
+    /// permission. 0 if it would succeed.
     public static func writeError(at path: String) -> Int32 {
         var system = statvfs()
         guard statvfs(path, &system) == 0 else {
@@ -162,7 +182,7 @@ public enum DirectoryState {
             return parent == path || parent == "." ? 0 : writeError(at: parent)
         }
         if system.f_flag & UInt(ST_RDONLY) != 0 { return EROFS }
-        if system.f_bavail == 0 { return ENOSPC }
+        if system.f_bavail == 0 || system.f_files > 0 && system.f_favail == 0 { return ENOSPC }
         return faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno
     }
 }

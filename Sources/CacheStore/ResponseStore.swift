@@ -77,7 +77,7 @@ public final class ResponseStore: @unchecked Sendable {
         initial.segments = recovery.segments
         initial.statistics = recovery.statistics
         initial.keep(recovery.leftOut.kept)
-        initial.statistics.isWritable = directory.isWritable
+        initial.statistics.canOpen = directory.isWritable
         let probes = settings.isRequired && directory.isWritable && handed == nil
         initial.statistics.opening.error = probes ? directory.probe(settings) : directory.error
         initial.statistics.opening.hasLostKey = directory.isNew && !recovery.segments.isEmpty
@@ -86,10 +86,20 @@ public final class ResponseStore: @unchecked Sendable {
             throw .unusable(settings.directory, reason: reason)
         }
         initial.statistics.capacityBytes = settings.capacityBytes
+        if directory.isWritable {
+            let plan = SegmentPlan(
+                settings.sizes, held: initial.segments.bytes, count: initial.segments.count, room: settings.room(settings.directory))
+            (initial.statistics.roomBytes, initial.statistics.recordLimit) = (plan.roomBytes, plan.recordLimit)
+        } else {
+            let path = directory.path + (directory.lacksKeyOnly ? "/key" : "/lock")
+            let fault = WriteFault(directory.error, path: path, room: settings.room(settings.directory))
+            initial.statistics.refuse(fault, at: StoreWriter.milliseconds(CLOCK_REALTIME))
+        }
         changes = initial.changes
         state = Mutex(initial)
         writer = StoreWriter(directory: directory, settings: settings, seed: seed, start: recovery.end, isHeld: handed != nil)
         writer.leaveOut(recovery.leftOut, self)
+        if let fault = initial.statistics.refusal, directory.lacksKeyOnly { writer.refuse(fault, self) }
     }
 
     // MARK: Reading
@@ -235,17 +245,15 @@ public final class ResponseStore: @unchecked Sendable {
     public func insert(_ item: NewItem, ifStill seen: SeenItem) -> InsertResult { insert(item, ifAt: seen.place) }
 
     private func insert(_ item: NewItem, ifAt seen: SeenItem.Place?) -> InsertResult {
-        guard directory.isWritable || item.retention.isNeeded else {
-            state.withLock { $0.statistics.writeErrors += 1 }
-            return .unwritable
-        }
         // Tombstones are the last to be dropped.
         let limit = settings.pendingLimitBytes * (item.retention.isNeeded ? 2 : 1)
-        guard RecordHeader.recordBytes(payload: item.payloadBytes) <= settings.segmentBytes else { return .tooLarge }
+        let recordBytes = RecordHeader.recordBytes(payload: item.payloadBytes)
+        guard recordBytes <= settings.segmentBytes else { return .tooLarge }
         let pending = PendingItem(item, hash: item.key.withUnsafeBytes { KeyHash($0, seed: seed) })
         return state.withLock { state in
             if let seen, state.place(of: pending.hash) != seen { return .changed }
-            guard state.owner == .us || item.retention.isNeeded else { return .unwritable }
+            guard state.owner == .us && state.statistics.isWritable || item.retention.isNeeded else { return .unwritable }
+            guard recordBytes <= state.statistics.recordLimit || item.retention.isNeeded else { return .tooLarge }
             guard state.owner != .us || state.statistics.pendingBytes + pending.bytes <= limit else {
                 state.statistics.dropped += 1
                 return .busy
@@ -423,6 +431,7 @@ public final class ResponseStore: @unchecked Sendable {
     /// afterwards.
     public func close() {
         writer.writeWaiting(self)
+        writer.tryAgainNow(self)
         defer { directory.unlock() }
         guard directory.isWritable, state.withLock({ $0.owner == .us }) else { return }
         writer.synchronize(self)

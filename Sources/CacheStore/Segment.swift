@@ -18,25 +18,31 @@ final class Segment: @unchecked Sendable {
     static let plain = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
 
     /// Makes a new file with all its blocks.
-    init(creating number: UInt64, _ settings: StoreSettings) throws(NoRoom) {
+    /// - Throws: errno.
+    init(creating number: UInt64, bytes size: Int, _ settings: StoreSettings) throws(WriteError) {
         path = Self.path(number, settings.directory)
         let descriptor = Descriptor(csystem_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
-        guard descriptor.isOpen else { throw NoRoom(errno) }
-        let size = settings.segmentBytes
+        guard descriptor.isOpen else { throw WriteError(code: errno, path: path) }
         let error = settings.allocate(descriptor.number, size)
-        guard error == 0, let base = Self.map(descriptor.number, size) else {
+        guard error == 0 else {
             unlink(path)
-            throw NoRoom(error)
+            throw WriteError(code: error, path: path)
+        }
+        guard let base = Self.map(descriptor.number, size) else {
+            let error = errno
+            unlink(path)
+            throw WriteError(code: error, path: path)
         }
         (self.number, self.size, self.base) = (number, size, base)
         self.descriptor = descriptor
     }
 
-    struct NoRoom: Error {
-        /// Else the directory is read-only, or the disk out of order.
-        let isDiskFull: Bool
+    struct WriteError: Error {
+        /// errno.
+        let code: Int32
+        let path: String
 
-        init(_ error: Int32) { isDiskFull = error == ENOSPC || error == EDQUOT }
+        var isDiskFull: Bool { code == ENOSPC || code == EDQUOT }
     }
 
     /// Opens an existing file. One that is not of the expected size was tampered with: what is there is mapped, never more.
@@ -82,13 +88,34 @@ final class Segment: @unchecked Sendable {
         return number
     }
 
-    /// Writes all of `bytes`; false where the disk did not take them.
-    func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> Bool {
-        WholeWrite.write(bytes, to: descriptor.number, at: offset) == bytes.count
+    /// Writes all of `bytes`.
+    /// - Returns: nil where the disk took them.
+    func write(_ bytes: UnsafeRawBufferPointer, at offset: Int, _ settings: StoreSettings) -> WriteError? {
+        let error = settings.write(descriptor.number, bytes, offset)
+        return error == 0 ? nil : WriteError(code: error, path: path)
     }
 
-    func synchronize() { fdatasync(descriptor.number) }
+    func synchronize() throws(WriteError) {
+        if fdatasync(descriptor.number) != 0 { throw WriteError(code: errno, path: path) }
+    }
 
     /// Takes the file away; the mapping stays for those who hold it.
     func removeFile() { unlink(path) }
+}
+
+extension Segment {
+    /// Stands for the size of its segment at the beginning of one that is smaller than the settings say, as the removal of a key that nothing has.
+    private static let sizeMark: UInt64 = 0x6279_7465_735f_6f66
+
+    static func sizeRecord(_ bytes: Int) -> RecordHeader {
+        RecordHeader(kind: .removal, hash: KeyHash(low: sizeMark, high: UInt64(bytes)))
+    }
+
+    /// What its first record says of its size; nil where it says nothing.
+    func toldSize(seed: UInt64) -> Int? {
+        guard let header = RecordHeader(at: base, segment: number, offset: 0, limit: size, seed: seed), header.kind == .removal,
+            header.hash.low == Self.sizeMark
+        else { return nil }
+        return Int(exactly: header.hash.high)
+    }
 }

@@ -31,6 +31,10 @@ struct SegmentList: Sendable {
         bytes += segment.size
     }
 
+    mutating func removeNewest() {
+        if let newest = segments.popLast() { bytes -= newest.size }
+    }
+
     mutating func removeOldest() -> Segment {
         let oldest = segments.removeFirst()
         bytes -= oldest.size

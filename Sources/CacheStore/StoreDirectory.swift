@@ -6,12 +6,19 @@ import Descriptors
 import Glibc
 import Locking
 
+import struct Synchronization.Atomic
+
 /// Holds the lock for as long as it lives.
 final class StoreDirectory: Sendable {
     let path: String
-    let isWritable: Bool
-    /// Why not (errno).
+    /// Whether it could be opened for writing: at the start, or since the key could be written.
+    var isWritable: Bool { writable.load(ordering: .acquiring) }
+    /// Why not (errno), at the start.
     let error: Int32
+    /// The lock is ours, and only the key could not be written: then it can be later.
+    let lacksKeyOnly: Bool
+    /// Set by the store's writer, read by all shards.
+    private let writable: Atomic<Bool>
     /// Whether the key was made now.
     let isNew: Bool
     /// Whether others than its owner may read it.
@@ -38,7 +45,8 @@ final class StoreDirectory: Sendable {
         var status = stat()
         isKeyOpen = !isNew && lstat(path + "/key", &status) == 0 && status.st_mode & 0o077 != 0
         error = lockError != 0 ? lockError : loaded.error
-        isWritable = error == 0
+        lacksKeyOnly = lockError == 0 && loaded.error != 0
+        writable = Atomic(error == 0)
     }
 
     /// That of another process, which is about to end: nothing is made there, and the lock stays its own until `take`.
@@ -52,7 +60,8 @@ final class StoreDirectory: Sendable {
         let loaded = Self.loadSecret(path + "/key", mayWrite: false)
         guard !loaded.isNew else { throw .notHandedOver(path) }
         self.lock = DirectoryLock(lock, isOurs: false)
-        (secret, isNew, error, isWritable) = (loaded.secret, false, 0, true)
+        (secret, isNew, error, lacksKeyOnly) = (loaded.secret, false, 0, false)
+        writable = Atomic(true)
         var status = stat()
         isKeyOpen = lstat(path + "/key", &status) == 0 && status.st_mode & 0o077 != 0
     }
@@ -92,12 +101,25 @@ final class StoreDirectory: Sendable {
         if existing.isOpen, read(existing.number, &secret, keyBytes) == keyBytes { return (secret, false, 0) }
         precondition(chash_start() >= 0, "no source of random numbers")
         randombytes_buf(&secret, keyBytes)
-        guard mayWrite else { return (secret, true, EACCES) }
+        return (secret, true, mayWrite ? save(secret, path) : EACCES)
+    }
+
+    /// - Returns: an error's number or 0.
+    private static func save(_ secret: [UInt8], _ path: String) -> Int32 {
         unlink(path)
         let new = Descriptor(csystem_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
-        guard new.isOpen else { return (secret, true, errno) }
+        guard new.isOpen else { return errno }
         let written = WholeWrite.write(secret, to: new.number)
-        return (secret, true, written == keyBytes && fsync(new.number) == 0 ? 0 : errno)
+        return written == keyBytes && fsync(new.number) == 0 ? 0 : errno
+    }
+
+    /// Writes the key that could not be written before.
+    /// - Returns: an error's number; 0 where the directory can be written to now.
+    func saveKey() -> Int32 {
+        guard !isWritable, lacksKeyOnly else { return isWritable ? 0 : error }
+        let error = Self.save(secret, path + "/key")
+        if error == 0 { writable.store(true, ordering: .releasing) }
+        return error
     }
 
     /// Tries whether a little can be written, which a full disk does not take.

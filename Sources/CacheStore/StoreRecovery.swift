@@ -121,12 +121,15 @@ struct StoreRecovery {
     private mutating func scan() {
         var count = 0
         let all = Array(segments)
+        let told = all.map { $0.toldSize(seed: seed) }
         for (place, segment) in all.enumerated() {
             // Numbers rise by one: else a file is missing.
             if place > 0, all[place - 1].number + 1 != segment.number { noteDamage(at: .init(segment: segment.number, offset: 0)) }
             let found = scan(segment)
             count += found.records
-            if found.records > 0, isCut(segment, beside: all[max(0, place - 1)..<min(place + 2, all.count)]) {
+            let others = [all[..<place].indices.last { told[$0] == nil }, all[(place + 1)...].indices.first { told[$0] == nil }]
+            let isCut = told[place].map { segment.size < $0 } ?? isCut(segment, beside: others.compactMap { $0.map { all[$0] } })
+            if found.records > 0, isCut {
                 noteDamage(at: .init(segment: segment.number, offset: segment.size))
             }
             end = StoreWriter.Position(segment: segment.number, offset: found.end)
@@ -170,9 +173,10 @@ extension StoreRecovery {
         return found
     }
 
-    /// Whether it may have been longer. Files have the size of the settings under which they were made, and most often one beside them has too.
-    private func isCut(_ segment: Segment, beside others: ArraySlice<Segment>) -> Bool {
-        let sizes = [settings.segmentBytes] + others.filter { $0.number != segment.number }.map(\.size)
+    /// Whether it may have been longer. Files that do not say otherwise have the size of the settings under which they were made, and most often the
+    /// next of them have too.
+    private func isCut(_ segment: Segment, beside others: [Segment]) -> Bool {
+        let sizes = [settings.segmentBytes] + others.map(\.size)
         return !sizes.contains(segment.size) && sizes.contains { $0 > segment.size }
     }
 

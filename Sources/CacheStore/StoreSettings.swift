@@ -1,6 +1,7 @@
 // How large the store is and where it lies, and what the caller puts in and gets out.
 
 import CSystem
+import Descriptors
 import Glibc
 
 public struct StoreSettings: Sendable {
@@ -19,12 +20,21 @@ public struct StoreSettings: Sendable {
     var gatheringMilliseconds = 5
     /// Gives a new file all its blocks; returns an error's number or 0.
     var allocate: @Sendable (_ descriptor: Int32, _ bytes: Int) -> Int32 = { csystem_allocate($0, $1) }
+    /// Writes all of `bytes`; returns an error's number or 0.
+    var write: @Sendable (_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer, _ offset: Int) -> Int32 = { descriptor, bytes, offset in
+        guard WholeWrite.write(bytes, to: descriptor, at: offset) != bytes.count else { return 0 }
+        return errno == 0 ? EIO : errno
+    }
+    /// What the file system of the directory has left; nil where that is not known.
+    var room: @Sendable (_ directory: String) -> DiskRoom? = { DiskRoom.read($0) }
+    /// Interval between attempts to write while the disk refuses writes. 0: only `tryAgain` makes them.
+    var retryMilliseconds = 1_000
     /// Whether what is stored is in memory; the tests have one of their own.
     public var residency: any Residency = PageResidency()
     /// Puts a coding on content (`NewItem.wantedCoding`), on the writer's queue; nil where nothing is won.
     public var encode: (@Sendable (_ content: UnsafeRawBufferPointer, _ coding: UInt8) -> [UInt8]?)?
-    /// Called from the writer's queue when the disk takes no more, and when it does again.
-    public var whenWritable: (@Sendable (_ isWritable: Bool) -> Void)?
+    /// Called from the writer's queue when the disk refuses writes, once a minute that it does, and when it takes them again.
+    public var whenWriting: (@Sendable (WritingEvent) -> Void)?
 
     public init(directory: String, capacityBytes: Int, segmentBytes: Int? = nil) {
         self.directory = directory
@@ -32,15 +42,23 @@ public struct StoreSettings: Sendable {
         self.segmentBytes = segmentBytes ?? min(64 << 20, max(1 << 20, capacityBytes / 32))
     }
 
-    /// What the segments may take as long as there is no snapshot: the key is there always.
-    var segmentsBytes: Int { capacityBytes - StoreDirectory.keyBytes }
+    /// Limits that follow from the settings alone.
+    struct Sizes: Equatable {
+        let segmentBytes: Int
+        /// On all segments, with a part left for the snapshot of the index.
+        let limitBytes: Int
+    }
+
+    var sizes: Sizes { Sizes(segmentBytes: segmentBytes, limitBytes: max(capacityBytes - snapshotBytes, 2 * segmentBytes)) }
+    /// What the segments may take as long as there is no snapshot: the key and the reserve are there always.
+    var segmentsBytes: Int { capacityBytes - StoreDirectory.keyBytes - MarkReserve.bytes }
     /// The snapshot of the index counts too, so a part of the capacity is kept for it.
     var snapshotBytes: Int { capacityBytes / 16 }
-    var maximumSegments: Int { max(2, (capacityBytes - snapshotBytes) / segmentBytes) }
 
-    /// Whether the oldest has to go before there is one more. Those of a former size may take more room than as many of this one.
-    func isFull(_ segments: SegmentList) -> Bool {
-        segments.count >= maximumSegments || segments.count > 1 && segments.bytes + segmentBytes > segmentsBytes
+    /// Whether the oldest has to go before there is one more.
+    /// - Parameter size: of the new one.
+    func isFull(_ segments: SegmentList, adding size: Int) -> Bool {
+        segments.count > 1 && segments.bytes + size > min(sizes.limitBytes, segmentsBytes)
     }
 }
 
@@ -160,7 +178,7 @@ public enum InsertResult: Sendable, Equatable {
     case tooLarge
     /// Too much waits to be written already.
     case busy
-    /// The directory cannot be written to.
+    /// The directory cannot be written to, or the disk refuses writes.
     case unwritable
     /// What was seen under the key is not there any more.
     case changed
@@ -231,7 +249,18 @@ public struct StoreStatistics: Sendable {
     public var capacityBytes = 0
     public var entries = 0
     public var pendingBytes = 0
-    public var isWritable = true
+    /// Whether new items are accepted: false while the disk refuses writes.
+    public var isWritable: Bool { canOpen && refusal == nil }
+    /// Whether the directory could be opened for writing. Marks are written even while new items are refused.
+    public var canOpen = true
+    /// The failed write because of which new items are refused; nil while they are accepted.
+    public var refusal: WriteFault?
+    /// The last times in which new items were refused, oldest first.
+    public var refusals: [RefusalPeriod] = []
+    /// Bytes that the segments may take: fewer than the capacity where the disk has less room.
+    public var roomBytes = 0
+    /// The largest record that has room in a segment.
+    var recordLimit = Int.max
     public var inserted = 0
     public var evicted = 0
     public var replaced = 0
@@ -244,11 +273,40 @@ public struct StoreStatistics: Sendable {
     public var diskReadsWaiting = 0
     /// Items dropped because too much waited.
     public var dropped = 0
-    public var writeErrors = 0
+    /// Failed writes, by cause in the order of `WriteFault.Cause.allCases`.
+    public var writeErrorsByCause = [Int](repeating: 0, count: WriteFault.Cause.allCases.count)
+    public var writeErrors: Int { writeErrorsByCause.reduce(0, +) }
     public var encoded = EncodedCounts()
     public var opening = StoreOpening()
 
     public init() {}
+
+    /// The last failed write because of which new items were refused in this time.
+    /// - Parameter time: milliseconds of the time of day.
+    public func refusal(in time: ClosedRange<Int64>) -> WriteFault? {
+        refusals.last { $0.start <= time.upperBound && time.lowerBound <= $0.end ?? .max }?.fault
+    }
+
+    mutating func count(_ fault: WriteFault) {
+        if let place = WriteFault.Cause.allCases.firstIndex(of: fault.cause) { writeErrorsByCause[place] += 1 }
+    }
+
+    /// Remembered refusals.
+    private static let refusalLimit = 16
+
+    mutating func refuse(_ fault: WriteFault, at time: Int64) {
+        guard refusal != fault else { return }
+        accept(at: time)
+        refusal = fault
+        refusals.append(RefusalPeriod(fault: fault, start: time))
+        if refusals.count > Self.refusalLimit { refusals.removeFirst() }
+    }
+
+    mutating func accept(at time: Int64) {
+        guard refusal != nil else { return }
+        refusal = nil
+        refusals[refusals.count - 1].end = time
+    }
 }
 
 /// Contents that the writer put a coding on.

@@ -22,42 +22,45 @@ final class StoreWriter: @unchecked Sendable {
         var offset: Int
     }
 
-    private let directory: StoreDirectory
-    private let settings: StoreSettings
-    private let seed: UInt64
-    private let serial = DispatchQueue(label: "cistern.store", qos: .utility)
+    /// A record in the buffer.
+    struct Placed {
+        let work: Work
+        /// In the segment.
+        let offset: Int
+        let isNeeded: Bool
+    }
+
+    let directory: StoreDirectory
+    let settings: StoreSettings
+    let seed: UInt64
+    let serial = DispatchQueue(label: "cistern.store", qos: .utility)
     /// Filled by those who put in, emptied by the writer.
-    private let waiting: Mutex<WriterQueue>
-    private(set) var position: Position
-    private var active: Segment?
-    private var buffer: [UInt8] = []
-    /// What is in the buffer, in its order, and at which offsets of the segment.
-    private var placed: [(work: Work, offset: Int)] = []
-    /// What evicting kept, until it is in the next segment: longer where the disk has no room for one now. And tombstones and the
-    /// disk did not take, until it takes something again.
-    private var unwritten: [Work] = []
+    let waiting: Mutex<WriterQueue>
+    var position: Position
+    var active: Segment?
+    var buffer: [UInt8] = []
+    /// The records in the buffer, in their order.
+    private var placed: [Placed] = []
+    /// Removals and marks that are not in a file: those that evicting kept, until they are in the next segment, and those that the disk refused.
+    var unwritten: [Work] = []
     /// How many there may be before those are left out that need not be written any more.
     private var unwrittenLimit = leastUnwritten
+    /// Items for which there is no room yet: those that evicting kept, and those that the disk refused. Look-ups find them in memory.
+    var kept: [Work] = []
     /// Their files stay until what is kept of them is written again, so that a crash in between costs nothing.
-    private var evicted: [Segment] = []
+    var evicted: [Segment] = []
     /// The number of the first segment that was written to since all was on the disk.
     private var firstUnsynchronized: UInt64
-    private var trouble: Trouble?
+    var refusing = RefusingState()
     /// Since the statistics were told.
     private var encoded = EncodedCounts()
     private let encoder: ItemEncoder
-
-    /// What keeps the disk from taking more. Without room for a segment, small records may still go to the end of the last one: that is no
-    /// recovery.
-    private enum Trouble { case noRoom, failedWrite }
 
     /// Records are gathered up to this size and written with one call.
     private static let batchBytes = 1 << 20
     private static let leastUnwritten = 1_024
     /// Removals that may wait for a disk that takes nothing; what is beyond it counts until the next start. 3 MiB.
     private static let removalLimit = 1 << 17
-    /// How much of an evicted segment is written again for its use, as a share of its size: so that evicting frees the larger part.
-    private static let reinsertedShare = 4
 
     /// - Parameter isHeld: nothing is written before `goOn`.
     init(directory: StoreDirectory, settings: StoreSettings, seed: UInt64, start: Position, isHeld: Bool = false) {
@@ -107,8 +110,18 @@ final class StoreWriter: @unchecked Sendable {
             drain(store)
             return (store.state.withLock { $0.segments }.filter { $0.number >= firstUnsynchronized }, position.segment)
         }
-        for segment in segments { segment.synchronize() }
-        serial.sync { firstUnsynchronized = max(firstUnsynchronized, newest) }
+        var failure: Segment.WriteError?
+        for segment in segments {
+            do throws(Segment.WriteError) { try segment.synchronize() } catch { failure = failure ?? error }
+        }
+        serial.sync {
+            guard let failure else {
+                firstUnsynchronized = max(firstUnsynchronized, newest)
+                return
+            }
+            retireActive(store)
+            note(.failedWrite(fault(failure)), store)
+        }
     }
 
     // MARK: Removals and marks
@@ -141,7 +154,7 @@ final class StoreWriter: @unchecked Sendable {
         serial.sync {
             drain(store)
             write(encoder.takeBack().map { (.item($0), nil) }, store)
-            for then in waiting.withLock({ $0.pass(unwritten, to: successor) }) { then(true) }
+            for then in waiting.withLock({ $0.pass(unwritten + kept, to: successor) }) { then(true) }
             return position
         }
     }
@@ -170,7 +183,7 @@ final class StoreWriter: @unchecked Sendable {
 
     private func writeAgain(_ leftOut: LeftOutSegments, _ store: ResponseStore) {
         evicted += leftOut.segments
-        for one in leftOut.kept { write(one, nil, store) }
+        for one in leftOut.kept { write(one, nil, isNeeded: true, store) }
         writeBuffer(store)
         removeEvicted()
     }
@@ -212,45 +225,53 @@ final class StoreWriter: @unchecked Sendable {
 
     /// - Parameter all: in their order, with the coded contents of items.
     private func write(_ all: [(work: Work, encoded: [UInt8]?)], _ store: ResponseStore) {
-        var all = all
-        // What the disk did not take goes first, so that no tombstone of it removes what is later.
-        if trouble == .failedWrite {
-            all = unwritten.map { ($0, nil) } + all
-            unwritten = []
-        }
+        let wasWell = refusing.trouble == nil
         var isFailing = !directory.isWritable
         for (work, encoded) in all {
-            guard !isFailing else {
-                store.state.withLock { $0.statistics.writeErrors += 1 }
-                giveUp(work, store)
+            let isNeeded = work.takesBack
+            guard !isFailing, refusing.trouble == nil || isNeeded else {
+                giveUp(work, isNeeded: isNeeded, store)
                 continue
             }
-            write(work, encoded, store)
-            // One record tells whether it takes them again.
-            if trouble == .failedWrite { isFailing = !writeBuffer(store) }
+            let failures = refusing.failures
+            write(work, encoded, isNeeded: isNeeded, store)
+            // One attempt tells whether the disk takes them again.
+            if refusing.failures != failures { isFailing = isNeeded || refusing.trouble?.isFailedWrite == true }
         }
         writeBuffer(store)
+        // Another part of the disk may take it.
+        if wasWell, refusing.trouble?.isFailedWrite == true { tryAgain(store) }
     }
 
-    /// What must be written stays for later; all else goes, and what it has replaced is found again: as stale, since something newer was seen.
-    private func giveUp(_ work: Work, _ store: ResponseStore) {
+    /// What must be written stays for later, and items stay in memory for as long. An item that no segment has room for goes, and what it has replaced is
+    /// found again: as stale, since something newer was seen.
+    func giveUp(_ work: Work, isNeeded: Bool, _ store: ResponseStore) {
         guard case .item(let item) = work else {
             if directory.isWritable, unwritten.count < Self.removalLimit { unwritten.append(work) }
             return
         }
+        let mayWait = directory.isWritable && !isNeeded
         let stays = store.state.withLock { state in
             let isCurrent = state.pending[item.hash] === item
-            if isCurrent, item.retention.isNeeded { return true }
+            let fits = RecordHeader.recordBytes(payload: item.bytes) <= state.statistics.recordLimit
+            if isCurrent, isNeeded || mayWait && fits { return true }
             state.statistics.pendingBytes -= item.bytes
             if isCurrent {
                 state.pending[item.hash] = nil
                 _ = state.index.markStale(item.hash)
                 state.changes.raise(item.hash)
+                state.statistics.evicted += 1
             }
             return false
         }
         guard stays else { return }
-        unwritten.append(work)
+        if isNeeded {
+            unwritten.append(work)
+        } else {
+            kept.append(work)
+            // It took back what lies in a file under its key.
+            if item.isMarkedStale { unwritten.append(.staleMark(item.hash)) }
+        }
         if unwritten.count >= unwrittenLimit { leaveOutReplaced(store) }
     }
 
@@ -263,10 +284,11 @@ final class StoreWriter: @unchecked Sendable {
         unwrittenLimit = max(Self.leastUnwritten, unwritten.count * 2)
     }
 
-    private func write(_ work: Work, _ encoded: [UInt8]?, _ store: ResponseStore) {
+    /// - Parameter isNeeded: it is a removal or a mark: where the disk is full, room is made for it.
+    func write(_ work: Work, _ encoded: [UInt8]?, isNeeded: Bool, _ store: ResponseStore) {
         // Something newer may have come, or a removal: then it need not be written.
         if case .item(let item) = work, store.state.withLock({ $0.pending[item.hash] !== item }) { return settle(item, store) }
-        append(work, encoded, store)
+        append(work, encoded, isNeeded: isNeeded, store)
         if buffer.count >= Self.batchBytes { writeBuffer(store) }
     }
 
@@ -275,24 +297,38 @@ final class StoreWriter: @unchecked Sendable {
     }
 
     /// Puts a record into the buffer, where there is room on the disk.
-    private func append(_ work: Work, _ encoded: [UInt8]?, _ store: ResponseStore) {
-        var header = work.header(encoded)
-        let size = header.recordBytes
+    private func append(_ work: Work, _ encoded: [UInt8]?, isNeeded: Bool, _ store: ResponseStore) {
+        let header = work.header(encoded)
         // Once is enough, but where marks of others that were kept leave no room in the new segment. They are kept once, so this ends.
-        while active == nil || position.offset + buffer.count + size > active!.size {
+        while !hasRoom(for: header.recordBytes) {
             writeBuffer(store)
-            guard makeRoom(for: size, takesBack: work.takesBack, store) else {
-                store.state.withLock { $0.statistics.writeErrors += 1 }
-                note(.noRoom)
-                return giveUp(work, store)
-            }
+            guard makeRoom(for: header.recordBytes, isNeeded: isNeeded, store) else { return giveUp(work, isNeeded: isNeeded, store) }
         }
+        place(work, encoded, header, isNeeded: isNeeded)
+    }
+
+    /// Whether a record of this size fits behind the buffer.
+    func hasRoom(for size: Int) -> Bool { active.map { position.offset + buffer.count + size <= $0.size } ?? false }
+
+    /// Puts a record into the buffer. There is room for it.
+    func place(_ work: Work, _ encoded: [UInt8]?, _ header: RecordHeader, isNeeded: Bool) {
+        let offset = position.offset + buffer.count
+        place(header) { if case .item(let item) = work { item.appendPayload(encoded, to: &$0) } }
+        placed.append(Placed(work: work, offset: offset, isNeeded: isNeeded))
+        if encoded != nil {
+            self.encoded.add(EncodedCounts(contents: 1, plainBytes: header.plainBytes, codedBytes: header.bodyBytes))
+        }
+    }
+
+    /// - Parameter payload: appends the record's key, metadata, head and body.
+    func place(_ header: RecordHeader, _ payload: (inout [UInt8]) -> Void = { _ in }) {
+        var header = header
         let offset = position.offset + buffer.count
         let start = buffer.count
         buffer.append(contentsOf: repeatElement(0, count: RecordHeader.bytes))
-        if case .item(let item) = work { item.appendPayload(encoded, to: &buffer) }
+        payload(&buffer)
         // Up to the next record's alignment.
-        while buffer.count - start < size { buffer.append(0) }
+        while buffer.count - start < header.recordBytes { buffer.append(0) }
         buffer.withUnsafeMutableBytes { bytes in
             let record = bytes.baseAddress! + start
             if header.kind == .item {
@@ -300,33 +336,25 @@ final class StoreWriter: @unchecked Sendable {
             }
             header.write(to: record, segment: position.segment, offset: offset, seed: seed)
         }
-        placed.append((work, offset))
-        if encoded != nil {
-            self.encoded.add(EncodedCounts(contents: 1, plainBytes: header.plainBytes, codedBytes: header.bodyBytes))
-        }
-    }
-
-    private func note(_ trouble: Trouble?) {
-        defer { self.trouble = trouble }
-        if (trouble == nil) != (self.trouble == nil) { settings.whenWritable?(trouble == nil) }
     }
 
     /// Writes what is gathered, and from then on answers from there; false where the disk did not take it.
     @discardableResult
-    private func writeBuffer(_ store: ResponseStore) -> Bool {
+    func writeBuffer(_ store: ResponseStore) -> Bool {
         guard !buffer.isEmpty, let active else { return true }
-        let isWritten = buffer.withUnsafeBytes { active.write($0, at: position.offset) }
-        if isWritten { position.offset += buffer.count }
-        if !isWritten { note(.failedWrite) } else if trouble == .failedWrite { note(nil) }
-        if isWritten {
-            inPieces(placed) { settleWritten($0, store) }
-        } else {
-            store.state.withLock { $0.statistics.writeErrors += 1 }
+        defer {
+            placed.removeAll(keepingCapacity: true)
+            buffer.removeAll(keepingCapacity: buffer.count <= Self.batchBytes * 2)
         }
-        if !isWritten { for one in placed { giveUp(one.work, store) } }
-        placed.removeAll(keepingCapacity: true)
-        buffer.removeAll(keepingCapacity: buffer.count <= Self.batchBytes * 2)
-        return isWritten
+        if let error = buffer.withUnsafeBytes({ active.write($0, at: position.offset, settings) }) {
+            retireActive(store)
+            note(.failedWrite(fault(error)), store)
+            for one in placed { giveUp(one.work, isNeeded: one.isNeeded, store) }
+            return false
+        }
+        position.offset += buffer.count
+        inPieces(placed) { settleWritten($0, store) }
+        return true
     }
 
     /// Records that are dealt with while the store's state is locked, and how long others may have it before the next ones.
@@ -334,7 +362,7 @@ final class StoreWriter: @unchecked Sendable {
     private static let lockPause: UInt32 = 20
 
     /// So that look-ups wait for a few records at most, however many there are.
-    private func inPieces<Element>(_ all: [Element], _ body: (ArraySlice<Element>) -> Void) {
+    func inPieces<Element>(_ all: [Element], _ body: (ArraySlice<Element>) -> Void) {
         for start in stride(from: 0, to: all.count, by: Self.lockedRecords) {
             if start > 0 { usleep(Self.lockPause) }
             body(all[start..<min(start + Self.lockedRecords, all.count)])
@@ -342,138 +370,23 @@ final class StoreWriter: @unchecked Sendable {
     }
 
     /// From now on they are found in the segment.
-    private func settleWritten(_ placed: ArraySlice<(work: Work, offset: Int)>, _ store: ResponseStore) {
+    private func settleWritten(_ placed: ArraySlice<Placed>, _ store: ResponseStore) {
         let mark = ResidencyTrust.mark(ResidencyTrust.now)
         defer { encoded = EncodedCounts() }
         store.state.withLock { state in
             state.statistics.encoded.add(encoded)
-            for case (.item(let item), let offset) in placed {
+            for one in placed {
+                guard case .item(let item) = one.work else { continue }
                 state.statistics.pendingBytes -= item.bytes
                 guard state.pending[item.hash] === item else { continue }
                 state.pending[item.hash] = nil
                 var entry = IndexEntry(
-                    hash: item.hash, segment: position.segment, byteOffset: offset, isMarkedStale: item.isMarkedStale,
+                    hash: item.hash, segment: position.segment, byteOffset: one.offset, isMarkedStale: item.isMarkedStale,
                     isNeeded: item.retention.isNeeded)
                 entry.inMemoryMark = mark
                 entry.note = item.note
                 if state.index.set(entry) { state.statistics.replaced += 1 }
             }
-        }
-    }
-
-    /// Goes on in the newest segment after a start, or makes a new one; evicts the oldest where the limit is reached.
-    /// - Parameters:
-    ///   - size: of the record that is to have room in it, beside what evicting keeps.
-    ///   - takesBack: where the disk is full, the oldest segment goes as if the limit were reached.
-    private func makeRoom(for size: Int, takesBack: Bool, _ store: ResponseStore) -> Bool {
-        if active == nil, let newest = store.state.withLock({ $0.segments[position.segment] }),
-            position.offset + size <= newest.size, newest.size == settings.segmentBytes
-        {
-            active = newest
-            return true
-        }
-        var budget = min(settings.segmentBytes / Self.reinsertedShare, settings.segmentBytes - size)
-        while store.state.withLock({ settings.isFull($0.segments) }) { evictOldest(store, budget: &budget) }
-        var made = makeSegment(store)
-        var isStillFull = false
-        if case .failure(let error) = made, error.isDiskFull, takesBack, store.state.withLock({ $0.segments.count }) > 1 {
-            evictOldest(store, budget: &budget)
-            made = makeSegment(store)
-            isStillFull = true
-        }
-        defer { removeEvicted() }
-        guard case .success(let segment) = made else { return false }
-        note(isStillFull ? .noRoom : nil)
-        active = segment
-        position = Position(segment: segment.number, offset: 0)
-        store.state.withLock { $0.segments.append(segment) }
-        let kept = unwritten
-        unwritten = []
-        for one in kept { write(one, nil, store) }
-        writeBuffer(store)
-        return true
-    }
-
-    /// The next file. Those of evicted segments go before it where the limit leaves no room beside them, or the disk has none.
-    private func makeSegment(_ store: ResponseStore) -> Result<Segment, Segment.NoRoom> {
-        func attempt() -> Result<Segment, Segment.NoRoom> {
-            Result { () throws(Segment.NoRoom) in try Segment(creating: position.segment + 1, settings) }
-        }
-        let bytes = store.state.withLock { $0.segments.bytes } + evicted.reduce(0) { $0 + $1.size }
-        if bytes + settings.segmentBytes > settings.segmentsBytes { removeEvicted() }
-        let made = attempt()
-        guard case .failure(let error) = made, error.isDiskFull, !evicted.isEmpty else { return made }
-        removeEvicted()
-        return attempt()
-    }
-
-    private func removeEvicted() {
-        for segment in evicted { segment.removeFile() }
-        evicted = []
-    }
-
-    /// Takes the oldest segment away. Tombstones are kept and written again; then, up to a share of the segment, what was used
-    /// since it was written.
-    /// - Parameter budget: bytes of records that may be kept for their use; less all that is kept.
-    private func evictOldest(_ store: ResponseStore, budget: inout Int) {
-        guard let oldest = store.state.withLock({ $0.segments.oldest }) else { return }
-        var live: [(header: RecordHeader, offset: Int, flags: UInt32, isReplaced: Bool)] = []
-        SegmentScan.forEachRecord(in: oldest, seed: seed) { header, offset in
-            guard header.kind == .item else { return }
-            let (entry, isReplaced) = store.state.withLock { ($0.index.find(header.hash), $0.pending[header.hash] != nil) }
-            if let entry, entry.leads(to: oldest.number, offset) {
-                live.append((header, offset, entry.flags, isReplaced))
-            }
-        }
-        var kept: [KeyHash: PendingItem] = [:]
-        var order: [KeyHash] = []
-        for retention in [Retention.always, .outlives, .mayRescue, .whenUsed] {
-            for record in live where record.header.retention == retention && !record.isReplaced {
-                let isNeeded = retention.isNeeded
-                guard isNeeded || record.flags & IndexEntry.used != 0,
-                    record.header.recordBytes <= (isNeeded ? settings.segmentBytes : budget),
-                    let item = PendingItem(
-                        record.header, in: oldest, at: record.offset, as: retention == .outlives ? .mayRescue : retention, seed: seed)
-                else { continue }
-                budget -= record.header.recordBytes
-                kept[item.hash] = item
-                order.append(item.hash)
-            }
-        }
-        evicted.append(oldest)
-        var survivors: [KeyHash: PendingItem] = [:]
-        inPieces(live.map { ($0.header.hash, $0.offset) }) { records in
-            store.state.withLock { settle(records, of: oldest.number, kept, &survivors, &$0) }
-        }
-        store.state.withLock { state in
-            _ = state.segments.removeOldest()
-            state.statistics.reinserted += survivors.count
-        }
-        unwritten += order.compactMap { survivors[$0].map(Work.item) }
-    }
-
-    /// Takes a segment's records out of the index. What is kept waits to be written again, unless it was removed since the segment was gone
-    /// through: what was purged stays purged.
-    private func settle(
-        _ live: ArraySlice<(KeyHash, Int)>, of segment: UInt64, _ kept: [KeyHash: PendingItem],
-        _ survivors: inout [KeyHash: PendingItem], _ state: inout ResponseStore.State
-    ) {
-        for record in live.map({ (hash: $0, offset: $1) }) {
-            guard let entry = state.index.find(record.hash), entry.leads(to: segment, record.offset) else {
-                continue
-            }
-            // What is kept has to be looked up again to count as used.
-            state.changes.raise(record.hash)
-            state.index.remove(record.hash)
-            guard let item = kept[record.hash], state.pending[record.hash] == nil else {
-                state.statistics.evicted += 1
-                continue
-            }
-            let survivor = entry.flags & IndexEntry.markedStale != 0 ? PendingItem(markingStale: item) : item
-            survivor.raiseNote(to: entry.note)
-            survivors[record.hash] = survivor
-            state.pending[record.hash] = survivor
-            state.statistics.pendingBytes += survivor.bytes
         }
     }
 }

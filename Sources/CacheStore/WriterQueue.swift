@@ -88,6 +88,9 @@ struct WriterQueue {
 
     // MARK: Waiting for needed work
 
+    /// Whether this process writes the files.
+    var isOurs: Bool { course == .written }
+
     /// Whether needed work is not in a file.
     var hasUnwritten: Bool { course == .written && (neededCount > settledCount || !tookNeeded) }
 

@@ -92,6 +92,8 @@ public struct StateSentence: Sendable {
     public var faults = 0
     /// nil where nothing is stored by intent.
     public var isStoreWritable: Bool? = true
+    /// Why the store cannot be written to: `its disk is full (No space left on device)`; nil where it can, or nobody knows.
+    public var storeRefusal: String?
     public var isStopping = false
 
     public init() {}
@@ -174,7 +176,10 @@ public struct StateSentence: Sendable {
             remarks.append(
                 faults == 1 ? "A fault is injected, to practise an outage." : "\(faults) faults are injected, to practise an outage.")
         }
-        if isStoreWritable == false { remarks.append("The store cannot be written to.") }
+        if isStoreWritable == false {
+            let reason = storeRefusal.map { ": \($0)" } ?? ""
+            remarks.append("The store cannot be written to\(reason), so new responses are not stored.")
+        }
         if isStopping { remarks.append("Cistern is stopping.") }
         return remarks
     }

@@ -98,7 +98,8 @@ extension NotStoredReason {
         case .authorized:
             WhyAdvice("cache.credential_fields", "with authorization among them the response is kept for those with the same credentials")
         case .contentType: WhyAdvice("cache.content_types", "names the media types that are kept")
-        case .tooLarge: WhyAdvice("cache.buffer_limit", "is the largest response that is kept; store.size bounds it too")
+        case .tooLarge:
+            WhyAdvice("cache.buffer_limit", "is the largest response that is kept; store.size and the room on its disk bound it too")
         case .tooManyMembers: WhyAdvice("cache.member_limit", "is the most fields in Vary and the most groups of a kept response")
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
         case .notKept: WhyAdvice("routes.keep_if.must_have", "and the others beside it say which responses of the route are kept")

@@ -35,12 +35,27 @@ public struct WhyExplanation {
     private let api: String
     private let before: NotStoredBefore?
     private let unknownField: String?
+    private let refusal: Refusal?
+
+    /// Why the store wrote nothing at the time of the exchange.
+    public struct Refusal: Sendable {
+        /// `its disk is full (No space left on device)`.
+        let cause: String
+        let advice: String
+
+        public init(cause: String, advice: String) { (self.cause, self.advice) = (cause, advice) }
+    }
 
     /// - Parameters:
     ///   - route: of the record's target. Not remembered: a hit does not need to know it.
     ///   - unknownField: the name of the field that kept a copy from being used.
     ///   - before: why what came earlier was not kept; nil where nobody knows, or need know.
-    public init(_ record: WhyRecord, route: ExplainedRoute, api: String = "", unknownField: String? = nil, before: NotStoredBefore? = nil) {
+    ///   - refusal: why the store wrote nothing at that time; nil where it wrote.
+    public init(
+        _ record: WhyRecord, route: ExplainedRoute, api: String = "", unknownField: String? = nil, before: NotStoredBefore? = nil,
+        refusal: Refusal? = nil
+    ) {
+        self.refusal = record.trace.reasons.notStored == .storeRefused || record.trace.isStored ? refusal : nil
         self.unknownField = unknownField
         self.api = api
         self.before = record.lacksCopy ? before : nil
@@ -148,8 +163,13 @@ public struct WhyExplanation {
             sentences.append("The stored response to those without credentials may not stand in: \(reason.sentence).")
         }
         if let identity = trace.identity { sentences.append(identity.sentence) }
-        if trace.isStored { sentences.append("The response was stored.") }
-        if let reason = trace.reasons.notStored { sentences.append("Not stored: \(demand?.sentence ?? reason.sentence).") }
+        if trace.isStored {
+            let doubt = refusal.map { " in memory; its disk refused writes at that time: \($0.cause)" } ?? ""
+            sentences.append("The response was stored\(doubt).")
+        }
+        if let reason = trace.reasons.notStored {
+            sentences.append("Not stored: \(refusalSentence ?? demand?.sentence ?? reason.sentence).")
+        }
         if let sentence = trace.content.outcome?.sentence { sentences.append(sentence) }
         if trace.found.diskReads > 0 { sentences.append("What is stored was not all in memory: it was read from the disk first.") }
         if let shared = trace.found.shared { sentences.append(shared.sentence) }
@@ -207,6 +227,8 @@ public struct WhyExplanation {
     /// What the operator's demands say against a response that was not kept.
     private var demand: UpstreamFault? { trace.reasons.notStored == .notGood ? trace.reasons.fault : nil }
 
+    private var refusalSentence: String? { refusal.map { "the store cannot write to its directory: \($0.cause)" } }
+
     private var isAsked: Bool { trace.upstream.microseconds >= 0 && failure != .transfer(.connectionLimitReached) }
 
     /// Before anything was asked or looked for, as where Cistern stops before the request's content is whole.
@@ -218,7 +240,11 @@ public struct WhyExplanation {
         if trace.mode != .live { advice.append(WhyAdvice("cache.mode", "is the mode at the start; `cistern mode` switches it now")) }
         // No setting makes writes be kept.
         let isWrite = trace.reasons.notStored == .methodNotCacheable && trace.method != .post
-        if !isWrite, let one = demand?.demandAdvice ?? trace.reasons.notStored?.advice(status: record.responseStatus) { advice.append(one) }
+        if let refusal {
+            advice.append(WhyAdvice("store.directory", "is on the disk that refuses writes: \(refusal.advice)"))
+        } else if !isWrite, let one = demand?.demandAdvice ?? trace.reasons.notStored?.advice(status: record.responseStatus) {
+            advice.append(one)
+        }
         if trace.reasons.validation == .noFreshness, trace.result != .rescued, trace.background == nil {
             advice.append(WhyAdvice("cache.freshness.default", "is how long responses without a lifetime are fresh"))
         }

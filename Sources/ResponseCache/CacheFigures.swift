@@ -10,7 +10,7 @@ public struct CacheFigures: Sendable {
     public init(_ cache: SharedCacheState?) {
         guard let cache else {
             var nothing = StoreStatistics()
-            nothing.isWritable = false
+            nothing.canOpen = false
             store = nothing
             return
         }
@@ -23,13 +23,22 @@ public struct CacheFigures: Sendable {
     public var isWritable: Bool { store.isWritable }
     public var evicted: Int { store.evicted }
     public var writeErrors: Int { store.writeErrors }
+    /// Bytes that the store may take: fewer than the limit where the disk has less room.
+    public var roomBytes: Int { store.roomBytes }
+    /// Why no new responses are accepted; nil where they are.
+    public var refusal: StoreRefusal? { store.refusal.map { StoreRefusal($0) } }
 
     public func write(to writer: inout MetricsWriter) {
         writer.gauge("cistern_store_bytes", "Bytes of the store's segment files.", Double(store.fileBytes))
         writer.gauge("cistern_store_limit_bytes", "The limit on the store's files.", Double(store.capacityBytes))
+        writer.gauge(
+            "cistern_store_room_bytes", "Bytes that the store's files may take: less than the limit where the disk has less room.",
+            Double(store.roomBytes))
         writer.gauge("cistern_store_entries", "Stored responses.", Double(store.entries))
         writer.gauge("cistern_store_pending_bytes", "Bytes that wait to be written.", Double(store.pendingBytes))
-        writer.gauge("cistern_store_writable", "Whether the cache directory can be written to.", store.isWritable ? 1 : 0)
+        writer.gauge(
+            "cistern_store_writable", "Whether new responses are written to the cache directory: 0 while its disk refuses writes.",
+            store.isWritable ? 1 : 0)
         writer.counter(
             "cistern_store_removals", "Stored responses that are no more, by cause.",
             [
@@ -46,6 +55,8 @@ public struct CacheFigures: Sendable {
             "cistern_store_encoded_bytes", "Their lengths before and after.",
             [("form=\"before\"", Double(store.encoded.plainBytes)), ("form=\"after\"", Double(store.encoded.codedBytes))])
         writer.counter("cistern_store_dropped", "Responses not written because too much waited.", UInt64(store.dropped))
-        writer.counter("cistern_store_write_errors", "Writes that the disk did not take.", UInt64(store.writeErrors))
+        writer.counter(
+            "cistern_store_write_errors", "Failed attempts to write to the cache directory, by cause.",
+            zip(WriteFault.Cause.allCases, store.writeErrorsByCause).map { ("cause=\"\($0.rawValue)\"", Double($1)) })
     }
 }

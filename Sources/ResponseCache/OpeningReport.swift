@@ -35,6 +35,9 @@ public struct OpeningReport: Sendable {
                 .warning(
                     "the file key in \(directory) can be read by others: it tells users' partitions apart and should have mode 0600"))
         }
+        if let shortage = WritingReport.shortage(at: directory, limitBytes: cache.store.settings.capacityBytes) {
+            lines.append(.warning(shortage))
+        }
         if found.error != 0 {
             let reason = String(cString: strerror(found.error))
             lines.append(

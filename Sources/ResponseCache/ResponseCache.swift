@@ -91,8 +91,11 @@ public final class ResponseCache: @unchecked Sendable {
     /// Whether the store has anything, of any API.
     public var hasStored: Bool { store.statistics.entries > 0 }
 
-    /// Whether what is stored lasts.
+    /// Whether new responses are stored.
     public var isWritable: Bool { store.statistics.isWritable }
+
+    /// Whether the cache directory was opened for writing. Purges are written also while the disk refuses new responses.
+    public var canPurge: Bool { store.statistics.canOpen }
 
     // MARK: Finding
 

@@ -30,14 +30,16 @@ public final class SharedCacheState: Sendable {
     /// Opens the store.
     /// - Parameters:
     ///   - handed: what another process has handed over of it.
-    ///   - whenWritable: called from the store's own queue when the disk takes no more, and when it does again.
+    ///   - whenWriting: called from the store's own queue when the disk refuses writes, and when it takes them again.
     public convenience init(
         opening place: StorePlace, handed: HandedStore? = nil, sent: SentRequests, settings: ResponseCacheSettings,
-        whenWritable: @escaping @Sendable (_ isWritable: Bool, _ directory: String) -> Void
+        whenWriting: @escaping @Sendable (WritingReport) -> Void
     ) throws(StoreError) {
         var place = place
         place.encode = Self.encoding()
-        place.whenWritable = { [directory = place.directory] in whenWritable($0, directory) }
+        place.whenWriting = { [directory = place.directory, limit = place.capacityBytes] in
+            whenWriting(WritingReport($0, directory: directory, limitBytes: limit))
+        }
         self.init(store: try ResponseStore(place, handed: handed), isHanded: handed != nil, sent: sent, settings: settings)
     }
 

@@ -72,7 +72,7 @@ public final class SharedFlowState: Sendable {
             } else {
                 try settings.store.map { [cacheSettings] place in
                     try SharedCacheState(opening: place, handed: handed, sent: process.sentRequests, settings: cacheSettings) {
-                        Self.logWriting($0, $1, logger)
+                        Self.log($0, logger)
                     }
                 }
             }
@@ -117,12 +117,11 @@ public final class SharedFlowState: Sendable {
         modeTable.withLock { modes in change(&modes) ? modes : nil }
     }
 
-    /// Each change is said once.
-    private static func logWriting(_ isWritable: Bool, _ directory: String, _ logger: Logger) {
-        if isWritable {
-            logger.notice("the cache directory \(directory) takes responses again")
-        } else {
-            logger.error("the cache directory \(directory) takes no more (is its disk full?): new responses are passed on and not kept")
+    private static func log(_ report: WritingReport, _ logger: Logger) {
+        switch report.level {
+        case .notice: logger.notice("\(report.text)")
+        case .warning: logger.warning("\(report.text)")
+        case .error: logger.error("\(report.text)")
         }
     }
 }

@@ -198,7 +198,8 @@ public enum SettingsTable {
             path: "store.directory", binding: .text(\.store.directory),
             help: "Where responses are kept; empty for the user's cache directory.", needsRestart: true),
         Setting(
-            path: "store.size", binding: .size(\.store.size, (4 << 20)...(4096 * gibibyte)), help: "Exact limit on the store's files.",
+            path: "store.size", binding: .size(\.store.size, (4 << 20)...(4096 * gibibyte)),
+            help: "Limit on the store's files. A disk with less room gets a smaller store.",
             needsRestart: true),
         Setting(
             path: "store.required", binding: .flag(\.store.required),

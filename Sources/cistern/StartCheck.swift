@@ -8,6 +8,7 @@ import Downstream
 import Glibc
 import Locking
 import Reactor
+import ResponseCache
 import ReverseProxy
 import Settings
 import Upstream
@@ -31,7 +32,7 @@ enum StartCheck {
 
     /// What may be otherwise when `serve` starts, or does not keep it from starting.
     static func warnings(_ settings: CisternSettings, _ proxy: ProxySettings) -> [String] {
-        directoryWarnings(settings)
+        directoryWarnings(settings) + sizeWarnings(settings)
             + addressWarnings(proxy, holder: DirectoryState.holder(of: ProxySettings.storeDirectory(settings))) + logWarnings(settings.log)
             + (proxy.apis.isEmpty ? [proxy] : proxy.apis).flatMap { $0.upstream.atEachAddress }.flatMap {
                 nameWarnings($0, proxy.listening.listeners)
@@ -50,6 +51,10 @@ enum StartCheck {
         guard code != 0 else { return [] }
         let effect = settings.store.required ? "serve would not start (store.required)" : "responses would be passed on and not kept"
         return ["store.directory: \(directory) cannot be written to (\(SystemError.words(code))): \(effect)"]
+    }
+
+    private static func sizeWarnings(_ settings: CisternSettings) -> [String] {
+        WritingReport.shortage(at: ProxySettings.storeDirectory(settings), limitBytes: settings.store.size).map { [$0] } ?? []
     }
 
     /// - Parameter holder: the process that runs with the cache directory, where one does.

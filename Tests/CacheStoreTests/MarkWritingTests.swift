@@ -80,10 +80,10 @@ struct MarkWritingTests {
     @Test("who waits goes on at once where nothing waits, and where the disk takes nothing")
     func refused() throws {
         let directory = try Directory()
-        let isFull = Mutex(false)
+        // From the start: there is no reserve either.
+        let isFull = Mutex(true)
         let store = try directory.open { descriptor, bytes in isFull.withLock { $0 } ? ENOSPC : csystem_allocate(descriptor, bytes) }
         #expect(isWritten(store) == true && !store.hasUnwrittenMarks)
-        isFull.withLock { $0 = true }
         store.insert(item(1, retention: .outlives))
         #expect(isWritten(store) == false && store.hasUnwrittenMarks)
         // Also who comes later, as long as that is so.

@@ -65,6 +65,7 @@ final class Directory {
         var settings = StoreSettings(directory: path, capacityBytes: capacity, segmentBytes: segment)
         settings.allocate = allocate
         settings.gatheringMilliseconds = gatheringMilliseconds
+        settings.retryMilliseconds = 0
         return try ResponseStore(settings)
     }
 }

@@ -22,7 +22,7 @@ struct TombstoneTests {
         for number in marks { store.insert(item(number, retention: .outlives)) }
         for number in 10_000..<10_007 { store.insert(large(number, 300_000)) }
         store.flush()
-        #expect(store.statistics.evicted == 0 && directory.segments.count == store.settings.maximumSegments)
+        #expect(store.statistics.evicted == 0 && directory.segments.count == 3)
         store.insert(large(10_007, 300_000))
         store.insert(large(10_009, next))
         store.flush()
@@ -49,52 +49,32 @@ struct TombstoneTests {
         #expect(store.statistics.entries == visited)
     }
 
-    /// A file that can be made to refuse what is written.
-    private final class Switch: Sendable {
-        private let files = Mutex<(descriptor: Int32, writable: Int32, readable: Int32)>((-1, -1, -1))
-
-        func take(_ descriptor: Int32) {
-            let readable = csystem_open("/proc/self/fd/\(descriptor)", O_RDONLY, 0)
-            files.withLock { $0 = (descriptor, dup(descriptor), readable) }
-        }
-
-        func refuse(_ refuses: Bool) { files.withLock { _ = dup2(refuses ? $0.readable : $0.writable, $0.descriptor) } }
-
-        deinit {
-            files.withLock {
-                close($0.writable)
-                close($0.readable)
-            }
-        }
-    }
-
     @Test("what a disk did not take while it was out of order is written before what it takes next")
     func failedWrites() throws {
         let directory = try Directory()
-        let file = Switch()
-        var settings = StoreSettings(directory: directory.path, capacityBytes: 4 << 20, segmentBytes: 1 << 20)
-        settings.allocate = { descriptor, bytes in
-            file.take(descriptor)
-            return csystem_allocate(descriptor, bytes)
-        }
+        let disk = ModelDisk(bytes: 1 << 30)
         do {
-            let store = try ResponseStore(settings)
+            let store = try ResponseStore(disk.settings(directory.path, capacity: 4 << 20, segment: 1 << 20))
             for number in 0..<4 { store.insert(item(number)) }
             store.flush()
-            file.refuse(true)
+            disk.failWrites(EIO)
+            store.insert(item(11))
+            store.flush()
             for number in 0..<2 { store.remove(key(number).span) }
             #expect(store.markStale(store.id(of: key(2))))
             store.insert(item(10, retention: .outlives))
-            store.insert(item(11))
+            #expect(store.insert(item(12)) == .unwritable)
             store.flush()
-            #expect(stored(store, 10) != nil && stored(store, 11) == nil && store.statistics.pendingBytes > 0)
-            file.refuse(false)
-            store.insert(item(1))
+            // What was accepted before the failure stays in memory.
+            #expect(stored(store, 10) != nil && stored(store, 11) != nil && stored(store, 12) == nil && store.statistics.pendingBytes > 0)
+            disk.failWrites(0)
+            store.writer.tryAgainNow(store)
+            #expect(store.insert(item(1)) == .accepted)
             store.flush()
-            #expect(store.statistics.pendingBytes == 0)
+            #expect(store.statistics.pendingBytes == 0 && !store.hasUnwrittenMarks)
         }
         let store = try directory.open(4 << 20)
-        #expect((0..<12).filter { stored(store, $0) != nil } == [1, 2, 3, 10])
+        #expect((0..<12).filter { stored(store, $0) != nil } == [1, 2, 3, 10, 11])
         #expect(store.lookUp(key(2).span)?.isMarkedStale == true)
     }
 
@@ -132,26 +112,24 @@ struct TombstoneTests {
         rmdir(directory.path + "/lock")
     }
 
-    @Test("a full disk where the oldest segment made room is still full, and told of once")
+    @Test("a disk with room for a smaller store is told of once, and the store goes on")
     func toldOnce() throws {
         let directory = try Directory()
-        let told = Mutex<[Bool]>([])
-        let room = Mutex(3)
-        let path = directory.path
-        var settings = StoreSettings(directory: path, capacityBytes: 8 << 20, segmentBytes: 1 << 20)
-        settings.allocate = { descriptor, bytes in
-            names(in: path).count { $0.hasPrefix("segment-") } > room.withLock { $0 } ? ENOSPC : csystem_allocate(descriptor, bytes)
-        }
-        settings.whenWritable = { isWritable in told.withLock { $0.append(isWritable) } }
+        let told = Mutex<[WritingEvent]>([])
+        let disk = ModelDisk(bytes: 4 << 20)
+        var settings = disk.settings(directory.path, capacity: 64 << 20, segment: 1 << 20)
+        settings.whenWriting = { event in told.withLock { $0.append(event) } }
         let store = try ResponseStore(settings)
-        for number in 0..<40 {
+        for number in 0..<60 {
             store.insert(number % 10 == 9 ? item(number, 300_000, retention: .outlives) : large(number, 300_000))
             store.flush()
+            #expect(store.lookUp(key(number).span) != nil)
         }
-        #expect(told.withLock { $0 } == [false])
-        room.withLock { $0 = 4 }
-        for number in 40..<44 { store.insert(large(number, 300_000)) }
-        store.flush()
-        #expect(told.withLock { $0 } == [false, true])
+        let events = told.withLock { $0 }
+        guard events.count == 1, case .limited(let roomBytes) = events[0] else {
+            Issue.record("\(events)")
+            return
+        }
+        #expect((2 << 20..<4 << 20).contains(roomBytes) && store.statistics.writeErrors == 0 && store.statistics.isWritable)
     }
 }

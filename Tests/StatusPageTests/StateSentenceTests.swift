@@ -150,7 +150,12 @@ struct StateSentenceTests {
             ($0.modes, $0.faults) = (["offline"], 2)
         },
         Row("The upstream is up. One mode is for some paths only.", .well) { $0.exceptions = 1 },
-        Row("The upstream is up. The store cannot be written to. Cistern is stopping.", .strained) {
+        Row(
+            """
+            The upstream is up. The store cannot be written to: its disk is full (No space left on device), so new responses are not stored.
+            """, .strained
+        ) { ($0.isStoreWritable, $0.storeRefusal) = (false, "its disk is full (No space left on device)") },
+        Row("The upstream is up. The store cannot be written to, so new responses are not stored. Cistern is stopping.", .strained) {
             ($0.isStoreWritable, $0.isStopping) = (false, true)
         },
         Row("The upstream is up.", .well) { $0.isStoreWritable = nil },

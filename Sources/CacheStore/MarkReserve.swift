@@ -1,0 +1,33 @@
+// Room for removals and marks on a full disk: a small file with all its blocks, which becomes the next segment when nothing else can. What was taken
+// back must not return after a restart, whatever else fills the disk.
+
+import CSystem
+import Descriptors
+import Glibc
+
+enum MarkReserve {
+    /// About two thousand removals, or a thousand tombstones.
+    static let bytes = 128 << 10
+
+    private static func path(_ directory: String) -> String { directory + "/reserve" }
+
+    /// Makes the file where it is missing and the disk has room for it.
+    static func make(_ settings: StoreSettings) {
+        let path = path(settings.directory)
+        var status = stat()
+        if lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_size == bytes { return }
+        unlink(path)
+        let file = Descriptor(csystem_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
+        guard file.isOpen else { return }
+        if settings.allocate(file.number, bytes) != 0 { unlink(path) }
+    }
+
+    /// - Parameter number: of the next segment.
+    /// - Returns: nil where there is no reserve.
+    static func use(as number: UInt64, _ settings: StoreSettings) -> Segment? {
+        let target = Segment.path(number, settings.directory)
+        var status = stat()
+        guard lstat(target, &status) != 0, rename(path(settings.directory), target) == 0 else { return nil }
+        return Segment(opening: number, in: settings.directory, isWritable: true)
+    }
+}

@@ -1,0 +1,171 @@
+// Why the store cannot write: the cause, the system's own word for it, and for how long.
+
+import Glibc
+
+/// A failed write to the cache directory.
+public struct WriteFault: Error, Sendable, Equatable {
+    public enum Cause: String, Sendable, CaseIterable {
+        case noSpace = "no_space"
+        case noInodes = "no_inodes"
+        case quota
+        case readOnly = "read_only"
+        case ioError = "io_error"
+        /// The file system refuses this user, or fails in another way.
+        case other
+
+        /// In words.
+        public var words: String {
+            switch self {
+            case .noSpace: "its disk is full"
+            case .noInodes: "its file system has no inodes left"
+            case .quota: "the disk quota of this user is used up"
+            case .readOnly: "its file system is read-only"
+            case .ioError: "its disk reports input/output errors"
+            case .other: "its file system refuses writes"
+            }
+        }
+
+        /// What an operator can do.
+        public var advice: String {
+            switch self {
+            case .noSpace: "free disk space, or move the cache directory to a larger disk"
+            case .noInodes: "delete files that are not needed, or use a file system with more inodes"
+            case .quota: "raise the quota of this user"
+            case .readOnly: "look in the kernel log for the reason, then remount the file system read-write"
+            case .ioError: "look in the kernel log, and replace the disk"
+            case .other: "look at the permissions of the cache directory"
+            }
+        }
+    }
+
+    public let cause: Cause
+    /// errno.
+    public let code: Int32
+    /// The file that was to be written.
+    public let path: String
+
+    /// - Parameter room: of the file system: tells missing inodes from missing blocks.
+    init(_ code: Int32, path: String, room: DiskRoom?) {
+        self.code = code
+        self.path = path
+        cause =
+            switch code {
+            case ENOSPC: room?.hasNoInodes == true ? .noInodes : .noSpace
+            case EDQUOT: .quota
+            case EROFS: .readOnly
+            case EIO: .ioError
+            default: .other
+            }
+    }
+
+    /// Whether less data in the store would help.
+    var isDiskFull: Bool { code == ENOSPC || code == EDQUOT }
+
+    /// The system's own word for it.
+    public var systemText: String { String(cString: strerror(code)) }
+
+    /// Behind "cannot be written to: ".
+    public var text: String { "\(cause.words) (\(path): \(systemText))" }
+}
+
+/// A time in which the store wrote nothing.
+public struct RefusalPeriod: Sendable {
+    public let fault: WriteFault
+    /// Milliseconds of the time of day.
+    public let start: Int64
+    /// nil while it lasts.
+    public var end: Int64?
+}
+
+/// Called from the writer's queue.
+public enum WritingEvent: Sendable, Equatable {
+    /// The first failure, or once a minute that it lasts.
+    case failing(WriteFault, seconds: Int64)
+    case recovered(WriteFault, seconds: Int64)
+    /// The disk has no room for more: the store goes on with this many bytes.
+    case limited(roomBytes: Int)
+}
+
+/// What a file system has left.
+public struct DiskRoom: Sendable, Equatable {
+    /// Bytes that this user can still write.
+    public var freeBytes: Int
+    public var totalBytes: Int
+    public var hasNoInodes: Bool
+
+    public init(freeBytes: Int, totalBytes: Int, hasNoInodes: Bool = false) {
+        (self.freeBytes, self.totalBytes, self.hasNoInodes) = (freeBytes, totalBytes, hasNoInodes)
+    }
+
+    /// nil where the system does not tell.
+    public static func read(_ directory: String) -> DiskRoom? {
+        var system = statvfs()
+        guard statvfs(directory, &system) == 0, system.f_blocks > 0 else { return nil }
+        let block = Int(clamping: system.f_frsize)
+        func bytes(_ blocks: fsblkcnt_t) -> Int { Int(clamping: blocks).multipliedReportingOverflow(by: block).partialValue }
+        return DiskRoom(
+            freeBytes: bytes(system.f_bavail), totalBytes: bytes(system.f_blocks),
+            hasNoInodes: system.f_files > 0 && system.f_favail == 0)
+    }
+
+    /// Bytes that a growing store leaves to others: logs on the disk are written on.
+    var headroomBytes: Int { min(totalBytes / 32, 64 << 20) }
+}
+
+/// How large the next segment is, on a disk that may have less room than the settings allow.
+struct SegmentPlan: Equatable {
+    /// Bytes that the store may have on this disk.
+    let roomBytes: Int
+    /// Whether the disk allows less than the settings do.
+    let isLimited: Bool
+    /// The largest record that can be stored.
+    let recordLimit: Int
+    private let settings: StoreSettings.Sizes
+
+    /// A store on a small disk has this many segments or more, so that evicting one costs a small part.
+    private static let parts = 8
+    /// The largest segment is this part of the store.
+    private static let largestParts = 4
+    static let leastBytes = 128 << 10
+    private static let granularity = 64 << 10
+
+    /// - Parameters:
+    ///   - held: bytes of the store's segments, also of evicted ones whose files exist.
+    ///   - count: how many there are.
+    ///   - room: nil where it is not known.
+    init(_ settings: StoreSettings.Sizes, held: Int, count: Int, room: DiskRoom?) {
+        self.settings = settings
+        let growth = Self.growth(room, count: count) ?? .max
+        let bytes = min(settings.limitBytes, held.addingReportingOverflow(growth).overflow ? .max : held + growth)
+        roomBytes = bytes
+        isLimited = bytes < settings.limitBytes
+        // Without any room, nothing is too large: the writer says that the disk is full.
+        let isNone = bytes < Self.leastBytes
+        recordLimit = isLimited && !isNone ? Self.largestSegment(settings, bytes) - RecordHeader.bytes : settings.segmentBytes
+    }
+
+    /// Bytes that the store may grow by; nil where that is not known.
+    /// - Parameter count: of segments. The first two may take what there is.
+    static func growth(_ room: DiskRoom?, count: Int) -> Int? {
+        room.map { max(0, $0.freeBytes - (count < 2 ? 0 : $0.headroomBytes)) }
+    }
+
+    private static func largestSegment(_ settings: StoreSettings.Sizes, _ roomBytes: Int) -> Int {
+        min(settings.segmentBytes, max(rounded(roomBytes / largestParts), leastBytes))
+    }
+
+    static func rounded(_ bytes: Int) -> Int { bytes / granularity * granularity }
+
+    /// The size of the next segment, which a record of this size fits; nil where there is no room for one.
+    func segmentBytes(for record: Int) -> Int? {
+        guard isLimited else { return record <= settings.segmentBytes ? settings.segmentBytes : nil }
+        guard record + RecordHeader.bytes <= settings.segmentBytes else { return nil }
+        let least = min(settings.segmentBytes, max(Self.leastBytes, Self.leastSegment(for: record)))
+        let largest = Self.largestSegment(settings, roomBytes)
+        guard least <= largest, least <= roomBytes else { return nil }
+        return min(largest, max(least, Self.rounded(roomBytes / Self.parts)))
+    }
+
+    /// The least segment that a record fits beside the one that tells the segment's size.
+    static func leastSegment(for record: Int) -> Int { (record + RecordHeader.bytes + granularity - 1) / granularity * granularity }
+}

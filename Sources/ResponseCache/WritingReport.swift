@@ -1,0 +1,72 @@
+// What the disk does to the store, in the words of the log, and why responses were not stored in some time.
+
+import CacheStore
+
+public struct WritingReport: Sendable, Equatable {
+    public enum Level: Sendable {
+        case notice, warning, error
+    }
+
+    public let level: Level
+    public let text: String
+
+    init(_ event: WritingEvent, directory: String, limitBytes: Int) {
+        switch event {
+        case .failing(let fault, let seconds):
+            level = .error
+            let since = seconds > 0 ? " for \(seconds) s" : ""
+            text =
+                "the cache directory \(directory) cannot be written to\(since): \(fault.text); new responses are passed on and not stored; "
+                + fault.cause.advice
+        case .recovered(let fault, let seconds):
+            level = .notice
+            text =
+                "the cache directory \(directory) can be written to again after \(seconds) s (\(fault.systemText)): new responses are stored"
+        case .limited(let roomBytes):
+            level = .warning
+            text =
+                "the disk of the cache directory \(directory) has room for \(Self.mebibytes(roomBytes)) of responses and not for the "
+                + "\(Self.mebibytes(limitBytes)) of store.size: the oldest are evicted earlier; free disk space or lower store.size"
+        }
+    }
+
+    /// A sentence for `check` and the start; nil where the disk has room for as much as the settings allow.
+    public static func shortage(at directory: String, limitBytes: Int) -> String? {
+        guard !directory.isEmpty, let available = DirectoryState.availableBytes(at: directory), available < limitBytes else { return nil }
+        return
+            "store.size: \(mebibytes(limitBytes)) is more than the disk of \(directory) has for it, which is \(mebibytes(available)) with what the store "
+            + "occupies now: older responses are evicted when the disk is full; free disk space or lower store.size"
+    }
+
+    static func mebibytes(_ bytes: Int) -> String {
+        let tenths = bytes * 10 >> 20
+        return tenths < 100 && tenths % 10 > 0 ? "\(tenths / 10).\(tenths % 10) MiB" : "\(tenths / 10) MiB"
+    }
+}
+
+/// Why the store accepted no new responses, for people.
+public struct StoreRefusal: Sendable, Equatable {
+    /// `its disk is full`.
+    public let words: String
+    /// The system's own word for it.
+    public let systemText: String
+    /// The file that could not be written.
+    public let path: String
+    /// What an operator can do.
+    public let advice: String
+
+    init(_ fault: WriteFault) {
+        (words, systemText, path, advice) = (fault.cause.words, fault.systemText, fault.path, fault.cause.advice)
+    }
+}
+
+extension ResponseCache {
+    /// Behind "The cache directory cannot be written to".
+    public var refusalWords: String { store.statistics.refusal.map { ": \($0.text)" } ?? "" }
+}
+
+extension SharedCacheState {
+    /// Why the store accepted no new responses in this time; nil where it did.
+    /// - Parameter time: milliseconds of the time of day.
+    public func refusal(in time: ClosedRange<Int64>) -> StoreRefusal? { store.statistics.refusal(in: time).map { StoreRefusal($0) } }
+}

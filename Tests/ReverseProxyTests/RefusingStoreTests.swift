@@ -1,0 +1,76 @@
+// A store whose disk refuses writes: responses go out and are not called stored, each output tells the cause, and it ends by itself.
+
+import CSystem
+import Glibc
+import JSON
+import Locking
+import ReverseProxy
+import TestSupport
+import Testing
+
+@testable import CacheStore
+
+@Suite("A store whose disk refuses writes", .play, .doors, .upstreams)
+struct RefusingStoreTests {
+    /// The disk of a store: an error for each new file.
+    private final class Disk: Sendable {
+        let error = Mutex<Int32>(0)
+
+        func fail(_ settings: inout ProxySettings) {
+            settings.store?.retryMilliseconds = 10
+            settings.store?.allocate = { [self] descriptor, bytes in
+                let error = error.withLock { $0 }
+                return error == 0 ? csystem_allocate(descriptor, bytes) : error
+            }
+        }
+    }
+
+    struct Failure: CustomStringConvertible, Sendable {
+        let error: Int32
+        let cause: String
+        let words: String
+        var description: String { cause }
+    }
+
+    private func why(_ play: ProxyPlay) throws -> String {
+        let content = try play.admin("GET", "/-/why?last=1").text
+        let value = JSONValue(Array(content.utf8))
+        return value?["exchanges"]?.array?.first?["explanation"]?.array?.compactMap(\.string).joined(separator: " ") ?? content
+    }
+
+    @Test(
+        "what is not written is not called stored, and every output tells why, until a record is written again",
+        arguments: [
+            Failure(error: ENOSPC, cause: "no_space", words: "its disk is full (No space left on device)"),
+            Failure(error: EDQUOT, cause: "quota", words: "the disk quota of this user is used up (Disk quota exceeded)"),
+            Failure(error: EROFS, cause: "read_only", words: "its file system is read-only (Read-only file system)"),
+            Failure(error: EIO, cause: "io_error", words: "its disk reports input/output errors (Input/output error)"),
+        ])
+    func refused(_ failure: Failure) throws {
+        let disk = Disk()
+        disk.error.withLock { $0 = failure.error }
+        let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
+        let play = try ProxyPlay(origin) { disk.fail(&$0) }
+        // The writer learns of it after the first response, which stays in memory.
+        #expect(try play.get("/a").status == 200)
+        play.flushStore()
+        #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
+        let second = try play.get("/b")
+        #expect(second.status == 200 && second["Cache-Status"]?.contains("; stored") == false)
+        #expect(second["Cache-Status"]?.contains("detail=store_refused") == true)
+        #expect(try why(play).contains("Not stored: the store cannot write to its directory: \(failure.words)."))
+        #expect(try play.get("/b")["Cache-Status"]?.contains("hit") == false)
+        #expect(try play.metric("cistern_not_stored_total{reason=\"store_refused\"}") == 2)
+        #expect(try play.metric("cistern_store_writable") == 0)
+        #expect(try play.metric("cistern_store_write_errors_total{cause=\"\(failure.cause)\"}") ?? 0 > 0)
+        let stats = try play.admin("GET", "/-/stats").text
+        #expect(stats.contains("The store cannot be written to: \(failure.words), so new responses are not stored."))
+        #expect(try play.admin("GET", "/-/status").text.contains("refuses new responses: \(failure.words)"))
+        disk.error.withLock { $0 = 0 }
+        #expect(try play.waitFor("cistern_store_writable", 1))
+        #expect(try play.get("/c")["Cache-Status"]?.contains("; stored") == true)
+        play.flushStore()
+        #expect(try play.metric("cistern_store_pending_bytes") == 0)
+        #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
+    }
+}
