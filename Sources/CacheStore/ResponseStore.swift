@@ -93,7 +93,7 @@ public final class ResponseStore: @unchecked Sendable {
         } else {
             let path = directory.path + (directory.lacksKeyOnly ? "/key" : "/lock")
             let fault = WriteFault(directory.error, path: path, room: settings.room(settings.directory))
-            initial.statistics.refuse(fault, at: StoreWriter.milliseconds(CLOCK_REALTIME))
+            initial.statistics.refuse(fault, at: settings.now())
         }
         changes = initial.changes
         state = Mutex(initial)
@@ -253,7 +253,10 @@ public final class ResponseStore: @unchecked Sendable {
         return state.withLock { state in
             if let seen, state.place(of: pending.hash) != seen { return .changed }
             guard state.owner == .us && state.statistics.isWritable || item.retention.isNeeded else { return .unwritable }
-            guard recordBytes <= state.statistics.recordLimit || item.retention.isNeeded else { return .tooLarge }
+            guard recordBytes <= state.statistics.recordLimit || item.retention.isNeeded else {
+                writer.serial.async { [writer] in writer.checkRoom(self) }
+                return .tooLarge
+            }
             guard state.owner != .us || state.statistics.pendingBytes + pending.bytes <= limit else {
                 state.statistics.dropped += 1
                 return .busy

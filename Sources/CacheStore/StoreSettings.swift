@@ -27,6 +27,8 @@ public struct StoreSettings: Sendable {
     }
     /// What the file system of the directory has left; nil where that is not known.
     var room: @Sendable (_ directory: String) -> DiskRoom? = { DiskRoom.read($0) }
+    /// Milliseconds of the time of day.
+    var now: @Sendable () -> Int64 = { StoreWriter.milliseconds(CLOCK_REALTIME) }
     /// Interval between attempts to write while the disk refuses writes. 0: only `tryAgain` makes them.
     var retryMilliseconds = 1_000
     /// Whether what is stored is in memory; the tests have one of their own.

@@ -35,6 +35,7 @@ extension StoreWriter {
         /// Whether a recovery is to be told of.
         var isTold = false
         var limitToldAt: Int64?
+        var roomCheckedAt: Int64 = 0
         var isRetryScheduled = false
     }
 
@@ -53,7 +54,7 @@ extension StoreWriter {
 
     /// - Parameter trouble: nil: the disk takes writes.
     func note(_ trouble: Trouble?, _ store: ResponseStore) {
-        let (wall, now) = (Self.milliseconds(CLOCK_REALTIME), Self.milliseconds(CLOCK_MONOTONIC))
+        let (wall, now) = (settings.now(), Self.milliseconds(CLOCK_MONOTONIC))
         let former = refusing.trouble
         refusing.trouble = trouble
         guard let trouble else {

@@ -1,5 +1,6 @@
 // Room for the next segment: as large as the disk allows, in the place of the oldest ones where the limit is reached or the disk is full.
 
+import CSystem
 import Glibc
 import Locking
 
@@ -36,6 +37,15 @@ extension StoreWriter {
             note(.noRoom(none.fault ?? fault(ENOSPC)), store)
             return false
         }
+    }
+
+    /// Looks whether the disk has more room now, for items that are larger than the last look allowed. Must be called on the writer's queue.
+    func checkRoom(_ store: ResponseStore) {
+        let now = Self.milliseconds(CLOCK_MONOTONIC)
+        guard now >= refusing.roomCheckedAt + Int64(settings.retryMilliseconds) else { return }
+        refusing.roomCheckedAt = now
+        refusing.recordLimit = nil
+        _ = plan(store, settings.room(settings.directory))
     }
 
     /// Bytes on the disk, also of evicted segments whose files exist.
@@ -139,21 +149,17 @@ extension StoreWriter {
         }
     }
 
-    /// Removals and marks that evicting kept are written first, where there is room: a crash must not cost them.
+    /// Removals and marks that evicting kept are written first, where there is room: a crash must not cost them. They are written again with the items
+    /// that evicting kept, since they have to last as long as these.
     private func removeEvictedEarly(_ store: ResponseStore) {
-        let marks = unwritten
-        unwritten = []
-        for mark in marks {
+        for mark in unwritten {
             let header = mark.header(nil)
             if !hasRoom(for: header.recordBytes) {
                 writeBuffer(store)
-                guard let reserve = openReserve(for: header.recordBytes) else {
-                    unwritten.append(mark)
-                    continue
-                }
+                guard let reserve = openReserve(for: header.recordBytes) else { continue }
                 activate(reserve, store)
             }
-            place(mark, nil, header, isNeeded: true)
+            place(header) { if case .item(let item) = mark { item.appendPayload(nil, to: &$0) } }
         }
         writeBuffer(store)
         removeEvicted()

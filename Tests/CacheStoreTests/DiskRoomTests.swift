@@ -31,7 +31,7 @@ struct DiskRoomTests {
     @Test(
         "a disk that is smaller than one segment holds a store that is nearly as large as the disk",
         arguments: [
-            SmallDisk(mebibytes: 2), SmallDisk(mebibytes: 16), SmallDisk(mebibytes: 40), SmallDisk(mebibytes: 16, isTold: false),
+            SmallDisk(mebibytes: 4), SmallDisk(mebibytes: 16), SmallDisk(mebibytes: 40), SmallDisk(mebibytes: 16, isTold: false),
         ])
     func smallDisk(_ size: SmallDisk) throws {
         let directory = try Directory()
@@ -64,7 +64,7 @@ struct DiskRoomTests {
         let store = try ResponseStore(disk.settings(directory.path, capacity: 32 << 20, segment: 1 << 20))
         fill(store, 0..<80)
         let before = disk.usedBytes(directory.path)
-        disk.fill()
+        disk.fill(directory.path)
         fill(store, 80..<300)
         #expect(store.statistics.isWritable && store.statistics.roomBytes <= before)
         #expect((240..<300).allSatisfy { store.lookUp(key($0).span) != nil })
@@ -78,7 +78,7 @@ struct DiskRoomTests {
     func fullAtStart() throws {
         let directory = try Directory()
         let disk = ModelDisk(bytes: 64 << 20)
-        disk.fill()
+        disk.fill(directory.path)
         let told = Mutex<[WritingEvent]>([])
         var settings = disk.settings(directory.path, capacity: 32 << 20)
         settings.whenWriting = { event in told.withLock { $0.append(event) } }
@@ -154,7 +154,7 @@ struct DiskRoomTests {
         do {
             let store = try ResponseStore(settings)
             fill(store, 0..<9)
-            disk.fill()
+            disk.fill(directory.path)
             // The end of the only segment, the reserve, and then nothing: it is not given up for new responses.
             for number in 20..<40 {
                 store.insert(large(number))

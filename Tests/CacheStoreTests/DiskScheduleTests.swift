@@ -146,10 +146,10 @@ struct DiskScheduleTests {
         }
     }
 
-    @Test("random schedules", .slow, arguments: [1, 2, 3, 4, 5, 6] as [UInt64])
+    @Test("random schedules", .slow, arguments: [1, 2, 3, 4] as [UInt64])
     func random(seed: UInt64) throws {
         var schedule = try Schedule(seed: seed, isTold: seed % 2 == 0)
-        for step in 1...1_500 {
+        for step in 1...500 {
             try schedule.step()
             if step % 7 == 0 { schedule.check(step) }
             if step % 50 == 0 { try schedule.checkCrash(step) }
@@ -161,6 +161,9 @@ struct DiskScheduleTests {
         schedule.store.flush()
         schedule.store.writer.tryAgainNow(schedule.store)
         #expect(schedule.store.statistics.isWritable && schedule.store.statistics.pendingBytes == 0 && !schedule.store.hasUnwrittenMarks)
+        // The first of the large ones has the writer look at the room again.
+        for number in 0..<Self.keyCount { schedule.insert(number) }
+        schedule.store.flush()
         let before = schedule.version
         for number in 0..<Self.keyCount { schedule.insert(number) }
         schedule.store.flush()

@@ -26,8 +26,8 @@ final class ModelDisk: Sendable {
     /// All new files fail.
     func failFiles(_ error: Int32) { state.withLock { $0.allocateError = error } }
 
-    /// Others take all that is free.
-    func fill() { setOthers(.max) }
+    /// Others take all that is free now.
+    func fill(_ path: String) { setOthers(state.withLock { $0.totalBytes } - usedBytes(path)) }
 
     func setOthers(_ bytes: Int) { state.withLock { $0.othersBytes = bytes } }
 

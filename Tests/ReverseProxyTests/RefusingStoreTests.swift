@@ -1,6 +1,6 @@
 // A store whose disk refuses writes: responses go out and are not called stored, each output tells the cause, and it ends by itself.
 
-import CSystem
+import Descriptors
 import Glibc
 import JSON
 import Locking
@@ -12,15 +12,17 @@ import Testing
 
 @Suite("A store whose disk refuses writes", .play, .doors, .upstreams)
 struct RefusingStoreTests {
-    /// The disk of a store: an error for each new file.
+    /// The disk of a store: an error for each write.
     private final class Disk: Sendable {
         let error = Mutex<Int32>(0)
 
         func fail(_ settings: inout ProxySettings) {
             settings.store?.retryMilliseconds = 10
-            settings.store?.allocate = { [self] descriptor, bytes in
+            // The play has a clock of its own: each of its times is later.
+            settings.store?.now = { 0 }
+            settings.store?.write = { [self] descriptor, bytes, offset in
                 let error = error.withLock { $0 }
-                return error == 0 ? csystem_allocate(descriptor, bytes) : error
+                return error != 0 || WholeWrite.write(bytes, to: descriptor, at: offset) == bytes.count ? error : EIO
             }
         }
     }
@@ -48,13 +50,15 @@ struct RefusingStoreTests {
         ])
     func refused(_ failure: Failure) throws {
         let disk = Disk()
-        disk.error.withLock { $0 = failure.error }
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
         let play = try ProxyPlay(origin) { disk.fail(&$0) }
-        // The writer learns of it after the first response, which stays in memory.
-        #expect(try play.get("/a").status == 200)
+        #expect(try play.get("/before")["Cache-Status"]?.contains("; stored") == true)
         play.flushStore()
-        #expect(try play.get("/a")["Cache-Status"]?.contains("hit") == true)
+        disk.error.withLock { $0 = failure.error }
+        // The writer learns of it with the first response, which stays in memory.
+        #expect(try play.get("/a")["Cache-Status"]?.contains("; stored") == true)
+        play.flushStore()
+        for target in ["/before", "/a"] { #expect(try play.get(target)["Cache-Status"]?.contains("hit") == true) }
         let second = try play.get("/b")
         #expect(second.status == 200 && second["Cache-Status"]?.contains("; stored") == false)
         #expect(second["Cache-Status"]?.contains("detail=store_refused") == true)

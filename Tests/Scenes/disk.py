@@ -66,7 +66,7 @@ def refused(cause, words, text):
         "gauge": (r"^cistern_store_writable 0$", rf'^cistern_store_write_errors_total\{{cause="{cause}"\}} [1-9]',
                   r'^cistern_not_stored_total\{reason="store_refused"\} [1-9]'),
         "alert": r"^CisternStoreNotWritable: .*`store\.directory`",
-        "page": rf"Disk refuses new responses: {words} \({text}\)",
+        "page": rf"refuses new responses: {words} \({text}\)",
         "status": rf"The store cannot be written to: {words} \({text}\), so new responses are not stored",
         "why": (rf"Not stored: the store cannot write to its directory: {words} \({text}\)", r"store\.directory"),
         "log": rf"the cache directory \S+ cannot be written to: {words} \(\S+: {text}\); new responses are passed on and not stored",
@@ -88,12 +88,12 @@ def recover(play, end):
 @scene("small-disk", "The disk has 16 MiB, and store.size is 1 GiB.", outputs={
     "response": r"^Cache-Status: cistern; (hit|fwd=uri-miss.*stored)",
     "gauge": (r"^cistern_store_writable 1$", r"^cistern_store_room_bytes 1\d{7}$", r'^cistern_store_write_errors_total\{cause="no_space"\} 0$'),
-    "page": (r"Disk writable", r"the disk has room for 1\d(\.\d)? MiB"), "status": Not("cannot be written"),
+    "page": (r"Disk\s+writable", r"the disk has room for 1\d(\.\d)? MiB"), "status": Not("cannot be written"),
     "why": r"The response was stored\.", "log": r"store\.size: 1024 MiB is more than the disk of"})
 def small_disk(play):
     disk = Disk(play, "size=16m")
     play.make_upstream(item)
-    play.start("store.size=1GiB", "store.compress=off", prefix=disk.prefix)
+    play.start("store.size=1GiB", "cache.compress=off", prefix=disk.prefix)
     count = 4_000
     play.expect(store_many(play, range(count)) == count, "not all responses were stored")
     play.wait(5)
@@ -110,11 +110,11 @@ def small_disk(play):
 @scene("disk-filled-by-others", "Others fill the disk while the store is in use.", outputs={
     "response": r"^Cache-Status: cistern; (hit|fwd=uri-miss.*stored)",
     "gauge": (r"^cistern_store_writable 1$", r'^cistern_store_removals_total\{cause="evicted"\} [1-9]'),
-    "page": r"Disk writable", "status": Not("cannot be written"), "log": r"the disk of the cache directory \S+ has room for \d+(\.\d)? MiB"})
+    "page": r"Disk\s+writable", "status": Not("cannot be written"), "log": r"the disk of the cache directory \S+ has room for \d+(\.\d)? MiB"})
 def filled_by_others(play):
     disk = Disk(play, "size=48m")
     play.make_upstream(item)
-    play.start("store.size=32MiB", "store.compress=off", prefix=disk.prefix)
+    play.start("store.size=32MiB", "cache.compress=off", prefix=disk.prefix)
     store_many(play, range(1_500))
     before = disk.bytes()
     disk.fill()
