@@ -231,7 +231,7 @@ public final class UpstreamHealth: Sendable {
             case .up: "up again: it was \(before.isDown ? "down" : "failing") for \(seconds(before.since))"
             case .failing where before.isDown: "failing\(cause): it was down, and some requests succeed again"
             case .failing: "failing\(cause): some requests fail, and others succeed"
-            case .down: "down\(cause): nothing has succeeded for \(seconds(after.since)), and stored copies go out"
+            case .down: "down\(cause): nothing has succeeded for \(seconds(after.since)). Requests get stored copies, if there are any"
             case .unknown: "in an unknown state: it was down, and there has been nothing to ask for since. Set failure.probe_path"
             }
         let level: Logger.Level = after.state == .up ? .notice : .warning

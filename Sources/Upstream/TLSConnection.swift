@@ -94,7 +94,7 @@ final class TLSConnection {
         if let alert { return UpstreamError(.tlsAlertReceived, .alert(alert, isInHandshake: true)) }
         guard ctls_is_cut(pointer) == 0 else {
             let number = ctls_system_error(pointer)
-            return UpstreamError(.tlsProtocolError, number == 0 ? .cutInHandshake : .system(number))
+            return UpstreamError(.tlsProtocolError, [0, ECONNRESET, EPIPE].contains(number) ? .cutInHandshake : .system(number))
         }
         return UpstreamError(.tlsProtocolError, .tls(ctls_error(pointer)))
     }

@@ -50,7 +50,7 @@ struct FailureScopeTests {
         for number in 1...8 { #expect(detail(try play.get("/\(number)")) == "destination_unavailable") }
         let refused = try play.get("/new")
         #expect(refused.status == 503)
-        #expect(refused["Proxy-Status"] == "cistern; error=destination_unavailable")
+        #expect(refused["Proxy-Status"] == "cistern; error=destination_unavailable; details=\"connection_refused\"")
         #expect(refused["Retry-After"] == "1")
         #expect(try play.request("POST", "/new", content: "{}").status == 503)
         #expect(try play.metric("cistern_upstream_requests_total") == before)

@@ -32,7 +32,9 @@ struct LimitsDocumentTests {
     ]
 
     /// Rules of freshness, identity and other origins, which are not about what the program takes of anything.
-    private static let rules = ["cache.freshness.", "credentials.", "cross_origin."]
+    private static let rules = [
+        "cache.freshness.", "cache.negative", "cache.stale_for", "cache.stale_while_revalidate", "credentials.", "cross_origin.", "cors.",
+    ]
 
     @Test("each setting that is a limit is in it, and nothing that is not")
     func settings() throws {

@@ -166,7 +166,7 @@ struct RescueTests {
         let play = try ProxyPlay(ScriptedOrigin { _ in [] }) { $0.upstream.host = "nowhere.invalid" }
         let answer = try play.get("/users")
         #expect(answer.status == 502)
-        #expect(answer["Proxy-Status"] == "cistern; error=dns_error")
+        #expect(answer["Proxy-Status"] == "cistern; error=dns_error; details=\"Name or service not known\"")
     }
 
     @Test("copies survive a restart, with nothing upstream at all")
