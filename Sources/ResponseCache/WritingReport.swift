@@ -39,7 +39,7 @@ public struct WritingReport: Sendable, Equatable {
     }
 
     static func mebibytes(_ bytes: Int) -> String {
-        let tenths = bytes * 10 >> 20
+        let tenths = (bytes * 10) >> 20
         return tenths < 100 && tenths % 10 > 0 ? "\(tenths / 10).\(tenths % 10) MiB" : "\(tenths / 10) MiB"
     }
 }
