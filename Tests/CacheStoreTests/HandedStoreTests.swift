@@ -119,6 +119,7 @@ struct HandedStoreTests {
         let (begun, gate, isFirst) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0), Mutex(true))
         let old = try directory.open(allocate: { descriptor, count in
             let waits = isFirst.withLock { isFirst in
+                guard count > MarkReserve.bytes else { return false }
                 defer { isFirst = false }
                 return !isFirst
             }
