@@ -25,8 +25,8 @@ public enum HiddenSecrets {
         let place = url.prefix { $0 != "?" }
         // A password may hold a slash that was not encoded, so the last @ counts.
         let host = place.dropFirst().lastIndex(of: "@").map { mark + place[$0...] } ?? String(place)
-        // A question ends so too.
-        let hasArguments = url.utf8.count > place.utf8.count + 1
+        // A question, and a list of characters, have no more than punctuation there.
+        let hasArguments = url[place.endIndex...].contains { $0.isLetter || $0.isNumber }
         return scheme + host + (hasArguments ? "?" + mark : url[place.endIndex...])
     }
 }

@@ -61,7 +61,7 @@ struct SettingsTests {
                 "f.yaml:4: listen takes a value, not settings of its own",
                 "f.yaml:6: store.size must be a size such as 8MiB, not \"3 apples\"",
                 "f.yaml:7: store.size is set twice: first in line 6",
-                "f.yaml:8: cache is a group of settings, not one with a value",
+                "f.yaml:8: cache is a group of settings, not one with a value; did you mean cache.mode?",
                 "f.yaml:9: nonsense is not a setting",
                 "f.yaml:11: timeouts.head must be a duration such as 1.5s, not \"1w\"",
                 "f.yaml:12: timeouts.write must be between 100ms and 1h, not 2h",
