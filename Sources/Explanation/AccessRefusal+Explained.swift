@@ -35,7 +35,8 @@ extension AccessRefusal {
         case .outside: WhyAdvice("upstream.url", "has a path, and requests are for what lies below it")
         case .notProxied:
             WhyAdvice(
-                "forwarding.forward_proxy", "is for whole URIs by the hosts of each of apis, of forwarding.names, or of the upstream")
+                "forwarding.names",
+                "and host of each of apis list the hosts whose URIs the forward proxy serves; without them it serves the upstream's")
         case .otherScheme:
             WhyAdvice(
                 "trusted_proxies", "names those in front that may say, by Forwarded or X-Forwarded-Proto, that their client spoke https")

@@ -31,8 +31,8 @@ struct AccessAdviceTests {
             return trial
         case .notProxied:
             var trial = AdviceTrial(
-                "", .json("{}"),
-                changes: ["forwarding.forward_proxy": .init("forwarding: {forward_proxy: on, names: [other.test, cistern.test]}")]
+                "forwarding: {forward_proxy: on, names: [cistern.test]}", .json("{}"),
+                changes: ["forwarding.names": .init("forwarding: {forward_proxy: on, names: [other.test, cistern.test]}")]
             ) { _ = try $0.play.get("http://other.test/a", [("Host", "other.test")]) }
             trial.target = "/a"
             return trial
@@ -64,8 +64,9 @@ struct AccessAdviceTests {
                 withExtendedLifetime(others) {}
             }
         case .otherScheme:
+            let names = "forwarding: {names: [cistern.test]}"
             return AdviceTrial(
-                "", .json("{}"), changes: ["trusted_proxies": .init("trusted_proxies: [\"127.0.0.0/8\"]")]
+                names, .json("{}"), changes: ["trusted_proxies": .init("trusted_proxies: [\"127.0.0.0/8\"]\n\(names)")]
             ) { _ = try $0.play.get("https://cistern.test/a", [("X-Forwarded-For", "192.0.2.1"), ("X-Forwarded-Proto", "https")]) }
         case .otherCertificate, .noCertificate, .userOverHTTP2: return nil
         }
@@ -140,7 +141,7 @@ struct AccessAdviceTests {
             let token = tokens.token(stage)
             _ = try stage.play.get("/a", [token])
             stage.play.time.advance(by: .seconds(400))
-            stage.play.origin.down()
+            stage.play.origin.react { _ in [.close] }
             _ = try stage.play.get("/a", [token])
         }
         trial.target = "/a"
