@@ -443,7 +443,7 @@ extension FetchFailure {
             isUnderWay && [.connectionReadTimeout, .responseTimeout].contains(error.kind)
                 ? WhyAdvice(
                     "routes.stream",
-                    "true: responses that grow over time, such as a watch, are passed on as they come; timeouts.stream is their longest pause")
+                    "true: responses that grow over time, such as a watch, go on as they come; timeouts.stream is their longest pause")
                 : error.advice.map { WhyAdvice($0.setting, $0.effect) }
         case .fault(let fault, _): fault.advice
         }

@@ -58,7 +58,8 @@ public struct WhyExplanation {
         self.refusal = record.trace.reasons.notStored == .storeRefused || record.trace.isStored ? refusal : nil
         self.unknownField = unknownField
         self.api = api
-        self.before = record.lacksCopy ? before : nil
+        // A response that said that the target is gone explains itself.
+        self.before = record.lacksCopy && record.trace.reasons.notStoodIn != .gone ? before : nil
         self.record = record
         trace = record.trace
         self.route = route
@@ -225,7 +226,11 @@ public struct WhyExplanation {
     }
 
     /// What the operator's demands say against a response that was not kept.
-    private var demand: UpstreamFault? { trace.reasons.notStored == .notGood ? trace.reasons.fault : nil }
+    private var demand: UpstreamFault? {
+        guard trace.reasons.notStored == .notGood else { return nil }
+        // The media type is the only demand on the head: a response that fails it is passed on without a look at its content.
+        return trace.reasons.fault ?? .unexpectedType
+    }
 
     private var refusalSentence: String? { refusal.map { "the store cannot write to its directory: \($0.cause)" } }
 

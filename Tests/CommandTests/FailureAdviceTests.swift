@@ -110,15 +110,16 @@ struct FailureAdviceTests {
             [.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: 1\n\n"), .pass(gate), .close]
         }
         let trial = AdviceTrial(
-            "upstream: {connections: 2}", script: script, changes: ["upstream.connections": .init("upstream: {connections: 20}")]
+            "upstream: {connections: 4}", script: script, changes: ["upstream.connections": .init("upstream: {connections: 20}")]
         ) { stage in
-            let (first, second) = (try stage.play.client(), try stage.play.client())
-            first.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
-            #expect(first.readResponseHead() != nil)
-            second.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-            #expect(second.readResponseHead() != nil)
+            let clients = try (0..<3).map { _ in try stage.play.client() }
+            // Paths alike share half of the connections, so each of these is of another kind.
+            for (client, target) in zip(clients, ["/b/1", "/c/1", "/a"]) {
+                client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
+                #expect(client.readResponseHead() != nil)
+            }
             stage.gate.open()
-            _ = second.readResponse()
+            _ = clients[2].readResponse()
         }
         try trial.verify(isMet: { $0["upstream"]?["error"] == "too_many_streams" }, isHelped: { $0["status"] == 200 })
     }
@@ -142,7 +143,9 @@ struct FailureAdviceTests {
         let unavailable = OriginStep.json("{}", status: "503 No")
         switch kind {
         case .address:
-            return failing("failure: {threshold: 1}", ["failure.threshold": "failure: {threshold: 100}"], nil)
+            var trial = failing("failure: {threshold: 1}", ["failure.threshold": "failure: {threshold: 100}"], nil)
+            trial.againstCause = ["upstream.url"]
+            return trial
         case .key:
             return failing(
                 "failure: {recheck: 60s}", ["failure.recheck": "failure: {recheck: 1s}"], unavailable, wait: .seconds(5),
@@ -207,13 +210,10 @@ struct FailureAdviceTests {
             stage.play.time.advance(by: .seconds(2))
             stage.play.origin.react { _ in [.json("{}", status: "410 Gone")] }
             _ = try stage.play.get("/a")
-            stage.play.origin.down()
+            stage.play.origin.react { _ in [.close] }
             _ = try stage.play.get("/a")
         }
-        var more = trial
-        // The failure itself has no advice.
-        more.changes = trial.changes
-        try more.verify(isMet: { $0["result"] == "rescued" && $0["status"] == 410 }, isHelped: { $0["status"] == 200 })
+        try trial.verify(isMet: { $0["result"] == "rescued" && $0["status"] == 410 }, isHelped: { $0["status"] == 200 })
     }
 
     // MARK: Others

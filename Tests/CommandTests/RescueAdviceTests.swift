@@ -10,7 +10,7 @@ import Upstream
 
 @Suite("Advice about rescues", .play)
 struct RescueAdviceTests {
-    /// /a is stored, becomes stale, and is asked for while the upstream is down.
+    /// /a is stored, becomes stale, and is asked for while the upstream fails in a way for which no setting is advised.
     private static func rescue(
         _ settings: String, _ fields: String..., changed: [String: String], first: [(String, String)] = [], then: [(String, String)] = [],
         status: String = "200 OK"
@@ -18,7 +18,7 @@ struct RescueAdviceTests {
         AdviceTrial(settings, .json("{}", status: status, fields), changes: changed.mapValues { .init($0) }) { stage in
             _ = try stage.play.get("/a", first)
             stage.play.time.advance(by: .seconds(100))
-            stage.play.origin.down()
+            stage.play.origin.react { _ in [.close] }
             _ = try stage.play.get("/a", then.isEmpty ? first : then)
         }
     }
@@ -62,7 +62,7 @@ struct RescueAdviceTests {
         func rescue(_ settings: String, _ fields: String..., changed: [String: String]) -> AdviceTrial {
             AdviceTrial(settings, .json("{}", fields), changes: changed.mapValues { .init($0) }) { stage in
                 _ = try stage.play.get("/a")
-                stage.play.origin.down()
+                stage.play.origin.react { _ in [.close] }
                 _ = try stage.play.get("/a", user)
             }
         }
@@ -81,7 +81,7 @@ struct RescueAdviceTests {
                 stage.play.time.advance(by: .seconds(61))
                 stage.play.origin.react { _ in [.json("{}", status: "410 Gone")] }
                 _ = try stage.play.get("/a")
-                stage.play.origin.down()
+                stage.play.origin.react { _ in [.close] }
                 _ = try stage.play.get("/a", user)
             }
         }
