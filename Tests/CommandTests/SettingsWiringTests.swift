@@ -27,6 +27,7 @@ struct SettingsWiringTests {
         let own = ProxySettings(upstream: UpstreamSettings(host: "api.test", port: 81))
         // Of this machine, and of the program.
         (made.listening, made.store, made.shards, made.version) = (own.listening, own.store, own.shards, own.version)
+        made.hash = own.hash
         made.admin.socket = own.admin.socket
         let (lines, ownLines) = (Self.text(made).split(separator: "\n"), Self.text(own).split(separator: "\n"))
         let differences = lines.difference(from: ownLines)

@@ -427,10 +427,10 @@ struct ConnectionTests {
 
     @Test("what slow clients leave untaken has a limit: whose response goes beyond is cut off, the others are served")
     func unsentLimit() throws {
-        let listening = try Listening { $0.unsentLimitBytes = 64 << 20 }
+        let listening = try Listening { $0.unsentLimitBytes = 128 << 20 }
         defer { listening.end() }
         let clients = try (0..<3).map { _ in try TestClient(port: listening.port) }
-        // Each takes more than the kernel's buffers hold, and less than the limit.
+        // Each takes more than the kernel's buffers hold, and two together less than the half of the limit that one address may hold.
         for client in clients {
             client.send(Answering.request("/whole"))
             #expect(client.hasInput(within: 10_000))

@@ -103,7 +103,7 @@ struct ClockSetBackTests {
         let test = try TestCache()
         let sent = try test.send("/a")
         test.cache.shared.replace()
-        #expect(test.complete(sent, Self.fresh) == .forbidden(.invalidated))
+        #expect(test.complete(sent, Self.fresh) == .forbidden(.storeRefused))
         #expect(try test.found("/a") == nil)
     }
 }
