@@ -1,8 +1,10 @@
 // The state of one upstream as all outputs report it: up, failing, down or unknown. It follows from how attempts end, never from silence, and decides
 // nothing: what a request gets is the failure memory's matter. Pure: the time is an argument, in milliseconds of the clock that is never set.
 //
-// - *Down*: the address cannot be reached, or all attempts of a run failed. The run must be so long that the known share of failures does not explain it.
-// - *Failing*: some attempts fail, and others succeed. It ends after so many successes that the known share of failures would have shown.
+// - *Down*: the address cannot be reached, or all attempts of a run failed. The run must be so long that the known share of failures does not
+//   explain it.
+// - *Failing*: attempts fail and succeed in turns, which a short outage does not do. It ends after so many successes that the known share of
+//   failures would have shown.
 // - *Unknown*: nothing was asked for, or, since it was down, nothing for five minutes. The latter still counts as down.
 
 import Telemetry
@@ -18,9 +20,10 @@ struct UpstreamState: Sendable {
     static let lookInterval: Int64 = 60_000
     /// Failures in a row after which Cistern looks whether anything else succeeds.
     static let suspiciousRun = 5
-    /// The share of failures, and their number, above which an upstream is failing.
+    /// The share of failures, their number, and the number of runs of them, from which on an upstream is failing.
     static let failingShare = 0.05
     static let failures = 3.0
+    static let failingRuns = 3
     /// Minimum time since the last failure after which failing ends, and the time after which few successes suffice.
     static let calm: Int64 = 30_000
     static let longCalm: Int64 = 300_000
@@ -73,6 +76,10 @@ struct UpstreamState: Sendable {
     /// Attempts since the first failure of the present period.
     private var period = Share()
     private var periodSince: Int64?
+    /// Runs of failures in this period, and when the last one began. One or two are an outage with its late failures, and more are an upstream
+    /// that fails in part.
+    private var runs = 0
+    private var lastRunAt = Int64.min
     /// Failed attempts in a row.
     private var run: Int {
         get { report.failuresInARow }
@@ -113,19 +120,21 @@ struct UpstreamState: Sendable {
 
     /// An attempt failed: a response came that is a failure, or none.
     mutating func fail(_ cause: String, began: Int64, now: Int64) {
+        let isBehindSuccess = successes > 0
         (report.attemptedAt, report.cause, failedAt, successes) = (now, cause, now, 0)
         guard !report.isDown else {
             (report.state, report.wasDown) = (.down, false)
             return
         }
-        if periodSince == nil { (periodSince, period) = (now, Share()) }
+        if periodSince == nil { (periodSince, period, runs) = (now, Share(), 0) }
         period.add(bad: 1)
         if began >= report.respondedAt ?? .min {
-            if run == 0 { runSince = now }
+            if run == 0 { (runSince, runs, lastRunAt) = (now, runs + 1, now) }
             run += 1
         } else {
             // Something succeeded while it was under way.
             known.add(bad: 1)
+            if isBehindSuccess, runs == 0 || now - lastRunAt >= window { (runs, lastRunAt) = (runs + 1, now) }
         }
         consider(now)
     }
@@ -160,7 +169,7 @@ struct UpstreamState: Sendable {
         if isRouteOpen, report.state == .up { return true }
         // All of a long run failed, and earlier failures may explain that.
         if run >= Self.firstRun, now - runSince >= Self.lookInterval, known.bad > 0 { return true }
-        return period.bad >= Self.failures && period.good >= 1 && period.ofFailures >= Self.failingShare && report.state == .up
+        return runs >= Self.failingRuns && period.bad >= Self.failures && period.good >= 1 && period.ofFailures >= Self.failingShare && report.state == .up
     }
 
     /// With one failure in a thousand million runs by chance.
@@ -185,7 +194,7 @@ struct UpstreamState: Sendable {
 
     private mutating func end() {
         (report.state, report.since, report.cause) = (.up, nil, nil)
-        (periodSince, period) = (nil, Share())
+        (periodSince, period, runs) = (nil, Share(), 0)
     }
 
     private mutating func recover() {

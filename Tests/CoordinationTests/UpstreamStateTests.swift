@@ -129,6 +129,14 @@ struct UpstreamStateTests {
             #expect($0.state.report.isDown)
             $0.succeed(took: 1)
         },
+        Row("a short outage with late failures is no upstream that fails in part", ["up"]) {
+            $0.play(many("S", 3))
+            for _ in 0..<3 { $0.fail("status_503") }
+            $0.pass(8)
+            $0.succeed()
+            for _ in 0..<4 { $0.fail("connection_read_timeout", took: 5) }
+            $0.play(many("S", 3))
+        },
         Row("late failures of requests that others have overtaken are no run", ["up", "failing"]) {
             for _ in 0..<40 {
                 $0.succeed()
