@@ -83,7 +83,7 @@ enum SettingSynonyms {
                 + "metrics_address prometheus status_port", "admin_listen", "HOST:PORT, with /metrics, health pages and the admin interface"
         ),
         Row("admin.token admin.password admin.auth admin_token token password", "admin.token_file", "a file that holds the token"),
-        Row("real_ip set_real_ip_from trust_proxy trusted_networks trusted_ips trusted", "trusted_proxies"),
+        Row("real_ip set_real_ip_from trust_proxy trusted_proxy trusted_networks trusted_ips trusted", "trusted_proxies"),
         Row("real_ip_header client_ip_header forwarded_header", "forwarding.client_field"),
         Row("whitelist allowlist ip_whitelist ip_allowlist acl allowed_ips", "access.allow"),
         Row("blacklist denylist blocklist ip_blacklist ip_blocklist blocked_ips", "access.deny"),
@@ -121,7 +121,7 @@ enum SettingSynonyms {
             "ignore_headers proxy_ignore_headers ignore_cache_control override_cache_control ignore_no_store ignore_no_cache ignore_private "
                 + "ignore_directives cache_private cache.private ignore cache.ignore", "cache.freshness.ignore",
             "the directives of responses that do not count, such as no-store"),
-        Row("cache_methods proxy_cache_methods", "routes.methods"),
+        Row("methods cache_methods cache.methods proxy_cache_methods", "routes.methods", "methods that only read on a route, such as POST"),
         Row(
             "cache_key proxy_cache_key cache.key vary vary_by cache_vary key_headers", "cache.key_fields",
             "request fields in Vary count always"),

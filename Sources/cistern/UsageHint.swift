@@ -47,7 +47,7 @@ enum UsageHint {
         "verify": "check", "configtest": "check", "health": "healthcheck", "ping": "healthcheck", "list": "ls", "keys": "ls", "get": "show",
         "cat": "show", "inspect": "show", "rm": "purge", "delete": "purge", "del": "purge", "ban": "purge", "invalidate": "purge",
         "flush": "purge --all", "clear": "purge --all", "metrics": "stats", "log": "why --follow", "logs": "why --follow",
-        "explain": "why", "preload": "warm", "info": "status", "offline": "mode offline", "restart": "reload",
+        "explain": "why", "preload": "warm", "info": "status", "config": "check", "offline": "mode offline", "restart": "reload",
     ]
 
     private static func takesSettings(_ usage: Substring) -> Bool {
@@ -55,9 +55,10 @@ enum UsageHint {
     }
 
     private static func argument(_ line: Substring, _ usage: Substring) -> String? {
-        let beginning = "Error: Unexpected argument '"
-        guard line.hasPrefix(beginning) else { return nil }
-        let argument = String(line.dropFirst(beginning.count).prefix { $0 != "'" })
+        // Of several arguments, the first one says what was meant.
+        let beginnings = ["Error: Unexpected argument '", " unexpected arguments: '"]
+        guard let start = beginnings.compactMap({ line.firstRange(of: $0)?.upperBound }).first else { return nil }
+        let argument = String(line[start...].prefix { $0 != "'" })
         let isServe = usage.hasPrefix("Usage: cistern serve")
         guard takesSettings(usage) else { return nil }
         if argument.contains("://") { return "\(line); the upstream is given with --upstream" }

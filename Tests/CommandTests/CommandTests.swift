@@ -262,6 +262,7 @@ struct CommandTests {
             ("--exclude /x", "use routes.stream in the file: "), ("--user x", "'--user': start Cistern as that user"),
             ("-v", "use --version"),
             ("start", "'start' is not a command; did you mean cistern serve?"), ("statsu", "did you mean cistern stats?"),
+            ("get /a", "'get' is not a command; did you mean cistern show?"),
             ("validate", "did you mean cistern check?"), ("serve http://a.test", "the upstream is given with --upstream"),
             ("check a.yaml", "a file with settings is given with --config"), ("--nonsense", "Unknown option '--nonsense'\n"),
             ("xyzzy", "Unexpected argument 'xyzzy'\n"),

@@ -97,6 +97,8 @@ struct SettingSynonymsTests {
             Row("listen: [{address: \":1\", certificate: x}]", "listen.certificate is not a setting; use tls.certificates: *"),
             Row("must_have: [/x]", "must_have is not a setting"),
             Row("user: nobody", "user is not a setting, and there is none for it: *"),
+            Row("cache: {methods: [POST]}", "cache.methods is not a setting; use routes.methods: *"),
+            Row("trusted_proxy: 10.0.0.1", "trusted_proxy is not a setting; use trusted_proxies"),
             Row("cache: {role_: x}", "cache.role_ is not a setting; did you mean cache.role?"),
             Row("cache: {abc: x}", "cache.abc is not a setting"),
             Row("xyz: 1", "xyz is not a setting"),
