@@ -257,7 +257,9 @@ struct SelfObservationTests {
         let before = try play.metric("cistern_loop_stalls_total{shard=\"0\"}") ?? 0
         clock.stallOnce()
         #expect(try play.waitFor("cistern_loop_stalls_total{shard=\"0\"}", atLeast: before + 1))
-        #expect(try play.metric("cistern_loop_longest_wait_seconds{shard=\"0\"}") ?? 0 >= Double(SlowClock.microseconds) * 1e-6)
+        // A busy machine may bring about a shorter stall before.
+        let longest = "cistern_loop_longest_wait_seconds{shard=\"0\"}"
+        #expect(try play.waitFor(longest, atLeast: Double(SlowClock.microseconds) * 1e-6))
     }
 
     @Test("the build is told with the versions of its libraries")
