@@ -88,7 +88,7 @@ def recover(play, end):
 @scene("small-disk", "The disk has 16 MiB, and store.size is 1 GiB.", outputs={
     "response": r"^Cache-Status: cistern; (hit|fwd=uri-miss.*stored)",
     "gauge": (r"^cistern_store_writable 1$", r"^cistern_store_room_bytes 1\d{7}$", r'^cistern_store_write_errors_total\{cause="no_space"\} 0$'),
-    "page": (r"Disk\s+writable", r"the disk has room for 1\d(\.\d)? MiB"), "status": Not("cannot be written"),
+    "alert": Not("Cistern"), "page": (r"Disk\s+writable", r"the disk has room for 1\d(\.\d)? MiB"), "status": Not("cannot be written"),
     "why": r"The response was stored\.", "log": r"store\.size: 1024 MiB is more than the disk of"})
 def small_disk(play):
     disk = Disk(play, "size=16m")
@@ -108,7 +108,8 @@ def small_disk(play):
 @scene("disk-filled-by-others", "Others fill the disk while the store is in use.", outputs={
     "response": r"^Cache-Status: cistern; (hit|fwd=uri-miss.*stored)",
     "gauge": (r"^cistern_store_writable 1$", r'^cistern_store_removals_total\{cause="evicted"\} [1-9]'),
-    "page": r"Disk\s+writable", "status": Not("cannot be written"), "log": r"the disk of the cache directory \S+ has room for \d+(\.\d)? MiB"})
+    "alert": Not("Cistern"), "page": r"Disk\s+writable", "status": Not("cannot be written"),
+    "log": r"the disk of the cache directory \S+ has room for \d+(\.\d)? MiB"})
 def filled_by_others(play):
     disk = Disk(play, "size=48m")
     play.make_upstream(item)
