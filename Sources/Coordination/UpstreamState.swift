@@ -169,7 +169,8 @@ struct UpstreamState: Sendable {
         if isRouteOpen, report.state == .up { return true }
         // All of a long run failed, and earlier failures may explain that.
         if run >= Self.firstRun, now - runSince >= Self.lookInterval, known.bad > 0 { return true }
-        return runs >= Self.failingRuns && period.bad >= Self.failures && period.good >= 1 && period.ofFailures >= Self.failingShare && report.state == .up
+        guard report.state == .up, runs >= Self.failingRuns, period.bad >= Self.failures, period.good >= 1 else { return false }
+        return period.ofFailures >= Self.failingShare
     }
 
     /// With one failure in a thousand million runs by chance.

@@ -60,7 +60,8 @@ struct LetterTests {
                 fields: [("User-Agent", "b"), ("accept", "application/json"), ("accept-encoding", "gzip")], isHit: true),
             CodedRow(testDescription: "no Accept-Encoding: all codings are allowed", fields: [], isHit: true),
             CodedRow(testDescription: "another coding", fields: [("Accept-Encoding", "br"), ("Accept", "application/json")], isHit: false),
-            CodedRow(testDescription: "one more coding", fields: [("Accept-Encoding", "gzip, br"), ("Accept", "application/json")], isHit: false),
+            CodedRow(
+                testDescription: "one more coding", fields: [("Accept-Encoding", "gzip, br"), ("Accept", "application/json")], isHit: false),
             CodedRow(testDescription: "another Accept", fields: [("Accept-Encoding", "gzip"), ("Accept", "*/*")], isHit: false),
         ], [false, true])
     func codingOfOwnRequest(row: CodedRow, isRestarted: Bool) throws {
