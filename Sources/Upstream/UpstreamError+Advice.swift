@@ -31,7 +31,7 @@ public struct SettingAdvice: Sendable, Equatable {
         "upstream.ca_file", "upstream.client_certificate and upstream.client_key must name readable PEM files")
     fileprivate static let noCheck = SettingAdvice(
         "upstream.verify",
-        "accepts any certificate if it is false: renew the upstream's certificate instead, or correct the clock of this machine")
+        "can stay true: renew the upstream's certificate, or correct the clock of this machine (false accepts any certificate)")
     fileprivate static let own = SettingAdvice(
         "upstream.client_certificate", "and upstream.client_key are shown to an upstream that asks for a certificate")
     fileprivate static let bothVersions = SettingAdvice("upstream.http2", "asks an upstream without HTTP/2 in HTTP/1.1 if it is auto")

@@ -43,11 +43,11 @@ struct Stats: AdminCommand {
 }
 
 enum StatsLines {
-    /// How many scopes of each kind are known to fail.
+    /// How many scopes of each kind fail.
     private static func failing(_ upstream: JSONValue?) -> String {
         let kinds = (upstream?["failing"]?.members ?? []).filter { $0.value != 0 }
-        guard !kinds.isEmpty else { return "nothing known to fail" }
-        return "failing: " + kinds.map { "\($0.name) \($0.value.integer ?? 0)" }.joined(separator: " ")
+        guard !kinds.isEmpty else { return upstream?["state"] == "up" ? ", nothing known to fail" : "" }
+        return ", failing: " + kinds.map { "\($0.name) \($0.value.integer ?? 0)" }.joined(separator: " ")
     }
 
     private static func longestWait(_ stats: JSONValue) -> String {
@@ -76,7 +76,7 @@ enum StatsLines {
         let trouble = store?["writable"] == true ? "" : ", CANNOT BE WRITTEN TO"
         return """
             \(modes(stats))store        \(store?["entries"]?.integer ?? 0) entries, \(size)\(trouble)
-            upstream     \(UpstreamWord.of(upstream)), \(failing(upstream)), \
+            upstream     \(UpstreamWord.of(upstream))\(failing(upstream)), \
             \(upstream?["active_requests"]?.integer ?? 0) requests running
             connections  \(connections?["open"]?.integer ?? 0) of \(connections?["limit"]?.integer ?? 0)
             loops        \(longestWait(stats)) the longest that an event waited in the last minute
