@@ -23,11 +23,13 @@ enum MarkReserve {
     }
 
     /// - Parameter number: of the next segment.
-    /// - Returns: nil where there is no reserve.
+    /// - Returns: nil where there is no reserve, or it cannot be opened now.
     static func use(as number: UInt64, _ settings: StoreSettings) -> Segment? {
         let target = Segment.path(number, settings.directory)
         var status = stat()
         guard lstat(target, &status) != 0, rename(path(settings.directory), target) == 0 else { return nil }
-        return Segment(opening: number, in: settings.directory, isWritable: true)
+        if let segment = Segment(opening: number, in: settings.directory, isWritable: true) { return segment }
+        rename(target, path(settings.directory))
+        return nil
     }
 }

@@ -198,8 +198,8 @@ extension StoreWriter {
         (unwritten, kept) = ([], [])
         for mark in marks { write(mark, nil, isNeeded: true, store) }
         for item in items { write(item, nil, isNeeded: false, store) }
-        writeBuffer(store)
-        removeEvicted()
+        // What evicting kept is in no other file than those that were evicted, until it is written again.
+        if writeBuffer(store), refusing.trouble == nil { removeEvicted() }
         MarkReserve.make(settings)
         return true
     }

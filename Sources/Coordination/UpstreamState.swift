@@ -161,12 +161,14 @@ struct UpstreamState: Sendable {
             (report.state, report.since) = (.down, run > 0 ? runSince : now)
             (lookedAt, looksNow) = (now, false)
         } else if report.state != .failing, isFailing(now) {
+            if periodSince == nil { (periodSince, period, runs) = (now, Share(), 0) }
             (report.state, report.since) = (.failing, periodSince ?? now)
         }
     }
 
     private func isFailing(_ now: Int64) -> Bool {
-        if isRouteOpen, report.state == .up { return true }
+        // A route that is still open after an outage of the whole has not failed since.
+        if isRouteOpen, report.state == .up, failedAt > report.respondedAt ?? .min { return true }
         // All of a long run failed, and earlier failures may explain that.
         if run >= Self.firstRun, now - runSince >= Self.lookInterval, known.bad > 0 { return true }
         guard report.state == .up, runs >= Self.failingRuns, period.bad >= Self.failures, period.good >= 1 else { return false }
@@ -215,7 +217,8 @@ struct UpstreamState: Sendable {
         let wait: Int64
         if report.isDown {
             if looksNow { return .due }
-            wait = max(report.attemptedAt ?? .min, lookedAt) + Self.lookInterval - now
+            let last = max(report.attemptedAt ?? .min, lookedAt)
+            wait = last == .min ? 0 : last + Self.lookInterval - now
         } else {
             guard isSuspicious else { return .over }
             wait = lookedAt == .min ? 0 : lookedAt + window / 2 - now

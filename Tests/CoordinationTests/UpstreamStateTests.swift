@@ -129,6 +129,14 @@ struct UpstreamStateTests {
             #expect($0.state.report.isDown)
             $0.succeed(took: 1)
         },
+        Row("a route that is still open when the whole is well again has not failed since", ["up", "down", "up"]) {
+            $0.play(many("S", 20) + many("F", 10))
+            $0.succeed()
+            $0.state.note(isAddressOpen: false, isRouteOpen: true, now: $0.now)
+            $0.pass(1)
+            $0.state.note(isAddressOpen: false, isRouteOpen: false, now: $0.now)
+            $0.succeed()
+        },
         Row("a short outage with late failures is no upstream that fails in part", ["up"]) {
             $0.play(many("S", 3))
             for _ in 0..<3 { $0.fail("status_503") }
@@ -189,6 +197,8 @@ struct UpstreamStateTests {
         var world = World()
         world.state.inherit(UpstreamReport(.down, since: 5, cause: "status_503"))
         #expect(world.state.report.words == "unknown (last: down)" && world.state.report.since == 5)
+        world.pass(1_000)
+        #expect(world.state.look(now: world.now) == .due)
         world.succeed()
         #expect(world.state.report.state == .up)
     }
