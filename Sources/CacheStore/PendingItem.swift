@@ -8,10 +8,12 @@ import struct Synchronization.Atomic
 
 /// An item that waits to be written.
 ///
-/// `@unchecked Sendable` because nothing but the note changes after `init`.
+/// `@unchecked Sendable` because nothing but the note changes after `init`, and `hasStaleMark`, which only the writer's queue uses.
 final class PendingItem: @unchecked Sendable {
     let hash: KeyHash
     let isMarkedStale: Bool
+    /// A mark says that a former item of its key in a file is stale: the writer need not write another.
+    var hasStaleMark = false
     private let item: NewItem
     private let number = contentNumbers.add(1, ordering: .relaxed).newValue | 1 << 63
     private let keptNote = Atomic<UInt32>(0)

@@ -73,7 +73,8 @@ extension StoreWriter {
         // Where the limit has room for both, the oldest goes once there is a new one: a disk that refuses it costs nothing.
         if exceedsLimit(beside: wanted, store) {
             evictWithinLimit(beside: wanted, &making, store)
-            if exceedsLimit(beside: wanted, store) { removeEvictedEarly(store) }
+            // Otherwise the store is larger than its limit until they are written again.
+            if !isBeginning, exceedsLimit(beside: wanted, store), writeUnwrittenEarly(store) { removeEvicted() }
         }
         fitDisk(&making, store)
         var made = attempt(making)
@@ -126,14 +127,18 @@ extension StoreWriter {
         }
     }
 
-    /// Evicts the oldest segment and frees its blocks now.
+    /// Frees the blocks of evicted segments, and evicts the oldest one for that where none is evicted already.
     /// - Returns: false where nothing may go for this.
     private func evictForRoom(_ making: inout SegmentMaking, _ store: ResponseStore) -> Bool {
         // A file that a response is being sent from keeps its blocks: then more eviction would not help either.
-        guard making.mayEvict, making.freed < making.bytes, store.state.withLock({ $0.segments.count }) > 1 else { return false }
-        evictOldest(store, budget: &making.budget)
+        guard !isBeginning, making.freed < making.bytes else { return false }
+        if evicted.isEmpty {
+            guard making.mayEvict, store.state.withLock({ $0.segments.count }) > 1 else { return false }
+            evictOldest(store, budget: &making.budget)
+        }
         making.freed += evicted.reduce(0) { $0 + $1.size }
-        removeEvictedEarly(store)
+        _ = writeUnwrittenEarly(store)
+        if refusing.trouble?.isFailedWrite != true { removeEvicted() }
         return true
     }
 
@@ -149,20 +154,24 @@ extension StoreWriter {
         }
     }
 
-    /// Removals and marks that evicting kept are written first, where there is room: a crash must not cost them. They are written again with the items
-    /// that evicting kept, since they have to last as long as these.
-    private func removeEvictedEarly(_ store: ResponseStore) {
+    /// Writes removals and marks that evicting kept to the end of the last segment and to the reserve, so that a crash loses none of them when the
+    /// evicted files go before there is a new segment. They are written again with the items that evicting kept, since they have to last as long.
+    /// - Returns: false if there is no room for all of them, or the disk refuses them.
+    private func writeUnwrittenEarly(_ store: ResponseStore) -> Bool {
+        var isWhole = true
         for mark in unwritten {
             let header = mark.header(nil)
             if !hasRoom(for: header.recordBytes) {
                 writeBuffer(store)
-                guard let reserve = openReserve(for: header.recordBytes) else { continue }
+                guard let reserve = openReserve(for: header.recordBytes) else {
+                    isWhole = false
+                    continue
+                }
                 activate(reserve, store)
             }
             place(header) { if case .item(let item) = mark { item.appendPayload(nil, to: &$0) } }
         }
-        writeBuffer(store)
-        removeEvicted()
+        return writeBuffer(store) && isWhole
     }
 
     // MARK: The reserve
@@ -194,12 +203,24 @@ extension StoreWriter {
             guard writeBuffer(store) else { return false }
             note(nil, store)
         }
+        // Marks that fill this segment too make another one: then the outer call goes on there.
+        guard !isBeginning else { return true }
+        isBeginning = true
         let (marks, items) = (unwritten, kept)
-        (unwritten, kept) = ([], [])
-        for mark in marks { write(mark, nil, isNeeded: true, store) }
-        for item in items { write(item, nil, isNeeded: false, store) }
-        // What evicting kept is in no other file than those that were evicted, until it is written again.
-        if writeBuffer(store), refusing.trouble == nil { removeEvicted() }
+        (unwritten, kept, removalsWait) = ([], [], false)
+        let failures = refusing.failures
+        for (works, isNeeded) in [(marks, true), (items, false)] {
+            for work in works {
+                // Behind one that the disk refuses, all wait on: a removal would take what was written before it.
+                if refusing.failures == failures {
+                    write(work, nil, isNeeded: isNeeded, store)
+                } else {
+                    giveUp(work, isNeeded: isNeeded, store)
+                }
+            }
+        }
+        isBeginning = false
+        removeRewritten(store)
         MarkReserve.make(settings)
         return true
     }
@@ -222,9 +243,14 @@ extension StoreWriter {
 
     // MARK: Evicting
 
-    func removeEvicted() {
+    private func removeEvicted() {
         for segment in evicted { segment.removeFile() }
         evicted = []
+    }
+
+    /// Removes the files of evicted segments once the removals and marks that evicting kept are in other files.
+    func removeRewritten(_ store: ResponseStore) {
+        if writeBuffer(store), refusing.trouble == nil, unwritten.isEmpty { removeEvicted() }
     }
 
     /// Takes the oldest segment away. Tombstones are kept and written again; then, up to a share of the segment, what was used

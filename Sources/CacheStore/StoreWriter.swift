@@ -43,12 +43,16 @@ final class StoreWriter: @unchecked Sendable {
     private var placed: [Placed] = []
     /// Removals and marks that are not in a file: those that evicting kept, until they are in the next segment, and those that the disk refused.
     var unwritten: [Work] = []
+    /// Whether any of them is no item. Later removals, marks and items are then written behind it: it takes all that is in the files before it.
+    var removalsWait = false
     /// How many there may be before those are left out that need not be written any more.
     private var unwrittenLimit = leastUnwritten
     /// Items for which there is no room yet: those that evicting kept, and those that the disk refused. Look-ups find them in memory.
     var kept: [Work] = []
     /// Their files stay until what is kept of them is written again, so that a crash in between costs nothing.
     var evicted: [Segment] = []
+    /// While `unwritten` and `kept` are written to a new segment. Nothing of them is in another file than those in `evicted`.
+    var isBeginning = false
     /// The number of the first segment that was written to since all was on the disk.
     private var firstUnsynchronized: UInt64
     var refusing = RefusingState()
@@ -184,8 +188,7 @@ final class StoreWriter: @unchecked Sendable {
     private func writeAgain(_ leftOut: LeftOutSegments, _ store: ResponseStore) {
         evicted += leftOut.segments
         for one in leftOut.kept { write(one, nil, isNeeded: true, store) }
-        writeBuffer(store)
-        removeEvicted()
+        removeRewritten(store)
     }
 
     /// From now on another process hears of what takes something back; nil: none.
@@ -226,10 +229,12 @@ final class StoreWriter: @unchecked Sendable {
     /// - Parameter all: in their order, with the coded contents of items.
     private func write(_ all: [(work: Work, encoded: [UInt8]?)], _ store: ResponseStore) {
         let wasWell = refusing.trouble == nil
+        // What waits goes first.
+        if removalsWait, all.contains(where: { $0.work.takesBack }) { tryAgain(store) }
         var isFailing = !directory.isWritable
         for (work, encoded) in all {
             let isNeeded = work.takesBack
-            guard !isFailing, refusing.trouble == nil || isNeeded else {
+            guard !isFailing, refusing.trouble == nil || isNeeded && !removalsWait else {
                 giveUp(work, isNeeded: isNeeded, store)
                 continue
             }
@@ -247,14 +252,16 @@ final class StoreWriter: @unchecked Sendable {
     /// found again: as stale, since something newer was seen.
     func giveUp(_ work: Work, isNeeded: Bool, _ store: ResponseStore) {
         guard case .item(let item) = work else {
-            if directory.isWritable, unwritten.count < Self.removalLimit { unwritten.append(work) }
+            guard directory.isWritable, unwritten.count < Self.removalLimit else { return }
+            unwritten.append(work)
+            removalsWait = true
             return
         }
         let mayWait = directory.isWritable && !isNeeded
-        let stays = store.state.withLock { state in
+        let (isCurrent, stays) = store.state.withLock { state in
             let isCurrent = state.pending[item.hash] === item
             let fits = RecordHeader.recordBytes(payload: item.bytes) <= state.statistics.recordLimit
-            if isCurrent, isNeeded || mayWait && fits { return true }
+            if isCurrent, isNeeded || mayWait && fits { return (true, true) }
             state.statistics.pendingBytes -= item.bytes
             if isCurrent {
                 state.pending[item.hash] = nil
@@ -262,17 +269,21 @@ final class StoreWriter: @unchecked Sendable {
                 state.changes.raise(item.hash)
                 state.statistics.evicted += 1
             }
-            return false
+            return (isCurrent, false)
         }
-        guard stays else { return }
-        if isNeeded {
-            unwritten.append(work)
-        } else {
-            kept.append(work)
-            // It took back what lies in a file under its key.
-            if item.isMarkedStale { unwritten.append(.staleMark(item.hash)) }
-        }
+        if stays { if isNeeded { unwritten.append(work) } else { kept.append(work) } }
+        if isCurrent, !isNeeded, item.isMarkedStale, !item.hasStaleMark { writeStaleMark(of: item, store) }
         if unwritten.count >= unwrittenLimit { leaveOutReplaced(store) }
+    }
+
+    /// The item that has its key in a file is stale too. The mark is written without the item that waits, where the disk has room for a mark.
+    private func writeStaleMark(of item: PendingItem, _ store: ResponseStore) {
+        item.hasStaleMark = true
+        let mark = Work.staleMark(item.hash)
+        guard directory.isWritable, !removalsWait, refusing.trouble?.isFailedWrite != true else {
+            return giveUp(mark, isNeeded: true, store)
+        }
+        append(mark, nil, isNeeded: true, store)
     }
 
     private func leaveOutReplaced(_ store: ResponseStore) {

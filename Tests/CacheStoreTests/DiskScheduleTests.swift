@@ -21,10 +21,36 @@ struct DiskScheduleTests {
         var marked = 0
     }
 
+    /// Copies of the store's files between two changes of them, as a crash would leave them.
+    private final class CrashCopies: Sendable {
+        private let path: String
+        private let state = Mutex<(changes: Int, copies: [Directory])>((0, []))
+
+        init(_ path: String) { self.path = path }
+
+        /// One change in eleven has a copy, up to a limit.
+        func take() {
+            state.withLock { state in
+                state.changes += 1
+                guard state.changes % 11 == 0, state.copies.count < 12, let copy = try? Directory() else { return }
+                for file in names(in: path) where file != "lock" { copyFile(path + "/" + file, to: copy.path + "/" + file) }
+                state.copies.append(copy)
+            }
+        }
+
+        func takeAll() -> [Directory] {
+            state.withLock { state in
+                defer { state.copies = [] }
+                return state.copies
+            }
+        }
+    }
+
     private struct Schedule {
         var random: SeededGenerator
         let directory: Directory
         let disk: ModelDisk
+        let copies: CrashCopies
         let settings: StoreSettings
         var store: ResponseStore
         var now: [Known] = Array(repeating: Known(), count: keyCount)
@@ -36,6 +62,9 @@ struct DiskScheduleTests {
             random = SeededGenerator(seed: seed)
             directory = try Directory()
             disk = ModelDisk(bytes: 6 << 20)
+            let copies = CrashCopies(directory.path)
+            self.copies = copies
+            disk.beforeChanges { copies.take() }
             if !isTold { disk.hideRoom() }
             settings = disk.settings(directory.path, capacity: 16 << 20, segment: 1 << 20)
             store = try ResponseStore(settings)
@@ -96,6 +125,7 @@ struct DiskScheduleTests {
         /// What a crash at this moment would leave.
         mutating func checkCrash(_ step: Int) throws {
             store.flush()
+            for copy in copies.takeAll() { try check(copy, step) }
             if !store.hasUnwrittenMarks { written = now }
             let inFiles = now.indices.filter { number in
                 let hash = key(number).withUnsafeBytes { KeyHash($0, seed: store.seed) }
@@ -103,6 +133,13 @@ struct DiskScheduleTests {
             }
             let copy = try Directory()
             for file in directory.files where file != "lock" { copyFile(directory.path + "/" + file, to: copy.path + "/" + file) }
+            try check(copy, step, inFiles: inFiles)
+        }
+
+        /// - Parameters:
+        ///   - copy: the files of a crash.
+        ///   - inFiles: the keys whose last version must be found.
+        private func check(_ copy: Directory, _ step: Int, inFiles: [Int] = []) throws {
             var settings = StoreSettings(directory: copy.path, capacityBytes: self.settings.capacityBytes, segmentBytes: 1 << 20)
             settings.retryMilliseconds = 0
             let after = try ResponseStore(settings)
@@ -117,7 +154,8 @@ struct DiskScheduleTests {
                     version > known.marked || found.isMarkedStale,
                     "step \(step), key \(number): version \(version) came back fresh, \(known)")
                 if inFiles.contains(number), let here = store.lookUp(key(number).span) {
-                    #expect(version == Self.version(of: here), "step \(step), key \(number)")
+                    // A write that failed may have left the last accepted version in a file, although the store has given it up since.
+                    #expect([Self.version(of: here), now[number].version].contains(version), "step \(step), key \(number)")
                 }
             }
         }
@@ -146,7 +184,7 @@ struct DiskScheduleTests {
         }
     }
 
-    @Test("random schedules", .slow, arguments: [1, 2, 3, 4] as [UInt64])
+    @Test("random schedules", .slow, arguments: 1...12 as ClosedRange<UInt64>)
     func random(seed: UInt64) throws {
         var schedule = try Schedule(seed: seed, isTold: seed % 2 == 0)
         for step in 1...500 {

@@ -15,6 +15,7 @@ final class ModelDisk: Sendable {
         var writeError: Int32 = 0
         var allocateError: Int32 = 0
         var tellsRoom = true
+        var beforeChange: (@Sendable () -> Void)?
     }
 
     private let state: Mutex<State>
@@ -30,6 +31,9 @@ final class ModelDisk: Sendable {
     func fill(_ path: String) { setOthers(state.withLock { $0.totalBytes } - usedBytes(path)) }
 
     func setOthers(_ bytes: Int) { state.withLock { $0.othersBytes = bytes } }
+
+    /// Called before each write and each new file, on the writer's queue.
+    func beforeChanges(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.beforeChange = body } }
 
     /// A quota is not seen in what the file system has left.
     func hideRoom() { state.withLock { $0.tellsRoom = false } }
@@ -53,12 +57,14 @@ final class ModelDisk: Sendable {
             return DiskRoom(freeBytes: free(path), totalBytes: state.withLock { $0.totalBytes })
         }
         settings.allocate = { [self] descriptor, bytes in
+            state.withLock { $0.beforeChange }?()
             let (error, tells) = state.withLock { ($0.allocateError, $0.tellsRoom) }
             if error != 0 { return error }
             guard free(path) >= bytes else { return tells ? ENOSPC : EDQUOT }
             return csystem_allocate(descriptor, bytes)
         }
         settings.write = { [self] descriptor, bytes, offset in
+            state.withLock { $0.beforeChange }?()
             let error = state.withLock { $0.writeError }
             if error != 0 {
                 // A part of it may be on the disk.
