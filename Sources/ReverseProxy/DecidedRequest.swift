@@ -76,10 +76,12 @@ final class DecidedRequest: @unchecked Sendable {
         self.trace = trace
     }
 
-    /// The same of nobody's: for what is asked again long after its client.
-    init(unnamed other: DecidedRequest) {
+    /// A request without its client, to be repeated later.
+    /// - Parameter keepsCopy: false if it may be repeated at any later time. A stored copy keeps its segment's file, and may be purged by then.
+    init(unnamed other: DecidedRequest, keepsCopy: Bool = true) {
         head = other.head.unnamed
-        (directives, mode, refusal, found) = (other.directives, other.mode, other.refusal, other.found)
+        (directives, mode, refusal) = (other.directives, other.mode, other.refusal)
+        found = keepsCopy ? other.found : nil
         (forwardToken, notStored) = (other.forwardToken, other.notStored)
         (mayRescue, place, route) = (other.mayRescue, other.place, other.route)
         scopes = RequestScopes(other.scopes)

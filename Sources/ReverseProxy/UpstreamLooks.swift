@@ -18,6 +18,8 @@ final class UpstreamLooks {
     private var keptAt = Int64.min
     /// The request that the next look repeats.
     private var turn = 0
+    /// The client of the last look's request.
+    private var lastClient: UInt64?
     private var timer: LoopTimer?
     private var isEnded = false
 
@@ -28,6 +30,7 @@ final class UpstreamLooks {
 
     private struct Known {
         let request: DecidedRequest
+        let client: UInt64
         /// The last attempt of any client failed.
         var fails: Bool
     }
@@ -42,19 +45,28 @@ final class UpstreamLooks {
         isEnded = true
     }
 
-    private var now: Int64 { shard.loop.time.monotonicMilliseconds }
+    private var now: Int64 { shard.loop.batchMilliseconds }
 
     /// A request has succeeded, or failed.
     func note(_ request: DecidedRequest, fails: Bool) {
         if let place = requests.firstIndex(where: { $0.request.scopes.key == request.scopes.key }) {
             requests[place].fails = fails
         } else if mayKeep(fails: fails), request.isAnonymousLook {
-            if requests.count == Self.limit || (requests.first?.fails == true && !fails) { requests.removeFirst() }
-            requests.append(Known(request: DecidedRequest(unnamed: request), fails: fails))
+            makeRoom(for: request, fails: fails)
+            requests.append(Known(request: DecidedRequest(unnamed: request, keepsCopy: false), client: request.client, fails: fails))
             keptAt = now
             wake(after: Self.interval)
         }
         if fails { glance() }
+    }
+
+    /// A client replaces its own request first: so no client alone decides what Cistern asks for.
+    private func makeRoom(for request: DecidedRequest, fails: Bool) {
+        if requests.first?.fails == true, !fails {
+            requests.removeFirst()
+        } else if requests.count == Self.limit {
+            requests.remove(at: requests.firstIndex { $0.client == request.client } ?? 0)
+        }
     }
 
     /// One that fails is kept only if there is no other.
@@ -90,8 +102,10 @@ final class UpstreamLooks {
         if let probe { return probe.look() }
         turn += 1
         let order = requests.indices.map { ($0 + turn) % requests.count }
-        guard let place = order.first(where: { !requests[$0].fails }) ?? order.first else { return }
-        let request = requests[place].request
+        let good = order.filter { !requests[$0].fails }
+        guard let index = good.first(where: { requests[$0].client != lastClient }) ?? good.first ?? order.first else { return }
+        let request = requests[index].request
+        lastClient = requests[index].client
         let client = UpstreamRequestFields.Client(address: [], isIPv6: false, host: request.head.host)
         shard.background.fetches.look(request, client: client, behind: 0)
     }

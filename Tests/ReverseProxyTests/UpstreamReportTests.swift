@@ -217,6 +217,36 @@ struct UpstreamReportTests {
         #expect(scene.said.count(of: "is down") == 0)
     }
 
+    @Test("a look brings nothing back that was purged since its request was kept")
+    func purged() throws {
+        let confirmed = OriginStep.send("HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n")
+        let scene = try Scene()
+        scene.origin.react { $0["If-None-Match"] == nil ? [.json("1", ["Cache-Control: no-cache", "ETag: \"a\""])] : [confirmed] }
+        try scene.ask(["/1"], times: 2)
+        #expect(JSONValue(try scene.play.admin("POST", "/-/purge?all=true").content)?["purged"] == 1)
+        scene.origin.react { $0["If-None-Match"] == nil ? [.json("{}", status: Self.unavailable)] : [confirmed] }
+        for number in 0..<15 { try scene.ask(["/other/\(number)"]) }
+        try scene.pass(120)
+        #expect(scene.origin.requests.filter { $0.target == "/1" }.count > 2, "no look was sent")
+        #expect(try scene.play.get("/1", [("Cache-Control", "only-if-cached")]).status == 504)
+        #expect(try scene.state() == "down")
+    }
+
+    @Test("one client that asks for many targets does not decide alone what Cistern asks for")
+    func crowdedOut() throws {
+        let scene = try Scene()
+        let other = { try TestClient(port: scene.play.port, from: "127.0.0.9") }
+        #expect(try other().get("/honest")?.status == 200)
+        for number in 0..<20 { try scene.ask(["/odd/\(number)"], times: 3) }
+        scene.origin.react { $0.target.hasPrefix("/odd") ? [.json("{}", status: Self.unavailable)] : [.json("1")] }
+        for number in 0..<40 {
+            for more in 0..<5 { _ = try scene.play.get("/odd/\(number % 20)?\(more)=\(number)") }
+            try scene.pass(4)
+        }
+        #expect(scene.said.count(of: "is down") == 0, "\(scene.said.all)")
+        #expect(try scene.state() == "failing")
+    }
+
     @Test("where it has been up and nobody asks any more, the age of the last response is told")
     func quiet() throws {
         let scene = try Scene()
