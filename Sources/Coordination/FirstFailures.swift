@@ -31,6 +31,7 @@ public final class FirstFailures: Sendable {
     private struct State {
         var table = FirstFailureTable()
         var last: Last?
+        var lastSubject: FirstFailureTable.Subject?
     }
 
     init(api: String, logger: Logger) { (self.api, self.logger) = (api, logger) }
@@ -53,7 +54,7 @@ public final class FirstFailures: Sendable {
     private func note(_ subject: FirstFailureTable.Subject, _ cause: FailureCause, path: String?, _ certificate: String?, now: Int64) {
         let leftOut = state.withLock { state in
             isTroubled.store(true, ordering: .relaxed)
-            state.last = Last(cause: cause, path: path, certificate: certificate, at: now)
+            (state.last, state.lastSubject) = (Last(cause: cause, path: path, certificate: certificate, at: now), subject)
             return state.table.fail(subject, now: now)
         }
         guard let leftOut else { return }
@@ -66,43 +67,39 @@ public final class FirstFailures: Sendable {
     /// A connection came about.
     func noteReached(now: Int64) {
         guard isTroubled.load(ordering: .relaxed) else { return }
-        noteEnd(of: .address, path: nil, now: now)
+        noteEnds(of: [.address], now: now)
     }
 
     /// A good response came.
     func noteSuccess(_ path: [UInt8], now: Int64) {
         guard isTroubled.load(ordering: .relaxed) else { return }
-        noteEnd(of: .address, path: nil, now: now)
-        noteEnd(of: .path(path), path: UpstreamHealth.text(path), now: now)
+        noteEnds(of: [.address, .path(path)], now: now)
     }
 
     /// Whether a success has to be told: asked before its path is copied.
     var wantsSuccesses: Bool { isTroubled.load(ordering: .relaxed) }
 
-    private func noteEnd(of subject: FirstFailureTable.Subject, path: String?, now: Int64) {
-        let ended = state.withLock { state -> FirstFailureTable.Ended? in
-            let ended = state.table.succeed(subject, now: now)
-            if state.last?.path == path { state.last?.isOver = true }
+    private func noteEnds(of subjects: [FirstFailureTable.Subject], now: Int64) {
+        let ends = state.withLock { state in
+            let ends = subjects.compactMap { subject in state.table.succeed(subject, now: now).map { (subject, $0) } }
+            if let last = state.lastSubject, subjects.contains(last) { state.last?.isOver = true }
             isTroubled.store(state.table.isTroubled, ordering: .relaxed)
-            return ended
+            return ends
         }
-        guard let ended else { return }
-        let what = path.map { "responds on \($0) again" } ?? "can be reached again"
-        let failures = ended.failures == 1 ? "1 failure" : "\(ended.failures) failures"
-        logger.notice("\(subjectWords) \(what), after \(failures) in \((ended.time + 999) / 1_000) s\(Self.more(ended.leftOut))")
+        for (subject, ended) in ends {
+            let what = if case .path(let path) = subject { "responds on \(UpstreamHealth.text(path)) again" } else { "can be reached again" }
+            let failures = ended.failures == 1 ? "1 failure" : "\(ended.failures) failures"
+            logger.notice("\(subjectWords) \(what), after \(failures) in \((ended.time + 999) / 1_000) s\(Self.more(ended.leftOut))")
+        }
     }
 
-    /// A scope counts as failing: its end is told elsewhere.
+    /// A key fails as `UpstreamHealth` has it, which logs the end.
     func noteOpened(_ scope: FailureMemory.Scope) {
-        state.withLock { state in
-            switch scope {
-            case .address: state.table.leaveEnd(of: .address)
-            case .key(let path): state.table.leaveEnd(of: .path(path))
-            case .upstream, .route: state.table.leaveEnds()
-            case .pause: break
-            }
-        }
+        if case .key(let path) = scope { state.withLock { $0.table.leaveEnd(of: .path(path)) } }
     }
+
+    /// The upstream is down. `UpstreamHealth` logs that it is up again, once for all that failed.
+    func noteDown() { state.withLock { $0.table.leaveEnds() } }
 
     private var subjectWords: String { "the upstream\(api.isEmpty ? "" : " of \(api)")" }
 
@@ -152,7 +149,8 @@ struct FirstFailureTable {
     /// Returns how many lines were left out before this one; nil if nothing is to be logged.
     mutating func fail(_ subject: Subject, now: Int64) -> Int? {
         makeRoom(for: subject, now: now)
-        guard entries[subject] != nil || entries.count < Self.limit else {
+        // There is one address, and no number of paths takes its place.
+        guard entries[subject] != nil || entries.count < Self.limit || subject == .address else {
             lines.leaveOut(subject.kind)
             return nil
         }

@@ -142,6 +142,7 @@ public final class UpstreamHealth: Sendable {
                 state.upstream.note(isAddressOpen: state.memory.isUnreachable, isRouteOpen: state.memory.isRouteFailing, now: now)
             }
             isSuspicious.store(state.upstream.isSuspicious, ordering: .relaxed)
+            if !before.isDown, state.upstream.report.isDown { first.noteDown() }
             var lines = changes.compactMap { line(of: $0, &state.lines, now: now) }
             if let line = line(from: before, to: state.upstream.report, &state.lines, now: now) { lines.append(line) }
             return (result, lines)
@@ -203,25 +204,30 @@ public final class UpstreamHealth: Sendable {
     }
 
     private func line(of change: FailureMemory.Change, _ allowance: inout LogAllowance, now: Int64) -> Line? {
+        let (place, begins): (String, String)
+        switch change.scope {
         // The reported state covers these.
-        guard change.scope.kind != .address, change.scope.kind != .upstream else { return nil }
-        guard let leftOut = allowance.take(change.scope.kind, now: now) else { return nil }
-        let isNarrow = change.scope.kind == .key || change.scope.kind == .pause
-        let more = leftOut == 0 ? "" : " (\(leftOut) changes like this are left out)"
-        let subject = "the upstream\(api.isEmpty ? "" : " of \(api)")\(place(change.scope))"
-        guard let cause = change.cause else {
-            return Line(level: isNarrow ? .info : .notice, text: "\(subject) \(change.scope.kind.endWords)\(more)")
+        case .address, .upstream: return nil
+        case .route(let index): (place, begins) = (" on route \(routes[index])", "fails on every request")
+        case .key(let path): (place, begins) = (" on \(Self.text(path))", "fails")
+        case .pause(let path, _): (place, begins) = (" on \(Self.text(path))", "asked a client to wait")
         }
-        return Line(
-            level: isNarrow ? .info : .warning,
-            text: "\(subject) \(change.scope.beginWords) (\(cause.text)): \(change.scope.effect)\(more)")
+        guard let leftOut = allowance.take(change.scope.kind, now: now) else { return nil }
+        let isNarrow = change.scope.kind != .route
+        let more = leftOut == 0 ? "" : " (\(leftOut) changes like this are left out)"
+        let subject = "the upstream\(api.isEmpty ? "" : " of \(api)")\(place)"
+        guard let cause = change.cause else {
+            let ends = change.scope.kind == .pause ? "responded well before the pause ended" : "responds well again"
+            return Line(level: isNarrow ? .info : .notice, text: "\(subject) \(ends)\(more)")
+        }
+        return Line(level: isNarrow ? .info : .warning, text: "\(subject) \(begins) (\(cause.text)): \(change.scope.effect)\(more)")
     }
 
     /// One line for each change of the reported state; none for the first response.
     private func line(
         from before: UpstreamReport, to after: UpstreamReport, _ allowance: inout LogAllowance, now: Int64
     ) -> Line? {
-        guard before.words != after.words, !(before.isUnasked && after.state == .up) else { return nil }
+        guard (before.state, before.wasDown) != (after.state, after.wasDown), !(before.isUnasked && after.state == .up) else { return nil }
         guard let leftOut = allowance.take(.upstream, now: now) else { return nil }
         let more = leftOut == 0 ? "" : " (\(leftOut) changes like this are left out)"
         let seconds = { (time: Int64?) in "\(max(0, now - (time ?? now)) / 1_000) s" }
@@ -236,14 +242,6 @@ public final class UpstreamHealth: Sendable {
             }
         let level: Logger.Level = after.state == .up ? .notice : .warning
         return Line(level: level, text: "the upstream\(api.isEmpty ? "" : " of \(api)") is \(words)\(more)")
-    }
-
-    private func place(_ scope: FailureMemory.Scope) -> String {
-        switch scope {
-        case .address, .upstream: ""
-        case .route(let place): " on route \(routes[place])"
-        case .key(let path), .pause(let path, _): " on \(Self.text(path))"
-        }
     }
 
     /// What a log and a terminal take: no control characters.
@@ -360,25 +358,7 @@ struct LogAllowance {
     mutating func leaveOut(_ kind: FailureScopeKind) { kinds[kind]?.leftOut += 1 }
 }
 
-extension FailureScopeKind {
-    fileprivate var endWords: String {
-        switch self {
-        case .address, .upstream, .route, .key: "responds well again"
-        case .pause: "responded well before the pause ended"
-        }
-    }
-}
-
 extension FailureMemory.Scope {
-    fileprivate var beginWords: String {
-        switch self {
-        case .address: "cannot be reached"
-        case .upstream, .route: "fails on every request"
-        case .key: "fails"
-        case .pause: "asked a client to wait"
-        }
-    }
-
     /// What is stopped while it is open.
     public var effect: String {
         switch self {

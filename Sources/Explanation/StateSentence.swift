@@ -146,7 +146,9 @@ public struct StateSentence: Sendable {
         let unknown = outages.compactMap { outage in
             outage.silentSeconds.map { silence in
                 let name = outage.name.isEmpty ? "The state of the upstream" : "The state of \(outage.name)"
-                return "\(name) is unknown: it was down when it was last asked, \(ShownFigures.span(silence)) ago (\(outage.cause))"
+                // 0 if the last attempt was another process's.
+                let ago = silence > 0 ? ", \(ShownFigures.span(silence)) ago" : ""
+                return "\(name) is unknown: it was down when it was last asked\(ago) (\(outage.cause))"
             }
         }
         return ([Self.named(parts)].filter { !$0.isEmpty } + unknown.prefix(Self.namedCount)).joined(separator: ". ")

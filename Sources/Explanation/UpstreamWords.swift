@@ -18,7 +18,7 @@ public struct ShownUpstream: Sendable {
     static let failures = 2
 
     public var seconds: Int64 { max(0, now - (report.since ?? now)) / 1_000 }
-    var cause: String { StateSentence.words(ofCause: report.cause ?? "") }
+    var cause: String { report.cause.map { StateSentence.words(ofCause: $0) } ?? "unknown cause" }
 
     /// `3 h ago`; nil if there was none.
     func ago(_ time: Int64?) -> String? { time.map { "\(ShownFigures.span(max(0, now - $0) / 1_000)) ago" } }
@@ -40,7 +40,7 @@ public struct ShownUpstream: Sendable {
 
     /// Beside the word.
     public var note: String {
-        if report.wasDown { return "last attempt \(ago(report.attemptedAt) ?? "unknown"), and nothing to ask for since" }
+        if report.wasDown { return ago(report.attemptedAt).map { "last attempt \($0), and nothing to ask for since" } ?? "no attempt since the start" }
         if report.state == .up || report.isUnasked, failsNow { return lastFailed }
         guard report.state == .up, let at = report.respondedAt, now - at > Self.recent else { return "" }
         return "last response \(ago(at) ?? "")"

@@ -53,6 +53,22 @@ struct FirstFailureTests {
         #expect(said.count(of: "is up again") == 1 && said.all.count == 3, "\(said.all)")
     }
 
+    @Test("an address that cannot be reached is in the log, however many paths failed before")
+    func addressBesidePaths() {
+        for number in 0..<2_000 { fail("/\(number)", at: 0) }
+        health.failToReach(.connectionRefused, began: 1, now: 1)
+        #expect(said.count(of: "could not be reached") == 1)
+    }
+
+    @Test("failures that make no outage of the whole have their ends in the log")
+    func ends() {
+        for number in 0..<200 { succeed("/good/\(number)", at: Int64(number)) }
+        for number in 0..<5 { fail("/\(number)", at: 11_000) }
+        for number in 0..<5 { succeed("/\(number)", at: 12_000) }
+        #expect(said.count(of: "failed on /") == 5 && said.count(of: "again, after 1 failure in 1 s") == 5, "\(said.all)")
+        #expect(said.count(of: "is down") == 0)
+    }
+
     @Test("a path's first failure is in the log at once, and its end")
     func path() {
         fail("/a?key=secret", .transfer(UpstreamError(.protocolError, .response(.noColon))), at: 0)
