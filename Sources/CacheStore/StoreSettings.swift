@@ -344,7 +344,7 @@ public struct StoreOpening: Sendable {
 
     /// What keeps it from doing all that a store is for, in words; nil where nothing does.
     var whyUnusable: String? {
-        if error != 0 { return "cannot be written to (\(String(cString: strerror(error))))" }
+        if error != 0 { return "cannot be written to (\(SystemError.words(error)))" }
         if hasLostKey { return "has lost its file key, or it is damaged: nothing of what was kept can be read" }
         return hasForeignRecords ? "holds nothing that can be read: it was kept under another key than that in the file key" : nil
     }

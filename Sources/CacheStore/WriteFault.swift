@@ -1,5 +1,6 @@
 // Why the store cannot write: the cause, the system's own word for it, and for how long.
 
+import Descriptors
 import Glibc
 
 /// A failed write to the cache directory.
@@ -62,7 +63,7 @@ public struct WriteFault: Error, Sendable, Equatable {
     var isDiskFull: Bool { code == ENOSPC || code == EDQUOT }
 
     /// The system's own word for it.
-    public var systemText: String { String(cString: strerror(code)) }
+    public var systemText: String { SystemError.words(code) }
 
     /// Behind "cannot be written to: ".
     public var text: String { "\(cause.words) (\(path): \(systemText))" }

@@ -17,7 +17,7 @@ public struct ListenError: Error, CustomStringConvertible {
         self.code = code
     }
 
-    public var description: String { "cannot listen on \(address): \(String(cString: strerror(code)))" }
+    public var description: String { "cannot listen on \(address): \(SystemError.words(code))" }
 }
 
 /// A socket that listens, for as long as somebody holds it. Each shard has one of its own for TCP (SO_REUSEPORT); one for Unix sockets is shared.
@@ -101,7 +101,7 @@ public final class BoundSocket: Sendable {
             var size = socklen_t(MemoryLayout<Int32>.size)
             return getsockopt(descriptor, SOL_SOCKET, name, &value, &size) == 0 ? value : nil
         }
-        guard let type = option(SO_TYPE) else { return "it is no socket (\(String(cString: strerror(errno))))" }
+        guard let type = option(SO_TYPE) else { return "it is no socket (\(SystemError.words()))" }
         guard type == Int32(SOCK_STREAM.rawValue) else { return "it is no stream socket (ListenStream=)" }
         guard option(SO_ACCEPTCONN) == 1 else { return "it does not listen (Accept=no)" }
         return ListenAddress(boundTo: descriptor) == nil ? "it is neither of IPv4, nor of IPv6, nor a Unix socket" : nil

@@ -135,7 +135,7 @@ public struct ServerCertificates: Sendable {
 
     private static func content(_ file: String, _ remarks: inout Remarks) -> [UInt8]? {
         if let content = FileContent.read(file, .regular) { return content }
-        remarks.mistake(errno == ENODEV ? "\(file) is no regular file" : "\(file) cannot be read: \(String(cString: strerror(errno)))")
+        remarks.mistake(errno == ENODEV ? "\(file) is no regular file" : SystemError.words(file))
         return nil
     }
 

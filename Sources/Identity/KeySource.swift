@@ -140,7 +140,7 @@ public final class KeySource: Sendable {
         switch place {
         case .url(let url, _, let authorities): return try KeyFetch.get(url, authorities: authorities)
         case .file(let path):
-            guard let text = Self.contents(path) else { throw KeyFetch.Failure(sentence: String(cString: strerror(errno))) }
+            guard let text = Self.contents(path) else { throw KeyFetch.Failure(sentence: SystemError.words()) }
             return text
         }
     }

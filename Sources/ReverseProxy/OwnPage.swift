@@ -17,7 +17,8 @@ public enum OwnPage: Sendable {
         default: return nil
         }
         guard head.method.isRead else { return nil }
-        var path = bytes.prefix { $0 != UInt8(ascii: "?") }
+        // No longer than /metrics/ with the beginning of its arguments.
+        var path = bytes.prefix(10).prefix { $0 != UInt8(ascii: "?") }
         if path.last == UInt8(ascii: "/") { path.removeLast() }
         if path.elementsEqual("/metrics".utf8) {
             self = .metrics

@@ -140,7 +140,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
             }
             // Our own trouble says nothing of the upstream.
             guard error.isFailureToReach else { return }
-            let certificate = error.kind == .tlsCertificateError ? upstream.refusedCertificate : nil
+            let certificate = if case .certificate = error.cause { upstream.refusedCertificate } else { String?.none }
             shared.health.failToReach(error, certificate: certificate, began: began, now: now)
             background.rechecks.watchAddress()
             background.looks.glance()

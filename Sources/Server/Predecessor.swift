@@ -46,7 +46,7 @@ public final class Predecessor: @unchecked Sendable {
         guard let adminSocket else { throw TakeOverError("admin.socket is off: there is nowhere to ask the running process") }
         let path = Self.path(besides: adminSocket)
         guard let socket = TakeOverSocket(connectingTo: path) else {
-            throw TakeOverError("no Cistern runs that could be taken over from (\(path): \(String(cString: strerror(errno))))")
+            throw TakeOverError("no Cistern runs that could be taken over from (\(path): \(SystemError.words()))")
         }
         guard socket.isOfSameUser else { throw TakeOverError("what listens at \(path) is another user's") }
         self.socket = socket

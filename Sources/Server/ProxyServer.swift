@@ -3,6 +3,7 @@
 import Administration
 import CachePolicy
 import Coordination
+import Descriptors
 import Dispatch
 import Downstream
 import Explanation
@@ -251,7 +252,7 @@ public final class ProxyServer: @unchecked Sendable {
 
     public func reopenAccessLog() {
         process.accessLog?.reopen { [logger] code in
-            logger.error("the access log cannot be reopened: \(String(cString: strerror(code))); the old file is written to further")
+            logger.error("the access log cannot be reopened: \(SystemError.words(code)); the old file is written to further")
         }
     }
 

@@ -26,6 +26,8 @@ final class ConnectionAttempt: EventHandler {
     private let connections: OriginConnections
     private var phase = Phase.beginning
     private var timer: LoopTimer?
+    /// The name was not found, and only the resolver's reason is waited for.
+    private var isNameUnknown = false
     private let began = SystemTime.monotonicMicroseconds
     /// Milliseconds of the loop's clock.
     let beganAt: Int64
@@ -111,7 +113,8 @@ final class ConnectionAttempt: EventHandler {
 
     private func timeOut() {
         let isInHandshake = if case .securing = phase { true } else { false }
-        let error = hasResolved ? UpstreamError(.connectionTimeout, isInHandshake ? .handshakeTimeout : nil) : .dnsTimeout
+        let unresolved: UpstreamError = isNameUnknown ? .dnsError : .dnsTimeout
+        let error = hasResolved ? UpstreamError(.connectionTimeout, isInHandshake ? .handshakeTimeout : nil) : unresolved
         cancel()
         connections.ended(self, .failure(error))
     }
@@ -132,6 +135,7 @@ final class ConnectionAttempt: EventHandler {
 
     /// libcurl does not say why a name was not found; the look-up beside it does, and may still be under way.
     private func endUnresolved() {
+        isNameUnknown = true
         let wait = NameWait { [self] in end(.failure(UpstreamError(.dnsError, connections.nameFailure))) }
         connections.whenNameEnded { [loop = connections.loop] in loop.execute(wait.end) }
     }

@@ -3,6 +3,7 @@
 // of our own parser.
 
 import CTLS
+import Descriptors
 import Glibc
 import HTTP2
 import HTTPCore
@@ -57,7 +58,7 @@ public enum UpstreamCause: Hashable, Sendable {
         case .sentReset(let code): "the response breaks the rules of HTTP/2: \(code)"
         case .sentGoAway(let code): "the upstream breaks the rules of HTTP/2: \(code)"
         case .unprovenHTTP1: "the upstream speaks HTTP/2, and this response over HTTP/1.1 is not reliable"
-        case .system(let number): String(cString: strerror(number))
+        case .system(let number): SystemError.words(number)
         case .name(let code): String(cString: gai_strerror(code))
         case .tunnel(let status): "the forward proxy responded \(status.rawValue) to CONNECT"
         case .noResponse: "the upstream closed the connection without a response"

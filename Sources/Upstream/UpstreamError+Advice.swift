@@ -50,13 +50,12 @@ extension UpstreamError {
                 "upstream.first_byte_timeout", "upstream.between_bytes_timeout and, of streams, timeouts.stream are its longest pauses")
         case .responseTimeout: SettingAdvice("upstream.total_timeout", "is how long a whole exchange may take")
         case .connectionLimitReached: SettingAdvice("upstream.queue", "and upstream.connections are how many requests may wait and run")
-        case .responseBodyTooLarge: SettingAdvice("cache.buffer_limit", "is the longest response that is taken whole")
         case .tunnelRefused: .proxy
         case .connectionRefused: .listening
         // Many servers without TLS end the connection at the first bytes of a handshake.
         case .tlsProtocolError: if case .system = cause { .http } else { nil }
         case .dnsError, .connectionTerminated, .connectionWriteTimeout, .destinationIPUnroutable, .responseIncomplete,
-            .responseHeaderTooLarge, .transferCoding, .protocolError, .tlsCertificateError, .tlsAlertReceived,
+            .responseHeaderTooLarge, .responseBodyTooLarge, .transferCoding, .protocolError, .tlsCertificateError, .tlsAlertReceived,
             .proxyInternalError:
             nil
         }

@@ -111,11 +111,8 @@ extension UpstreamError: CaseIterable {
     public static var connectionReadTimeout: UpstreamError { UpstreamError(.connectionReadTimeout) }
     public static var connectionWriteTimeout: UpstreamError { UpstreamError(.connectionWriteTimeout) }
     public static var connectionLimitReached: UpstreamError { UpstreamError(.connectionLimitReached) }
-    public static var destinationIPUnroutable: UpstreamError { UpstreamError(.destinationIPUnroutable) }
     public static func tunnelRefused(_ status: Status) -> UpstreamError { UpstreamError(.tunnelRefused, .tunnel(status)) }
     public static var responseIncomplete: UpstreamError { UpstreamError(.responseIncomplete) }
-    public static var responseHeaderTooLarge: UpstreamError { UpstreamError(.responseHeaderTooLarge) }
-    public static var responseBodyTooLarge: UpstreamError { UpstreamError(.responseBodyTooLarge) }
     public static var responseTimeout: UpstreamError { UpstreamError(.responseTimeout) }
     public static var transferCoding: UpstreamError { UpstreamError(.transferCoding) }
     public static var protocolError: UpstreamError { UpstreamError(.protocolError) }

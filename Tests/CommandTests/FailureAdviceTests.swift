@@ -67,7 +67,7 @@ struct FailureAdviceTests {
     }
 
     /// Where connecting takes too long, by the clock of libcurl, which no play moves; and what `UpstreamConnectionCauseTests` changes.
-    private static let isElsewhere: [UpstreamError.Kind] = [.dnsTimeout, .connectionTimeout, .connectionRefused, .responseBodyTooLarge]
+    private static let isElsewhere: [UpstreamError.Kind] = [.dnsTimeout, .connectionTimeout, .connectionRefused]
 
     @Test("no response came", arguments: UpstreamError.Kind.allCases)
     func errors(_ error: UpstreamError.Kind) throws {
