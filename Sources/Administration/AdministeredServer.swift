@@ -157,12 +157,12 @@ public struct OpenFailure: Sendable {
     /// By which it is reset.
     public let name: String
     public let kind: String
-    /// Milliseconds of the clock that is never set.
+    /// Milliseconds of the monotonic clock.
     public let since: Int64
     public let cause: String
-    /// What is known of the cause beyond its label; nil if that is nothing.
+    /// Text of the cause; nil if unknown.
     public let details: String?
-    /// The setting that helps against the cause, and how; nil if none does.
+    /// Setting that helps against the cause, and its effect; nil if none helps.
     public let advice: String?
     public let setting: String
     /// With its unit; empty where it depends on the route.
@@ -193,24 +193,24 @@ public struct OpenFailure: Sendable {
 }
 
 extension OpenFailure {
-    /// With the details.
+    /// Label and details.
     var causeText: String { details.map { "\(cause): \($0)" } ?? cause }
 }
 
-/// The failure of an upstream that came last.
+/// The last failure of an upstream.
 public struct LastFailure: Sendable {
-    /// Milliseconds of the clock that is never set.
+    /// Milliseconds of the monotonic clock.
     public let at: Int64
     public let cause: String
-    /// What is known of the cause beyond its label; nil if that is nothing.
+    /// Text of the cause; nil if unknown.
     public let details: String?
-    /// Of a certificate that was refused: its names, issuer and validity.
+    /// Names, issuer and validity of a refused certificate.
     public let certificate: String?
-    /// The setting that helps against the cause, and how; nil if none does.
+    /// Setting that helps against the cause, and its effect; nil if none helps.
     public let advice: String?
-    /// Without arguments; nil if no connection came about.
+    /// Path without the query; nil if no connection was established.
     public let path: String?
-    /// A success has followed.
+    /// Whether a success has followed.
     public let isOver: Bool
 
     public init(

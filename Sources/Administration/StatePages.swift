@@ -85,7 +85,7 @@ enum StatePages {
         ]
     }
 
-    /// The reported state. Times of the same report are as in the metrics.
+    /// The reported state, with times as in the metrics.
     private static func state(_ report: UpstreamReport, _ server: any AdministeredServer) -> [JSONValue.Member] {
         let ahead = server.wallMilliseconds - server.monotonicMilliseconds
         let time = { (time: Int64?) -> JSONValue in time.map { .string(RFC3339.format(milliseconds: $0 + ahead)) } ?? .null }

@@ -141,6 +141,5 @@ extension OpenFailure {
 }
 
 extension [OpenFailure] {
-    /// What has been failing for longest.
     var eldest: OpenFailure? { self.min { $0.since < $1.since } }
 }

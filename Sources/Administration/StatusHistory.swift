@@ -85,7 +85,7 @@ struct StatusHistory: Sendable {
     /// - Parameter began: when nothing was counted yet.
     init(began: Int64) { samples = [StatusSample(at: began)] }
 
-    /// - Parameter troubled: the APIs of which something fails now.
+    /// - Parameter troubled: APIs with a failing scope.
     mutating func note(_ sample: StatusSample, troubled: Set<String>) {
         calm = calm.filter { sample.apis[$0.key] != nil }
         for (name, counts) in sample.apis where !troubled.contains(name) { calm[name] = counts }

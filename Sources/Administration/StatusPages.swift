@@ -174,7 +174,7 @@ extension StatusView {
     }
 
     /// The row of an upstream as a whole.
-    /// - Parameter open: all that fails of it.
+    /// - Parameter open: all failing scopes of the upstream.
     private static func whole(
         _ api: any AdministeredAPI, _ name: String, _ upstream: ShownUpstream, _ open: [OpenFailure], _ figures: StatusFigures
     ) -> [Cell] {
@@ -224,7 +224,7 @@ extension StatusView {
         return [place, Cell(state, level: level), since(open.since, figures), cause] + next(open, figures)
     }
 
-    /// When it is checked next, and what it stops.
+    /// Cells for the next check and the affected requests.
     private static func next(_ open: OpenFailure, _ figures: StatusFigures) -> [Cell] {
         let looked = open.lookedAt.map { "looked \(ShownFigures.span((figures.now - $0) / 1_000)) ago" } ?? ""
         let next = open.wait > 0 ? "in \(ShownFigures.span((open.wait + 999) / 1_000))" : "with the next request"

@@ -63,14 +63,14 @@ enum WhyPages {
             before: earlier.before(record, api: api.name, route: route.name), refusal: refusal(of: record, api))
     }
 
-    /// Where the store wrote nothing between the request and the moment after its response.
+    /// Refusal of the store between the request and shortly after its response.
     private static func refusal(of record: WhyRecord, _ api: any AdministeredAPI) -> WhyExplanation.Refusal? {
         let end = record.trace.wall + record.trace.durationMicroseconds / 1_000
         let time = record.trace.wall...max(record.trace.wall, end + (record.trace.isStored ? writingMilliseconds : 0))
         return api.cache?.refusal(in: time).map { .init(cause: "\($0.words) (\($0.systemText))", advice: $0.advice) }
     }
 
-    /// Time from storing a response in memory to the write of it.
+    /// Maximum time from storing a response in memory to writing it.
     private static let writingMilliseconds: Int64 = 100
 
     /// Makes the response of what all loops remember, on the interface's queue.

@@ -11,7 +11,7 @@ typedef int (*cistern_close_callback)(void *user, curl_socket_t socket);
 static inline CURLcode cistern_easy_set_long(CURL *easy, CURLoption option, long value) { return curl_easy_setopt(easy, option, value); }
 static inline CURLcode cistern_easy_set_text(CURL *easy, CURLoption option, const char *value) { return curl_easy_setopt(easy, option, value); }
 static inline CURLcode cistern_easy_set_pointer(CURL *easy, CURLoption option, void *value) { return curl_easy_setopt(easy, option, value); }
-// The version of libcurl: CURLVERSION_NOW is a macro that Swift does not see.
+// The version of libcurl. CURLVERSION_NOW is a macro that Swift cannot import.
 static inline const char *cistern_curl_version(void) { return curl_version_info(CURLVERSION_NOW)->version; }
 // What all requests of our own have in common: http and https only, never the proxy of the environment, no signals, no meter.
 static inline void cistern_easy_prepare(CURL *easy, const char *url) {
@@ -45,7 +45,7 @@ static inline CURLMcode cistern_multi_set_socket(CURLM *multi, cistern_socket_ca
 static inline CURLMcode cistern_multi_set_timer(CURLM *multi, cistern_timer_callback value) {
     return curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, value);
 }
-// Of a transfer that has failed: what libcurl has written into its buffer for errors (CURLOPT_ERRORBUFFER), which names the cause; else what the code means.
+// Error text of a failed transfer: the content of CURLOPT_ERRORBUFFER, which names the cause, or else the text of the code.
 static inline const char *cistern_easy_words(CURLcode code, const char *buffer) { return *buffer ? buffer : curl_easy_strerror(code); }
 // The message holds a union.
 static inline CURLcode cistern_message_result(CURLMsg *message) { return message->data.result; }

@@ -116,7 +116,7 @@ static int trust_system(SSL_CTX *ssl) {
     return SSL_CTX_set_default_verify_paths(ssl);
 }
 
-// What a refused certificate says of itself
+// Description of a refused certificate
 
 enum { SHOWN_NAMES = 8, SHOWN_BYTES = 512 };
 
@@ -149,7 +149,7 @@ static char *certificate_text(X509 *certificate) {
     return text;
 }
 
-// The session keeps no certificate that was refused, so its words are taken here. The verdict stays the library's.
+// The session keeps no refused certificate, so it is described here. The library's decision is unchanged.
 static int note_refused(int is_good, X509_STORE_CTX *checked) {
     if (is_good) return 1;
     SSL *ssl = X509_STORE_CTX_get_ex_data(checked, SSL_get_ex_data_X509_STORE_CTX_idx());
@@ -276,7 +276,7 @@ void ctls_close(ctls_connection *connection) {
     ERR_clear_error();
 }
 
-// OpenSSL's error says which fatal alert has come.
+// OpenSSL's error contains the number of a received fatal alert.
 static void note_error(ctls_connection *connection) {
     unsigned long error = ERR_peek_error();
     int reason = ERR_GET_REASON(error);

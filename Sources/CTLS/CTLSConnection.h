@@ -17,13 +17,13 @@ struct ctls_connection {
     int is_agreed;
     int is_broken;
     uint64_t written;
-    // Why it is broken. OpenSSL's packed error; 0 if there is none.
+    // OpenSSL's packed error of a broken connection; 0 if there is none.
     unsigned long error;
-    // Of the peer's fatal alert; -1 if none came.
+    // Number of the peer's fatal alert; -1 if it sent none.
     int alert;
-    // The errno of the last call of the kernel that failed; 0 if none did.
+    // errno of the last failed system call; 0 if none failed.
     int system_error;
-    // What the peer's certificate says, if it was refused; null otherwise.
+    // Names, issuer and validity of a refused certificate; otherwise null.
     char *certificate;
 
     // With a client.

@@ -1,6 +1,7 @@
-// Unknown fields that have another value in each request: a time, a nonce, a name of the request. Such a field cannot select an account, so it does not
-// separate stored responses. What one client sends is evidence for that client; it takes two clients, and none that sends a value again, to judge a
-// field for a client that has sent too few requests. A client that sends one value over and over has an account of its own: that is evidence too.
+// Unknown fields with a new value in each request: a time, a nonce, a request identifier. Such a field cannot select an account, so it does not
+// separate stored responses. The requests of one client are evidence for that client. For a client with too few requests, two other clients must show
+// that
+// the field changes, and none may repeat a value. A client that always sends one value may have its own account, which is evidence against it.
 
 import HTTPCore
 
@@ -11,13 +12,14 @@ public struct ChangingFields: Sendable {
     static let nameLimit = 256
     /// Of each field.
     static let clientLimit = 64
-    /// Of each client, whatever others send.
+    /// Maximum number of remembered values of each client.
     static let valueLimit = 64
-    /// Of all fields and clients: a backend asks for thousands of accounts in turn from one address. A value that comes again later than that is taken
-    /// for a new one. A power of two.
+    /// Maximum number of remembered values of all fields and clients; a power of two. A backend may request thousands of accounts in turn from one
+    /// address.
+    /// A value that is repeated after more values than that counts as new.
     static let rememberedLimit = 16_384
     private static let witnessCount = 2
-    /// So many requests in a row with a client's only value.
+    /// Consecutive requests with its only value that make a client steady.
     static let steadyCount = 3
 
     fileprivate struct Client {
@@ -27,9 +29,9 @@ public struct ChangingFields: Sendable {
         /// New values since the last one that came twice in a row.
         var newValues = 0
         var last: UInt64?
-        /// Requests in a row with the last value.
+        /// Consecutive requests with the last value.
         var run = 0
-        /// Some value came twice in a row.
+        /// A value was sent twice in a row.
         var hasPaused = false
         /// A value came again after others.
         var hasRepeated = false
@@ -48,7 +50,7 @@ public struct ChangingFields: Sendable {
     }
 
     private var fields: [ByteKey: Field] = [:]
-    /// At the place of its own low bits: a number for a field, a client and a value. Empty until there is one.
+    /// Hashes of field, client and value, each at the index of its low bits. Empty until the first value.
     private var remembered: [Int] = []
     private var time: UInt64 = 0
 
@@ -68,7 +70,7 @@ public struct ChangingFields: Sendable {
         return fields[name]!.note(value, isKnown: isKnown, by: client, at: used)
     }
 
-    /// Returns whether the client has sent it before.
+    /// Returns whether the client has sent this value before.
     private mutating func remember(_ name: ByteKey, _ value: UInt64, by client: UInt64) -> Bool {
         if remembered.isEmpty { remembered = Array(repeating: 0, count: Self.rememberedLimit) }
         var hasher = Hasher()
@@ -87,7 +89,7 @@ public struct ChangingFields: Sendable {
         if let own = field.clients[client] {
             if own.hasRepeated { return false }
             if own.newValues >= Self.requestCount { return true }
-            // It has shown that it may send one value for long, so others are no evidence for it.
+            // This client sends one value for a long time, so other clients are no evidence for it.
             if own.hasPaused, own.values.count < Self.requestCount { return false }
         }
         return !field.hasRepeated && field.witnesses.count >= Self.witnessCount && !field.clients.values.contains(where: \.isSteady)
@@ -106,7 +108,7 @@ public struct ChangingFields: Sendable {
 }
 
 extension ChangingFields.Field {
-    /// - Parameter isKnown: the client has sent the value before.
+    /// - Parameter isKnown: whether the client has sent the value before.
     fileprivate mutating func note(_ value: UInt64, isKnown: Bool, by number: UInt64, at time: UInt64) -> Bool {
         used = time
         if clients[number] == nil, clients.count >= ChangingFields.clientLimit,
@@ -142,7 +144,7 @@ extension ChangingFields.Client {
         case again
     }
 
-    /// Whether all its requests have one value.
+    /// Whether all requests of the client have one value.
     fileprivate var isSteady: Bool { run >= ChangingFields.steadyCount && values.count == 1 }
 
     fileprivate mutating func take(_ value: UInt64, isKnown: Bool) -> Change {

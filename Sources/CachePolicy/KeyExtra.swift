@@ -46,7 +46,7 @@ public struct KeyExtra: Sendable, Equatable {
 
     /// nil where the key was made under other settings.
     public init?(_ bytes: [UInt8], _ shape: Shape) {
-        // A content is no host: it begins with a length, or has a line feed in it.
+        // A content identity is no host: it begins with a length, or contains a line feed.
         guard let extra = Self(bytes, shape, hasContent: false) ?? Self(bytes, shape, hasContent: true) else { return nil }
         self = extra
     }

@@ -21,7 +21,7 @@ public enum RequestContent {
         return said(method: method, fields: fields, content: content, rules: rules)
     }
 
-    /// What stands in a key for an identity that is too long for it.
+    /// Part of a cache key that replaces an identity that is too long.
     public static func short(_ method: Method, digest: [UInt8]) -> [UInt8] {
         var identity: [UInt8] = []
         CacheKey.appendPart(method.bytes, to: &identity)

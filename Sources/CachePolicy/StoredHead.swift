@@ -40,7 +40,7 @@ public enum StoredHead {
         var fields = received.head.fields
         for name in control.unkept { fields.remove(named: name.span) }
         if settings.strictness == .rescue { MomentaryFields.remove(from: &fields, received.head.status) }
-        // One tag and one date are in use, so no others go out beside them.
+        // Only the entity tag and date in use are sent.
         for validator in [KnownField.etag, .lastModified] where fields.only(validator) == nil {
             if let first = fields.first(validator) { fields.set(validator, Array(first)) }
         }

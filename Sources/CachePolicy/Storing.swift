@@ -43,7 +43,7 @@ public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case graphQLError = "graphql_error"
     /// A response whose request was sent later is stored.
     case outdated = "outdated"
-    /// A purge or a write came after its request was sent.
+    /// A purge or a write came after the request was sent.
     case invalidated
     case storeRefused = "store_refused"
     case stream
@@ -115,7 +115,7 @@ public enum Storing {
         return .allowed
     }
 
-    /// How long it is kept, Access-Control-Max-Age says, and not Cache-Control, as with browsers. But no-store counts here too.
+    /// As in browsers, Access-Control-Max-Age determines the lifetime, not Cache-Control. But no-store applies here too.
     private static func decidePreflight(
         _ response: ResponseHead, _ control: ResponseCacheControl, _ asked: StorableRequest, _ settings: CachePolicySettings
     ) -> StorageDecision {
@@ -209,11 +209,11 @@ public enum CacheableStatus {
 
     /// What `cache.store: any` does with a response of a status that is otherwise not stored.
     public enum StoredByAny: Sendable {
-        /// It is stored without an explicit lifetime too (RFC 9110 §15.1).
+        /// It is heuristically cacheable (RFC 9110 §15.1).
         case always
         /// It is stored if it has an explicit lifetime or says `public`.
         case withLifetime
-        /// It makes no difference: the status is 2xx, about one request, a failure of the server, or no response by itself.
+        /// It makes no difference: the status is 2xx or a server error, concerns one request, or needs another response.
         case never
     }
 

@@ -32,12 +32,12 @@ public final class UnknownFields: Sendable, Equatable {
     public static func makeNoDifference(to response: Fields, _ control: ResponseCacheControl, lifetime: Int64?) -> Bool {
         if namesOtherFields(response) { return true }
         guard !control.isPrivate else { return false }
-        // A directive that cannot be read lets nobody share.
+        // A malformed directive does not permit sharing.
         let saysForShared = control.sharedMaxAge != nil && !control.hasUnreadableSharedMaxAge
         return control.isPublic || saysForShared || lifetime ?? 0 > 0
     }
 
-    /// Frameworks add those of CORS to every response by themselves, as they add Origin. What is no field name says nothing of fields.
+    /// Frameworks add the fields of CORS to every response, as they add Origin. A member that is not a field name is ignored.
     private static func namesOtherFields(_ response: Fields) -> Bool {
         FieldLists.contains(.vary, in: response) { member in
             member.allSatisfy(isTokenByte) && !member.equalsIgnoringCase("origin") && !member.equalsIgnoringCase("accept-encoding")

@@ -152,7 +152,7 @@ public enum DirectoryState {
         return nil
     }
 
-    /// Bytes that a store there may have now: what its disk has left, and what the store occupies already. nil where the system does not tell.
+    /// Bytes that a store in this directory may use: free space plus its present size; nil if the system does not report it.
     public static func availableBytes(at path: String) -> Int? {
         var part = path
         while access(part, F_OK) != 0, errno == ENOENT, part != "/", part != "." { part = DirectoryFault.parent(of: part) }
@@ -171,13 +171,13 @@ public enum DirectoryState {
         return bytes
     }
 
-    /// The error number that writing there would have now: the file system is read-only or full, or has no inodes left, or this user has no
-    /// permission. 0 if it would succeed.
+    /// The errno that a write in this directory would have now; 0 if it would succeed.
+    /// Reasons are a read-only or full file system, missing inodes or missing permission.
     public static func writeError(at path: String) -> Int32 {
         var system = statvfs()
         guard statvfs(path, &system) == 0 else {
             guard errno == ENOENT else { return errno }
-            // It would be made, in the nearest directory that exists.
+            // The directory would be created in its nearest existing ancestor.
             let parent = DirectoryFault.parent(of: path)
             return parent == path || parent == "." ? 0 : writeError(at: parent)
         }

@@ -89,7 +89,7 @@ final class Segment: @unchecked Sendable {
     }
 
     /// Writes all of `bytes`.
-    /// - Returns: nil where the disk took them.
+    /// - Returns: nil on success.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int, _ settings: StoreSettings) -> WriteError? {
         let error = settings.write(descriptor.number, bytes, offset)
         return error == 0 ? nil : WriteError(code: error, path: path)
@@ -104,14 +104,14 @@ final class Segment: @unchecked Sendable {
 }
 
 extension Segment {
-    /// Stands for the size of its segment at the beginning of one that is smaller than the settings say, as the removal of a key that nothing has.
+    /// First record of a segment that is smaller than the settings say. It is the removal of an unused key and holds the segment's size.
     private static let sizeMark: UInt64 = 0x6279_7465_735f_6f66
 
     static func sizeRecord(_ bytes: Int) -> RecordHeader {
         RecordHeader(kind: .removal, hash: KeyHash(low: sizeMark, high: UInt64(bytes)))
     }
 
-    /// What its first record says of its size; nil where it says nothing.
+    /// Size of the segment according to its first record; nil if that record has none.
     func toldSize(seed: UInt64) -> Int? {
         guard let header = RecordHeader(at: base, segment: number, offset: 0, limit: size, seed: seed), header.kind == .removal,
             header.hash.low == Self.sizeMark

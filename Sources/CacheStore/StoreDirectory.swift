@@ -11,13 +11,13 @@ import struct Synchronization.Atomic
 /// Holds the lock for as long as it lives.
 final class StoreDirectory: Sendable {
     let path: String
-    /// Whether it could be opened for writing: at the start, or since the key could be written.
+    /// Whether the directory was opened for writing, at the start or when the key was written later.
     var isWritable: Bool { writable.load(ordering: .acquiring) }
-    /// Why not (errno), at the start.
+    /// The errno of opening at the start.
     let error: Int32
-    /// The lock is ours, and only the key could not be written: then it can be later.
+    /// This process holds the lock, and only writing the key failed. It can be retried.
     let lacksKeyOnly: Bool
-    /// Set by the store's writer, read by all shards.
+    /// Set by the store's writer and read by all shards.
     private let writable: Atomic<Bool>
     /// Whether the key was made now.
     let isNew: Bool
@@ -35,7 +35,7 @@ final class StoreDirectory: Sendable {
         if let fault = DirectoryFault.findUnsafe(at: path) { throw .unsafe(fault) }
         let lock = Descriptor(csystem_open(path + "/lock", O_RDWR | O_CREAT | Segment.plain, 0o600))
         var lockError = lock.isOpen ? 0 : errno
-        // The reason why the directory could not be made, and not that it does not exist.
+        // Report why the directory could not be created, not that it is missing.
         if lockError == ENOENT, makeError != 0 { lockError = makeError }
         if lock.isOpen, flock(lock.number, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK { throw .lockedByAnotherProcess(path) }
         let loaded = Self.loadSecret(path + "/key", mayWrite: lock.isOpen)
@@ -84,7 +84,7 @@ final class StoreDirectory: Sendable {
     func unlock() { lock.unlock() }
 
     /// The directory and those above it; what fails shows when the lock is opened.
-    /// - Returns: the error number of the last directory that could not be made; 0 if all exist now.
+    /// - Returns: errno of the last directory that could not be created; 0 if all exist now.
     private static func make(_ path: String) -> Int32 {
         var partial = path.hasPrefix("/") ? "" : "."
         var error: Int32 = 0
@@ -104,7 +104,7 @@ final class StoreDirectory: Sendable {
         return (secret, true, mayWrite ? save(secret, path) : EACCES)
     }
 
-    /// - Returns: an error's number or 0.
+    /// - Returns: an errno, or 0.
     private static func save(_ secret: [UInt8], _ path: String) -> Int32 {
         unlink(path)
         let new = Descriptor(csystem_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
@@ -113,8 +113,8 @@ final class StoreDirectory: Sendable {
         return written == keyBytes && fsync(new.number) == 0 ? 0 : errno
     }
 
-    /// Writes the key that could not be written before.
-    /// - Returns: an error's number; 0 where the directory can be written to now.
+    /// Retries to write the key.
+    /// - Returns: an errno; 0 if the directory can be written to now.
     func saveKey() -> Int32 {
         guard !isWritable, lacksKeyOnly else { return isWritable ? 0 : error }
         let error = Self.save(secret, path + "/key")
@@ -123,7 +123,7 @@ final class StoreDirectory: Sendable {
     }
 
     /// Tries whether a little can be written, which a full disk does not take.
-    /// - Returns: an error's number or 0.
+    /// - Returns: an errno, or 0.
     func probe(_ settings: StoreSettings) -> Int32 {
         let file = path + "/probe"
         let probe = Descriptor(csystem_open(file, O_WRONLY | O_CREAT | O_TRUNC | Segment.plain, 0o600))

@@ -173,8 +173,8 @@ extension StoreRecovery {
         return found
     }
 
-    /// Whether it may have been longer. Files that do not say otherwise have the size of the settings under which they were made, and most often the
-    /// next of them have too.
+    /// Whether the file may have been truncated. A file without a record of its size had the size of the settings that created it.
+    /// The files after it usually have an equal size.
     private func isCut(_ segment: Segment, beside others: [Segment]) -> Bool {
         let sizes = [settings.segmentBytes] + others.map(\.size)
         return !sizes.contains(segment.size) && sizes.contains { $0 > segment.size }

@@ -20,22 +20,22 @@ public struct StoreSettings: Sendable {
     var gatheringMilliseconds = 5
     /// Gives a new file all its blocks; returns an error's number or 0.
     var allocate: @Sendable (_ descriptor: Int32, _ bytes: Int) -> Int32 = { csystem_allocate($0, $1) }
-    /// Writes all of `bytes`; returns an error's number or 0.
+    /// Writes all of `bytes`. Returns an errno, or 0.
     var write: @Sendable (_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer, _ offset: Int) -> Int32 = { descriptor, bytes, offset in
         guard WholeWrite.write(bytes, to: descriptor, at: offset) != bytes.count else { return 0 }
         return errno == 0 ? EIO : errno
     }
-    /// What the file system of the directory has left; nil where that is not known.
+    /// Free space of the directory's file system; nil if unknown.
     var room: @Sendable (_ directory: String) -> DiskRoom? = { DiskRoom.read($0) }
-    /// Milliseconds of the time of day.
+    /// Milliseconds of the wall clock.
     var now: @Sendable () -> Int64 = { StoreWriter.milliseconds(CLOCK_REALTIME) }
-    /// Interval between attempts to write while the disk refuses writes. 0: only `tryAgain` makes them.
+    /// Interval between write attempts while the disk refuses writes. 0 leaves them to `tryAgain`.
     var retryMilliseconds = 1_000
     /// Whether what is stored is in memory; the tests have one of their own.
     public var residency: any Residency = PageResidency()
     /// Puts a coding on content (`NewItem.wantedCoding`), on the writer's queue; nil where nothing is won.
     public var encode: (@Sendable (_ content: UnsafeRawBufferPointer, _ coding: UInt8) -> [UInt8]?)?
-    /// Called from the writer's queue when the disk refuses writes, once a minute that it does, and when it takes them again.
+    /// Called from the writer's queue when the disk starts to refuse writes, once a minute while it does, and when it accepts them again.
     public var whenWriting: (@Sendable (WritingEvent) -> Void)?
 
     public init(directory: String, capacityBytes: Int, segmentBytes: Int? = nil) {
@@ -47,18 +47,18 @@ public struct StoreSettings: Sendable {
     /// Limits that follow from the settings alone.
     struct Sizes: Equatable {
         let segmentBytes: Int
-        /// On all segments, with a part left for the snapshot of the index.
+        /// Limit on all segments. The difference from the capacity is kept for the index snapshot.
         let limitBytes: Int
     }
 
     var sizes: Sizes { Sizes(segmentBytes: segmentBytes, limitBytes: max(capacityBytes - snapshotBytes, 2 * segmentBytes)) }
-    /// What the segments may take as long as there is no snapshot: the key and the reserve are there always.
+    /// Limit on all segments while there is no index snapshot. The key and the reserve always exist.
     var segmentsBytes: Int { capacityBytes - StoreDirectory.keyBytes - MarkReserve.bytes }
     /// The snapshot of the index counts too, so a part of the capacity is kept for it.
     var snapshotBytes: Int { capacityBytes / 16 }
 
-    /// Whether the oldest has to go before there is one more.
-    /// - Parameter size: of the new one.
+    /// Whether the oldest segment must be evicted before a new one.
+    /// - Parameter size: size of the new segment.
     func isFull(_ segments: SegmentList, adding size: Int) -> Bool {
         segments.count > 1 && segments.bytes + size > min(sizes.limitBytes, segmentsBytes)
     }
@@ -255,13 +255,13 @@ public struct StoreStatistics: Sendable {
     public var isWritable: Bool { canOpen && refusal == nil }
     /// Whether the directory could be opened for writing. Marks are written even while new items are refused.
     public var canOpen = true
-    /// The failed write because of which new items are refused; nil while they are accepted.
+    /// The failed write that makes the store refuse new items; nil while it accepts them.
     public var refusal: WriteFault?
-    /// The last times in which new items were refused, oldest first.
+    /// The last periods in which new items were refused, oldest first.
     public var refusals: [RefusalPeriod] = []
-    /// Bytes that the segments may take: fewer than the capacity where the disk has less room.
+    /// Maximum bytes of all segments: less than the capacity on a small disk.
     public var roomBytes = 0
-    /// The largest record that has room in a segment.
+    /// The largest record that fits into a segment.
     var recordLimit = Int.max
     public var inserted = 0
     public var evicted = 0
@@ -283,8 +283,8 @@ public struct StoreStatistics: Sendable {
 
     public init() {}
 
-    /// The last failed write because of which new items were refused in this time.
-    /// - Parameter time: milliseconds of the time of day.
+    /// The last failed write that made the store refuse new items in this period.
+    /// - Parameter time: milliseconds of the wall clock.
     public func refusal(in time: ClosedRange<Int64>) -> WriteFault? {
         refusals.last { $0.start <= time.upperBound && time.lowerBound <= $0.end ?? .max }?.fault
     }
@@ -293,7 +293,7 @@ public struct StoreStatistics: Sendable {
         if let place = WriteFault.Cause.allCases.firstIndex(of: fault.cause) { writeErrorsByCause[place] += 1 }
     }
 
-    /// Remembered refusals.
+    /// Maximum number of `refusals`.
     private static let refusalLimit = 16
 
     mutating func refuse(_ fault: WriteFault, at time: Int64) {

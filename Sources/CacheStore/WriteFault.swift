@@ -1,4 +1,4 @@
-// Why the store cannot write: the cause, the system's own word for it, and for how long.
+// Why the store cannot write: the cause, the system's error text, and the duration.
 
 import Descriptors
 import Glibc
@@ -11,10 +11,9 @@ public struct WriteFault: Error, Sendable, Equatable {
         case quota
         case readOnly = "read_only"
         case ioError = "io_error"
-        /// The file system refuses this user, or fails in another way.
+        /// This user has no permission, or the file system fails in another way.
         case other
 
-        /// In words.
         public var words: String {
             switch self {
             case .noSpace: "its disk is full"
@@ -42,10 +41,10 @@ public struct WriteFault: Error, Sendable, Equatable {
     public let cause: Cause
     /// errno.
     public let code: Int32
-    /// The file that was to be written.
+    /// Path of the file that could not be written.
     public let path: String
 
-    /// - Parameter room: of the file system: tells missing inodes from missing blocks.
+    /// - Parameter room: free space of the file system. It distinguishes missing inodes from missing blocks.
     init(_ code: Int32, path: String, room: DiskRoom?) {
         self.code = code
         self.path = path
@@ -62,32 +61,32 @@ public struct WriteFault: Error, Sendable, Equatable {
     /// Whether less data in the store would help.
     var isDiskFull: Bool { code == ENOSPC || code == EDQUOT }
 
-    /// The system's own word for it.
+    /// The operating system's text for `code`.
     public var systemText: String { SystemError.words(code) }
 
-    /// Behind "cannot be written to: ".
+    /// Text that follows "cannot be written to: ".
     public var text: String { "\(cause.words) (\(path): \(systemText))" }
 }
 
-/// A time in which the store wrote nothing.
+/// A period in which the store wrote nothing.
 public struct RefusalPeriod: Sendable {
     public let fault: WriteFault
-    /// Milliseconds of the time of day.
+    /// Milliseconds of the wall clock.
     public let start: Int64
     /// nil while it lasts.
     public var end: Int64?
 }
 
-/// Called from the writer's queue.
+/// An event of the writer's queue.
 public enum WritingEvent: Sendable, Equatable {
-    /// The first failure, or once a minute that it lasts.
+    /// The first failure; repeated once a minute while it lasts.
     case failing(WriteFault, seconds: Int64)
     case recovered(WriteFault, seconds: Int64)
-    /// The disk has no room for more: the store goes on with this many bytes.
+    /// The disk is too small for the configured size, so the store is limited to this many bytes.
     case limited(roomBytes: Int)
 }
 
-/// What a file system has left.
+/// Free space of a file system.
 public struct DiskRoom: Sendable, Equatable {
     /// Bytes that this user can still write.
     public var freeBytes: Int
@@ -98,7 +97,7 @@ public struct DiskRoom: Sendable, Equatable {
         (self.freeBytes, self.totalBytes, self.hasNoInodes) = (freeBytes, totalBytes, hasNoInodes)
     }
 
-    /// nil where the system does not tell.
+    /// Returns nil if the system does not report it.
     public static func read(_ directory: String) -> DiskRoom? {
         var system = statvfs()
         guard statvfs(directory, &system) == 0, system.f_blocks > 0 else { return nil }
@@ -109,11 +108,11 @@ public struct DiskRoom: Sendable, Equatable {
             hasNoInodes: system.f_files > 0 && system.f_favail == 0)
     }
 
-    /// Bytes that a growing store leaves to others: logs on the disk are written on.
+    /// Bytes that a growing store leaves to other programs, such as logs on the disk.
     var headroomBytes: Int { min(totalBytes / 32, 64 << 20) }
 }
 
-/// How large the next segment is, on a disk that may have less room than the settings allow.
+/// Size of the next segment, on a disk that may have less space than the settings allow.
 struct SegmentPlan: Equatable {
     /// Bytes that the store may have on this disk.
     let roomBytes: Int
@@ -123,30 +122,30 @@ struct SegmentPlan: Equatable {
     let recordLimit: Int
     private let settings: StoreSettings.Sizes
 
-    /// A store on a small disk has this many segments or more, so that evicting one costs a small part.
+    /// Minimum number of segments of a store on a small disk, so that one eviction removes a small part.
     private static let parts = 8
-    /// The largest segment is this part of the store.
+    /// Divisor of the store's size for the largest segment.
     private static let largestParts = 4
     static let leastBytes = 128 << 10
     private static let granularity = 64 << 10
 
     /// - Parameters:
-    ///   - held: bytes of the store's segments, also of evicted ones whose files exist.
-    ///   - count: how many there are.
-    ///   - room: nil where it is not known.
+    ///   - held: bytes of the store's segments, including evicted ones with files on the disk.
+    ///   - count: number of those segments.
+    ///   - room: free space of the file system; nil if unknown.
     init(_ settings: StoreSettings.Sizes, held: Int, count: Int, room: DiskRoom?) {
         self.settings = settings
         let growth = Self.growth(room, count: count) ?? .max
         let bytes = min(settings.limitBytes, held.addingReportingOverflow(growth).overflow ? .max : held + growth)
         roomBytes = bytes
         isLimited = bytes < settings.limitBytes
-        // Without any room, nothing is too large: the writer says that the disk is full.
+        // On a full disk no record is too large: the writer reports the full disk instead.
         let isNone = bytes < Self.leastBytes
         recordLimit = isLimited && !isNone ? Self.largestSegment(settings, bytes) - RecordHeader.bytes : settings.segmentBytes
     }
 
-    /// Bytes that the store may grow by; nil where that is not known.
-    /// - Parameter count: of segments. The first two may take what there is.
+    /// Bytes by which the store may grow; nil if unknown.
+    /// - Parameter count: number of segments. The first two may use all free space.
     static func growth(_ room: DiskRoom?, count: Int) -> Int? {
         room.map { max(0, $0.freeBytes - (count < 2 ? 0 : $0.headroomBytes)) }
     }
@@ -157,7 +156,7 @@ struct SegmentPlan: Equatable {
 
     static func rounded(_ bytes: Int) -> Int { bytes / granularity * granularity }
 
-    /// The size of the next segment, which a record of this size fits; nil where there is no room for one.
+    /// Size of the next segment for a record of this size; nil if the disk has no space for it.
     func segmentBytes(for record: Int) -> Int? {
         guard isLimited else { return record <= settings.segmentBytes ? settings.segmentBytes : nil }
         guard record + RecordHeader.bytes <= settings.segmentBytes else { return nil }
@@ -167,6 +166,6 @@ struct SegmentPlan: Equatable {
         return min(largest, max(least, Self.rounded(roomBytes / Self.parts)))
     }
 
-    /// The least segment that a record fits beside the one that tells the segment's size.
+    /// Minimum size of a segment that holds this record and the record of the segment's size.
     static func leastSegment(for record: Int) -> Int { (record + RecordHeader.bytes + granularity - 1) / granularity * granularity }
 }

@@ -9,9 +9,9 @@ import Locking
 /// Who may wait for another's fetch.
 public protocol FlightFollower: AnyObject, Sendable {
     /// Called from the leader's thread.
-    /// - Parameter isOwn: the leader's request came from the same client.
+    /// - Parameter isOwn: whether leader and follower are requests of one client.
     func flightEnded(_ outcome: FlightOutcome, isOwn: Bool)
-    /// A number for its client's address.
+    /// Number that stands for the client's address.
     var clientNumber: UInt64 { get }
     /// Its own span; `none` where it is not recorded.
     var span: SpanPlace { get }
@@ -63,9 +63,9 @@ public final class CollapsedRequests: Sendable {
         var isSlow = false
         /// That of the request that leads, where it is recorded.
         var leader = SpanPlace.none
-        /// The client of the request that leads, or that led last.
+        /// Client of the current or last leader.
         var client: UInt64
-        /// When the last leader began.
+        /// Start of the last leader's fetch.
         var ledSince: Int64
         /// How many writes there had been when it began.
         let writes: UInt64
@@ -119,10 +119,9 @@ public final class CollapsedRequests: Sendable {
         state.withLock { _ = $0.flights[flight.number]?.followers.removeValue(forKey: follower) }
     }
 
-    /// A follower has waited long for another client's fetch, which says nothing of the follower's own request: it becomes a leader too, and the fetch that
-    /// ends first wakes all others.
-    /// - Parameter least: milliseconds since the last leader began. Before them no other becomes one.
-    /// - Returns: whether it leads from now on. A follower of its own client's fetch never does.
+    /// Makes a follower a second leader after a long wait for another client's fetch. The fetch that ends first wakes all other followers.
+    /// - Parameter least: minimum milliseconds since the last leader began.
+    /// - Returns: whether the follower became a leader. False if leader and follower are requests of one client.
     public func leadToo(_ flight: Flight, _ follower: any FlightFollower, after least: Int64, now: Int64) -> Bool {
         let client = follower.clientNumber
         return state.withLock { state in
@@ -137,8 +136,8 @@ public final class CollapsedRequests: Sendable {
 
     /// For a fetch that no client waits for. Returns nil where one is under way already.
     /// - Parameters:
-    ///   - span: of the request that it is made for; `none` where that is not recorded.
-    ///   - client: of the request that it is made for.
+    ///   - span: span of the request that caused the fetch; `none` if it is not recorded.
+    ///   - client: client of the request that caused the fetch.
     public func lead(_ key: FlightKey, span: SpanPlace = .none, client: UInt64 = 0, now: Int64 = 0) -> Flight? {
         state.withLock { $0.joined[key] == nil ? $0.begin(key, leader: span, client: client, now: now) : nil }
     }
@@ -175,8 +174,8 @@ public final class CollapsedRequests: Sendable {
         state.withLock { $0.flights[flight.number]?.isSlow = true }
     }
 
-    /// A leader's fetch has ended, or it is known that its response cannot be shared.
-    /// - Parameter client: of the request that led.
+    /// Called when a leader's fetch has ended, or its response turns out not to be shareable.
+    /// - Parameter client: client of the leader's request.
     public func end(_ flight: Flight, _ outcome: FlightOutcome, by client: UInt64 = 0, now: Int64) {
         let followers = state.withLock { state in
             if case .unshareable = outcome {

@@ -1,5 +1,5 @@
-// The log of first failures: as soon as an upstream cannot be reached, or a path fails, one line names the cause and the setting that helps,
-// and one line follows when it responds again. That a scope counts as failing, which takes several failures, is told by `UpstreamHealth`.
+// The log of first failures. One line names the cause of the first failure of an upstream or a path, and the setting that helps.
+// Another line follows when it responds again. `UpstreamHealth` logs scopes, which open after several failures.
 
 import HTTPCore
 import Locking
@@ -7,25 +7,25 @@ import Logging
 import Synchronization
 import Upstream
 
-/// Called by all shards; guards itself. Times are milliseconds of the loops' clock.
+/// Thread-safe; called by all shards. Times are milliseconds of the loops' clock.
 public final class FirstFailures: Sendable {
-    /// The last failure of an upstream, with a success since or not.
+    /// The last failure of an upstream.
     public struct Last: Sendable {
         public let cause: FailureCause
-        /// Without arguments; nil if no connection came about.
+        /// Path without the query; nil if no connection was established.
         public let path: String?
-        /// Of a certificate that was refused.
+        /// Names, issuer and validity of a refused certificate.
         public let certificate: String?
         public let at: Int64
         /// The subject of the failure responds again.
         public var isOver = false
     }
 
-    /// Where there are several APIs; else empty.
+    /// Name of the API; empty if there is only one.
     private let api: String
     private let logger: Logger
     private let state = Locking.Mutex(State())
-    /// Whether anything has failed and not responded since: a copy, so that a success takes no lock while all is well.
+    /// Copy of `FirstFailureTable.isTroubled`. It lets a success skip the lock while nothing fails.
     private let isTroubled = Atomic(false)
 
     private struct State {
@@ -38,15 +38,15 @@ public final class FirstFailures: Sendable {
 
     public var last: Last? { state.withLock { $0.last } }
 
-    // MARK: What came of it
+    // MARK: Attempts
 
-    /// No connection came about.
-    /// - Parameter certificate: what the certificate says, if it was refused.
+    /// Records that no connection was established.
+    /// - Parameter certificate: names, issuer and validity of a refused certificate; otherwise nil.
     func noteUnreachable(_ error: UpstreamError, certificate: String?, now: Int64) {
         note(.address, .transfer(error), path: nil, certificate, now: now)
     }
 
-    /// A request on this path has failed.
+    /// Records a failed request for this path.
     public func noteFailure(_ path: [UInt8], _ cause: FailureCause, now: Int64) {
         note(.path(path), cause, path: UpstreamHealth.text(path), nil, now: now)
     }
@@ -64,19 +64,19 @@ public final class FirstFailures: Sendable {
         logger.warning("\(subjectWords) \(what) (\(cause.text)\(facts))\(advice)\(Self.more(leftOut))")
     }
 
-    /// A connection came about.
+    /// Records that a connection was established.
     func noteReached(now: Int64) {
         guard isTroubled.load(ordering: .relaxed) else { return }
         noteEnds(of: [.address], now: now)
     }
 
-    /// A good response came.
+    /// Records a good response.
     func noteSuccess(_ path: [UInt8], now: Int64) {
         guard isTroubled.load(ordering: .relaxed) else { return }
         noteEnds(of: [.address, .path(path)], now: now)
     }
 
-    /// Whether a success has to be told: asked before its path is copied.
+    /// Whether successes have to be recorded. Callers check it before they copy the path.
     var wantsSuccesses: Bool { isTroubled.load(ordering: .relaxed) }
 
     private func noteEnds(of subjects: [FirstFailureTable.Subject], now: Int64) {
@@ -87,18 +87,19 @@ public final class FirstFailures: Sendable {
             return ends
         }
         for (subject, ended) in ends {
-            let what = if case .path(let path) = subject { "responds on \(UpstreamHealth.text(path)) again" } else { "can be reached again" }
+            let what =
+                if case .path(let path) = subject { "responds on \(UpstreamHealth.text(path)) again" } else { "can be reached again" }
             let failures = ended.failures == 1 ? "1 failure" : "\(ended.failures) failures"
             logger.notice("\(subjectWords) \(what), after \(failures) in \((ended.time + 999) / 1_000) s\(Self.more(ended.leftOut))")
         }
     }
 
-    /// A key fails as `UpstreamHealth` has it, which logs the end.
+    /// Leaves the line about the end to the scope, which has opened.
     func noteOpened(_ scope: FailureMemory.Scope) {
         if case .key(let path) = scope { state.withLock { $0.table.leaveEnd(of: .path(path)) } }
     }
 
-    /// The upstream is down. `UpstreamHealth` logs that it is up again, once for all that failed.
+    /// Leaves the lines about all ends to `UpstreamHealth`, which logs the end of an outage once.
     func noteDown() { state.withLock { $0.table.leaveEnds() } }
 
     private var subjectWords: String { "the upstream\(api.isEmpty ? "" : " of \(api)")" }
@@ -106,17 +107,17 @@ public final class FirstFailures: Sendable {
     private static func more(_ leftOut: Int) -> String { leftOut == 0 ? "" : " (\(leftOut) lines like this are left out)" }
 }
 
-/// Which failures are first ones, and are to be logged. Pure, and bounded: what finds no room is left out of the log, and counted.
+/// Finds the failures that are the first of their subject. Pure and bounded: when it is full, further subjects are counted and not logged.
 struct FirstFailureTable {
     enum Subject: Hashable {
         case address
-        /// Without arguments, and cut.
+        /// Path without the query, truncated.
         case path([UInt8])
     }
 
     struct Ended: Equatable {
         let failures: Int
-        /// Milliseconds since the first of them.
+        /// Milliseconds since the first failure.
         let time: Int64
         let leftOut: Int
     }
@@ -126,17 +127,17 @@ struct FirstFailureTable {
         var since: Int64 = 0
         var failedAt: Int64 = 0
         var loggedAt: Int64?
-        /// The episode that goes on is in the log, and its end is to be.
+        /// The log has the current episode, so its end has to be logged.
         var isLogged = false
         var isEndTold = false
 
         var isFailing: Bool { failures > 0 }
     }
 
-    /// Of one subject: a line for its first failure at most once in this time.
+    /// Minimum time between two lines for the first failure of one subject.
     static let period: Int64 = 60_000
     static let limit = 512
-    /// What has not failed for so long is forgotten, with a success since or not: nobody may ask for it again.
+    /// Time since the last failure after which a subject is forgotten, even without a success. Clients may never request it again.
     static let memory: Int64 = 600_000
 
     private var entries: [Subject: Entry] = [:]
@@ -146,10 +147,10 @@ struct FirstFailureTable {
 
     var isTroubled: Bool { failing > 0 }
 
-    /// Returns how many lines were left out before this one; nil if nothing is to be logged.
+    /// Returns the number of lines omitted before this one; nil if the failure is not logged.
     mutating func fail(_ subject: Subject, now: Int64) -> Int? {
         makeRoom(for: subject, now: now)
-        // There is one address, and no number of paths takes its place.
+        // The address always has an entry: there is only one.
         guard entries[subject] != nil || entries.count < Self.limit || subject == .address else {
             lines.leaveOut(subject.kind)
             return nil
@@ -168,7 +169,7 @@ struct FirstFailureTable {
         return leftOut
     }
 
-    /// Returns what is to be logged; nil if nothing is.
+    /// Returns the end of an episode if it has to be logged; otherwise nil.
     mutating func succeed(_ subject: Subject, now: Int64) -> Ended? {
         if now - Self.period >= sweptAt { forget(olderThan: Self.memory, now: now) }
         guard var entry = entries[subject], entry.isFailing else { return nil }
@@ -180,14 +181,14 @@ struct FirstFailureTable {
         return Ended(failures: failures, time: now - since, leftOut: leftOut)
     }
 
-    /// The end of what fails now is told elsewhere.
+    /// Suppresses the line about the end of the subject's current episode.
     mutating func leaveEnd(of subject: Subject) { entries[subject]?.isEndTold = true }
 
     mutating func leaveEnds() {
         for subject in entries.keys { entries[subject]?.isEndTold = true }
     }
 
-    /// At most once a second, since it looks at all entries.
+    /// Runs at most once a second, because it visits all entries.
     private mutating func makeRoom(for subject: Subject, now: Int64) {
         guard entries[subject] == nil, entries.count >= Self.limit, now - 1_000 >= sweptAt else { return }
         forget(olderThan: Self.period, now: now)
@@ -201,7 +202,7 @@ struct FirstFailureTable {
 }
 
 extension FirstFailureTable.Subject {
-    /// By which lines of the log are limited.
+    /// Kind of lines that the log allowance counts together.
     fileprivate var kind: FailureScopeKind {
         switch self {
         case .address: .address

@@ -22,9 +22,8 @@ public final class UpstreamHealth: Sendable {
     private let isCalm = Atomic(true)
     /// Whether a key may be slow by nature: a copy of the memory's own.
     private let knowsSlowKeys = Atomic(false)
-    /// The log of what fails for the first time.
     public let first: FirstFailures
-    /// Whether the upstream is down, or all that was asked for lately failed.
+    /// Whether the upstream is down, or its last attempts all failed.
     private let isSuspicious = Atomic(false)
     /// When it was last said that the upstream can be reached.
     private let reachedAt = Atomic(Int64.min)
@@ -111,7 +110,7 @@ public final class UpstreamHealth: Sendable {
         }
     }
 
-    /// A request that may change something was sent, and no good response came. It counts for the log and the reported state only.
+    /// Records a failed unsafe request. It counts for the log and the reported state only.
     public func failWriting(_ scopes: borrowing RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         first.noteFailure(scopes.shownPath, cause, now: now)
         change(now: now) { $0.upstream.fail(cause.label, began: began, now: now) }
@@ -121,7 +120,7 @@ public final class UpstreamHealth: Sendable {
         change(now: now) { $0.memory.pause(scopes, status, retryAfter: retryAfter, now: now) }
     }
 
-    /// - Parameter certificate: what the upstream's certificate says, if it was refused.
+    /// - Parameter certificate: names, issuer and validity of a refused certificate; otherwise nil.
     public func failToReach(_ error: UpstreamError, certificate: String? = nil, began: Int64, now: Int64) {
         first.noteUnreachable(error, certificate: certificate, now: now)
         change(now: now) {
@@ -153,7 +152,7 @@ public final class UpstreamHealth: Sendable {
 
     // MARK: The reported state
 
-    /// What all outputs say of the upstream.
+    /// The reported state, with the elapsed time taken into account.
     public func report(now: Int64) -> UpstreamReport {
         change(now: now) {
             $0.upstream.pass(now: now)
@@ -161,13 +160,13 @@ public final class UpstreamHealth: Sendable {
         }
     }
 
-    /// Whether `lookAtUpstream` may have anything to look for.
+    /// Whether a call of `lookAtUpstream` may be useful.
     public var wantsLook: Bool { isSuspicious.load(ordering: .relaxed) }
 
-    /// Whether Cistern should ask for something itself now, to learn whether the upstream is down. If so, a look is noted as sent.
+    /// Whether Cistern should send a health check now. If so, the check is recorded as sent.
     /// - Parameters:
-    ///   - mayLook: whether there is something to ask for.
-    ///   - mayCompare: whether there is something that did not fail when it was last asked for.
+    ///   - mayLook: whether a request for a health check exists.
+    ///   - mayCompare: whether one exists that did not fail in its last attempt.
     public func lookAtUpstream(mayLook: Bool, mayCompare: Bool, now: Int64) -> FailureMemory.Look {
         change(now: now) { state in
             state.upstream.pass(now: now)
@@ -182,13 +181,13 @@ public final class UpstreamHealth: Sendable {
         }
     }
 
-    /// Takes over what was reported of the same upstream under other settings. What was down counts as unknown (last: down).
+    /// Takes over the reported state of this upstream from before a reload. *Down* becomes *unknown (last: down)*.
     public func inherit(_ former: UpstreamHealth) {
         let report = former.state.withLock { $0.upstream.report }
         inherit(report)
     }
 
-    /// The same of what another process has reported.
+    /// Takes over the reported state of this upstream from another process.
     public func inherit(_ report: UpstreamReport) {
         state.withLock { state in
             state.upstream.inherit(report)
@@ -223,7 +222,7 @@ public final class UpstreamHealth: Sendable {
         return Line(level: isNarrow ? .info : .warning, text: "\(subject) \(begins) (\(cause.text)): \(change.scope.effect)\(more)")
     }
 
-    /// One line for each change of the reported state; none for the first response.
+    /// Log line for a change of the reported state; nil for the first response.
     private func line(
         from before: UpstreamReport, to after: UpstreamReport, _ allowance: inout LogAllowance, now: Int64
     ) -> Line? {
@@ -354,7 +353,6 @@ struct LogAllowance {
         return known.leftOut
     }
 
-    /// A line is left out for another reason.
     mutating func leaveOut(_ kind: FailureScopeKind) { kinds[kind]?.leftOut += 1 }
 }
 

@@ -1,35 +1,34 @@
-// The state of one upstream as all outputs report it: up, failing, down or unknown. It follows from how attempts end, never from silence, and decides
-// nothing: what a request gets is the failure memory's matter. Pure: the time is an argument, in milliseconds of the clock that is never set.
+// The state of one upstream as all outputs report it: up, failing, down or unknown. Attempts change it; silence only turns *down* into *unknown*.
+// It affects no request: the failure memory decides which requests are sent. Pure: the time is an argument, in milliseconds of the monotonic clock.
 //
-// - *Down*: the address cannot be reached, or all attempts of a run failed. The run must be so long that the known share of failures does not
-//   explain it.
-// - *Failing*: attempts fail and succeed in turns, which a short outage does not do. It ends after so many successes that the known share of
-//   failures would have shown.
-// - *Unknown*: nothing was asked for, or, since it was down, nothing for five minutes. The latter still counts as down.
+// - *Down*: the address cannot be reached, or all attempts of a run failed. The known share of failures must not explain the length of the run.
+// - *Failing*: some attempts fail and others succeed, unlike in a short outage. It ends after a run of successes that the known share of failures
+//   does not explain.
+// - *Unknown*: there was no attempt yet, or none for five minutes after *down*. The latter still counts as down.
 
 import Telemetry
 
 struct UpstreamState: Sendable {
-    /// Failed attempts without a success after which an upstream is down: at least, at most, and while no other failure is known.
+    /// Consecutive failures after which an upstream is down: the minimum, the maximum while no other failure is known, and the maximum.
     static let shortestRun = 5
     static let firstRun = 7
     static let longestRun = 200
-    /// Time after the last attempt in which down becomes unknown.
+    /// Time after the last attempt after which *down* becomes *unknown*.
     static let silence: Int64 = 300_000
-    /// Time without an attempt after which Cistern looks at an upstream that is down.
+    /// Time without an attempt after which a health check of an upstream that is down is due.
     static let lookInterval: Int64 = 60_000
-    /// Failures in a row after which Cistern looks whether anything else succeeds.
+    /// Consecutive failures after which a health check is due.
     static let suspiciousRun = 5
-    /// The share of failures, their number, and the number of runs of them, from which on an upstream is failing.
+    /// Minimum share of failures, number of failures, and number of runs of failures for *failing*.
     static let failingShare = 0.05
     static let failures = 3.0
     static let failingRuns = 3
-    /// Minimum time since the last failure after which failing ends, and the time after which few successes suffice.
+    /// Minimum time since the last failure before *failing* ends, and the time after which `fewSuccesses` suffice.
     static let calm: Int64 = 30_000
     static let longCalm: Int64 = 300_000
     static let fewSuccesses = 20
 
-    /// Good and bad attempts, the older ones with less weight.
+    /// Good and bad attempts, weighted by recency.
     private struct Share {
         private static let limit = 256.0
         private(set) var good = 0.0
@@ -46,8 +45,8 @@ struct UpstreamState: Sendable {
             self.bad /= 2
         }
 
-        /// How many attempts in a row end alike by chance no more often than in one of e^`improbability` cases.
-        /// - Parameter share: of the attempts that end so; not 0.
+        /// Minimum length of a run of equal outcomes that has a probability of at most e^-`improbability`.
+        /// - Parameter share: the share of attempts with that outcome; not 0.
         static func run(of share: Double, improbability: Double) -> Int {
             // -ln(1 - x) as a series: this module does not import the C library.
             var (sum, power) = (0.0, 1.0)
@@ -59,33 +58,33 @@ struct UpstreamState: Sendable {
         }
     }
 
-    /// Why Cistern looks at the upstream itself.
+    /// Whether a health check is due.
     enum Look: Sendable, Equatable {
         case due
         /// Not before this many milliseconds.
         case notYet(Int64)
-        /// There is nothing to look for.
+        /// No health check is needed.
         case over
     }
 
     private(set) var report = UpstreamReport()
     /// Minimum duration of a run of failures after which the upstream is down.
     private let window: Int64
-    /// All attempts but those of the present run, and those while it was down.
+    /// All attempts except those of the current run and those while the upstream was down.
     private var known = Share()
-    /// Attempts since the first failure of the present period.
+    /// Attempts since the first failure of the current period.
     private var period = Share()
     private var periodSince: Int64?
-    /// Runs of failures in this period, and when the last one began. One or two are an outage with its late failures, and more are an upstream
-    /// that fails in part.
+    /// Runs of failures in this period, and the start of the last one. One or two runs are an outage with its late failures. More runs mean that a
+    /// part of the upstream fails.
     private var runs = 0
     private var lastRunAt = Int64.min
-    /// Failed attempts in a row.
+    /// Consecutive failed attempts.
     private var run: Int {
         get { report.failuresInARow }
         set { report.failuresInARow = newValue }
     }
-    /// When the first of them ended.
+    /// End of the first attempt of the current run.
     private var runSince = Int64.min
     private var successes = 0
     private var failedAt = Int64.min
@@ -93,18 +92,18 @@ struct UpstreamState: Sendable {
     private var isAddressOpen = false
     private var isRouteOpen = false
     private var lookedAt = Int64.min
-    /// The address can be reached again: a look tells whether it responds.
+    /// The address can be reached again, so a health check is due.
     private var looksNow = false
 
     init(window: Int64) { self.window = window }
 
     // MARK: Attempts
 
-    /// A good response came, whole.
-    /// - Parameter began: when the request was sent.
+    /// Records a complete good response.
+    /// - Parameter began: time at which the request was sent.
     mutating func succeed(began: Int64, now: Int64) {
         if report.isDown {
-            // A response to a request from before says nothing of now.
+            // A request that was sent before the outage is no evidence.
             guard began >= report.since ?? .min else { return }
             recover()
         }
@@ -118,7 +117,7 @@ struct UpstreamState: Sendable {
         if hasEnded(now) { end() }
     }
 
-    /// An attempt failed: a response came that is a failure, or none.
+    /// Records a failed attempt: an error response, or none.
     mutating func fail(_ cause: String, began: Int64, now: Int64) {
         let isBehindSuccess = successes > 0
         (report.attemptedAt, report.cause, failedAt, successes) = (now, cause, now, 0)
@@ -132,21 +131,21 @@ struct UpstreamState: Sendable {
             if run == 0 { (runSince, runs, lastRunAt) = (now, runs + 1, now) }
             run += 1
         } else {
-            // Something succeeded while it was under way.
+            // Another request succeeded during this attempt.
             known.add(bad: 1)
             if isBehindSuccess, runs == 0 || now - lastRunAt >= window { (runs, lastRunAt) = (runs + 1, now) }
         }
         consider(now)
     }
 
-    /// What the failure memory knows has changed.
+    /// Records a change of the failure memory.
     mutating func note(isAddressOpen: Bool, isRouteOpen: Bool, now: Int64) {
         looksNow = looksNow || (self.isAddressOpen && !isAddressOpen)
         (self.isAddressOpen, self.isRouteOpen) = (isAddressOpen, isRouteOpen)
         consider(now)
     }
 
-    /// Time has passed.
+    /// Updates the state for the elapsed time.
     mutating func pass(now: Int64) {
         guard report.state == .down, now - (report.attemptedAt ?? now) >= Self.silence else { return }
         (report.state, report.wasDown) = (.unknown, true)
@@ -167,19 +166,19 @@ struct UpstreamState: Sendable {
     }
 
     private func isFailing(_ now: Int64) -> Bool {
-        // A route that is still open after an outage of the whole has not failed since.
+        // After an outage of the whole upstream, a route may still be open without a new failure.
         if isRouteOpen, report.state == .up, failedAt > report.respondedAt ?? .min { return true }
-        // All of a long run failed, and earlier failures may explain that.
+        // Earlier failures may explain a long run of failures.
         if run >= Self.firstRun, now - runSince >= Self.lookInterval, known.bad > 0 { return true }
         guard report.state == .up, runs >= Self.failingRuns, period.bad >= Self.failures, period.good >= 1 else { return false }
         return period.ofFailures >= Self.failingShare
     }
 
-    /// With one failure in a thousand million runs by chance.
+    /// Length of a run of failures that the known share explains in one of 10⁹ cases.
     private var neededRun: Int {
         let (bad, total) = (max(0, period.bad - Double(run)), max(0, period.total - Double(run)))
         let shares = [(known.bad, known.total), (bad, total)].filter { $0.0 >= 0.5 }.map { ($0.0 + 2) / ($0.1 + 2) }
-        // While no failure is known, few attempts do not tell how many fail.
+        // Without a known failure, few attempts do not show the share of failures.
         guard let share = shares.max() else {
             return min(max(Share.run(of: 1 / (known.total + 2), improbability: 20.7), Self.shortestRun), Self.firstRun)
         }
@@ -189,7 +188,7 @@ struct UpstreamState: Sendable {
     private func hasEnded(_ now: Int64) -> Bool {
         guard !isRouteOpen, !report.isDown, now - failedAt >= Self.calm else { return false }
         if now - failedAt >= Self.longCalm, successes >= Self.fewSuccesses { return true }
-        // The share until the last failure: the present successes would make themselves count for less.
+        // The share up to the last failure. Later successes would lower the number that they have to reach.
         let before = period.bad / max(period.bad, period.total - Double(successes), 1)
         let share = min(max(before, Self.failingShare), 0.75)
         return successes >= Share.run(of: 1 - share, improbability: 13.8)
@@ -207,12 +206,12 @@ struct UpstreamState: Sendable {
         (report.state, report.since) = (.failing, periodSince)
     }
 
-    // MARK: Looking
+    // MARK: Health checks
 
-    /// Whether a look may be due now or later.
+    /// Whether a health check may be due now or later.
     var isSuspicious: Bool { report.isDown || run >= Self.suspiciousRun }
 
-    /// Whether Cistern should ask for something itself now.
+    /// Whether Cistern should send a health check now.
     func look(now: Int64) -> Look {
         let wait: Int64
         if report.isDown {
@@ -226,10 +225,10 @@ struct UpstreamState: Sendable {
         return wait <= 0 ? .due : .notYet(wait)
     }
 
-    /// A look was sent.
+    /// Records a health check.
     mutating func noteLook(now: Int64) { (lookedAt, looksNow) = (now, false) }
 
-    /// The state that another process, or the same upstream under other settings, has left: nothing is known by own evidence.
+    /// Takes over the state from another process, or from before a reload. An own attempt has to confirm it.
     mutating func inherit(_ former: UpstreamReport) {
         guard report.isUnasked, former.isDown else { return }
         report = former

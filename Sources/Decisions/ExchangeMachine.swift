@@ -31,7 +31,7 @@ public struct ExchangeMachine {
         case joined(FlightPlace)
         case softDeadlinePassed
         case waitedTooLong
-        /// Others wait for what it brings, as well as for the fetch that it has waited for.
+        /// Followers wait for its fetch and for the one that it waited for; the first to end wakes them.
         case leadsToo
         /// Another node's response has come after the upstream was asked.
         case copyTaken
@@ -169,7 +169,7 @@ public struct ExchangeMachine {
             return .askFailureMemory
         case .keepWaiting where state == .asking: return .nothing
         case .askAlone where ending.isFailure:
-            // The failures that it has waited for may be reason enough not to send it.
+            // The awaited failures may have opened a scope that stops this request.
             (mayJoin, state) = (false, .entering(isLast: true))
             return .askFailureMemory
         case .askAlone, .keepWaiting:

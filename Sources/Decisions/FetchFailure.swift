@@ -30,7 +30,7 @@ public enum FetchFailure: Sendable, Equatable {
         }
     }
 
-    /// The cause in the words of who found it; nil if nothing is known beyond the label.
+    /// Text of the cause; nil if unknown.
     public var details: String? {
         switch self {
         case .transfer(let error): error.details

@@ -108,7 +108,7 @@ public struct OutcomeFacts<Response: AnyObject> {
     public let now: Timestamp
     /// Whether it has waited before for a fetch that brought it nothing.
     public var hasWaited = false
-    /// Whether the fetch that it waited for was another client's. Its failure says nothing of this request.
+    /// Whether the awaited fetch was another client's. Its failure is no evidence for this request.
     public var isOfAnotherClient = false
     public var stored = StoredNow<Response>()
 

@@ -1,10 +1,10 @@
-// The operating system's words for why a call failed. Whoever reports a file that cannot be used names its path and these words.
+// The operating system's text for a failed call. Messages about a file name its path and this text.
 
 import Glibc
 
 public enum SystemError {
     /// For example "Permission denied".
-    /// - Parameter code: of the last call by default.
+    /// - Parameter code: errno; by default of the last call.
     public static func words(_ code: Int32 = errno) -> String { String(cString: strerror(code)) }
 
     /// For example "/etc/key.pem cannot be read: Permission denied".
@@ -12,7 +12,7 @@ public enum SystemError {
         "\(path) cannot be \(done): \(words(code))"
     }
 
-    /// Why the file at this path cannot be read; nil if it can be. It is not opened.
+    /// Reason for which the file at this path cannot be read; nil if it is readable. Does not open the file.
     public static func whyUnreadable(_ path: String) -> String? {
         access(path, R_OK) == 0 ? nil : words(path)
     }

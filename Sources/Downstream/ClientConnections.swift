@@ -14,7 +14,7 @@ public struct ConnectionCounters: Sendable {
     public var acceptPauses = 0
     /// Connections closed to make room for others at the limit.
     public var closedForRoom = 0
-    /// Connections that had as many requests as one may have.
+    /// Connections that reached `limits.requests_per_connection`.
     public var requestLimit = 0
     /// Requests whose content was still coming when they had been responded to, and those of them that did not end within the limits.
     public var uploadsDiscarded = 0

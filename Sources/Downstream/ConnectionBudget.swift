@@ -21,7 +21,7 @@ public final class ConnectionBudget: Sendable {
         var byAddress: [UInt128: Int] = [:]
         var turnedAway = 0
         var unsentBytes = 0
-        /// Part of that: of each address that has some.
+        /// Part of `unsentBytes` for each address.
         var unsentByAddress: [UInt128: Int] = [:]
         var cut = 0
         /// Requests of each address whose content is being discarded.
@@ -32,12 +32,12 @@ public final class ConnectionBudget: Sendable {
 
         func counted(_ peer: PeerAddress) -> UInt128? { peer.place.counted(besides: limits.trustedProxies) }
 
-        /// Returns how much the address has then; 0 where it does not count.
+        /// Returns the bytes of the address after the change; 0 if addresses do not count.
         mutating func holdUnsent(_ change: Int, _ peer: PeerAddress) -> Int {
             unsentBytes += change
             mostUnsentBytes = max(mostUnsentBytes, unsentBytes)
             guard let client = counted(peer) else { return 0 }
-            // What was held before the trusted proxies changed is not known by address.
+            // Bytes from before a change of the trusted proxies have no known address.
             let own = max(0, unsentByAddress[client, default: 0] + change)
             unsentByAddress[client] = own > 0 ? own : nil
             return own
@@ -63,7 +63,7 @@ public final class ConnectionBudget: Sendable {
 
     public var limit: Int { state.withLock { $0.limits.maximumConnections } }
 
-    /// Connections of clients that are open.
+    /// Open client connections.
     public var open: Int { state.withLock { $0.open } }
 
     /// The limit on `unsentBytes`; 0 for none.
@@ -123,9 +123,9 @@ public final class ConnectionBudget: Sendable {
         }
     }
 
-    /// Of one connection, so many more bytes wait to be sent, or fewer. An address may hold as much as it leaves free: one alone half of the memory.
-    /// So there is room for the responses of others, however slowly one client reads on however many connections.
-    /// - Returns: false where there is no room for them: the connection has to go.
+    /// Records a change of the unsent bytes of a connection. An address may hold as much memory as it leaves free: one address alone may hold half.
+    /// So memory remains for other clients, even if one client reads slowly on many connections.
+    /// - Returns: false if the limit is exceeded, so the connection must be aborted.
     func hold(_ change: Int, of peer: PeerAddress) -> Bool {
         state.withLock { state in
             let own = state.holdUnsent(change, peer)
@@ -136,9 +136,8 @@ public final class ConnectionBudget: Sendable {
         }
     }
 
-    /// Whether a connection that holds so much of a response may hold more of it, so that the upstream need not wait for its client. Half of
-    /// the memory is for that. Of what is left of it a connection may have a sixteenth, and an address as much as it leaves: the slow ones of many
-    /// share it.
+    /// Whether a connection that holds this many bytes of a response may buffer more, so that the upstream does not wait for a slow client.
+    /// Half of the memory is for reading ahead. A connection may use a sixteenth of its remainder, and an address as much as it leaves free.
     func mayReadAhead(holding bytes: Int, for peer: PeerAddress) -> Bool {
         state.withLock { state in
             guard state.limits.unsentLimitBytes > 0 else { return true }

@@ -36,7 +36,7 @@ extension AccessRefusal {
         case .notProxied:
             WhyAdvice(
                 "forwarding.names",
-                "and host of each of apis list the hosts whose URIs the forward proxy serves; without them it serves the upstream's")
+                "and host of each of apis list the hosts that the forward proxy serves; without them it serves the upstream's host")
         case .otherScheme:
             WhyAdvice(
                 "trusted_proxies", "names those in front that may say, by Forwarded or X-Forwarded-Proto, that their client spoke https")

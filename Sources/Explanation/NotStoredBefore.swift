@@ -13,7 +13,7 @@ public struct NotStoredBefore: Sendable, Equatable {
     /// What most of was not kept for that.
     public let place: Place
 
-    /// The response's; nil if it stands for several.
+    /// Status of the response; nil for several responses.
     let status: UInt16?
 
     public init(_ reason: NotStoredReason, of place: Place, status: UInt16? = nil) {
@@ -41,7 +41,7 @@ extension WhyRecord {
             && trace.reasons.bypass == nil
     }
 
-    /// Of the upstream's response, or of ours if the upstream was not asked.
+    /// Status of the upstream's response, or of the generated response if the upstream was not asked.
     public var responseStatus: UInt16 { trace.upstream.status == 0 ? trace.status : trace.upstream.status }
 
     /// Why its response, which was no error, was not kept.

@@ -12,7 +12,7 @@ public struct StateSentence: Sendable {
         public let seconds: Int64
         /// In words.
         public let cause: String
-        /// Seconds since the last attempt, if the state is unknown since then; else nil.
+        /// Seconds since the last attempt, if the state became unknown since then; otherwise nil.
         public let silentSeconds: Int64?
 
         public init(name: String, seconds: Int64, cause: String, silentSeconds: Int64? = nil) {
@@ -92,7 +92,7 @@ public struct StateSentence: Sendable {
     public var faults = 0
     /// nil where nothing is stored by intent.
     public var isStoreWritable: Bool? = true
-    /// Why the store cannot be written to: `its disk is full (No space left on device)`; nil where it can, or nobody knows.
+    /// Reason for a store that cannot be written to, such as `its disk is full (No space left on device)`; nil if it is writable or unknown.
     public var storeRefusal: String?
     public var isStopping = false
 

@@ -1,10 +1,10 @@
-// Which setting has a response stored that is not stored for its status, as that depends on the status.
+// The setting that stores a response that was not stored because of its status. It depends on the status.
 
 import CachePolicy
 import HTTPCore
 
 extension WhyAdvice {
-    /// For a response that was not stored for its status.
+    /// Advice for a response that was not stored because of its status.
     /// - Parameter status: nil if it is unknown.
     init?(ofNotStored status: UInt16?) {
         guard let status else {

@@ -2,9 +2,9 @@
 
 import Telemetry
 
-/// The report of one upstream, at a moment.
+/// The report of one upstream, and the time of the output.
 public struct ShownUpstream: Sendable {
-    /// Of its API; empty for the only one.
+    /// Name of the API; empty if there is only one.
     public let name: String
     public let report: UpstreamReport
     /// Milliseconds of the clock that is never set.
@@ -12,9 +12,9 @@ public struct ShownUpstream: Sendable {
 
     public init(_ name: String, _ report: UpstreamReport, now: Int64) { (self.name, self.report, self.now) = (name, report, now) }
 
-    /// A good response older than this, in milliseconds, is told with its age.
+    /// Minimum age in milliseconds from which an output names the age of the last good response.
     static let recent: Int64 = 300_000
-    /// Failures in a row, before the state changes, that are worth telling.
+    /// Minimum number of consecutive failures that outputs report before the state changes.
     static let failures = 2
 
     public var seconds: Int64 { max(0, now - (report.since ?? now)) / 1_000 }
@@ -25,10 +25,10 @@ public struct ShownUpstream: Sendable {
 
     private var failsNow: Bool { report.failuresInARow >= Self.failures }
 
-    /// Somebody should look.
+    /// Whether an operator should look at the upstream.
     public var isAlarming: Bool { report.state == .failing || report.isDown || failsNow }
 
-    /// In few words, for a table.
+    /// The state in a few words, for a table.
     public var word: String {
         switch report.state {
         case .up: "Up"
@@ -38,7 +38,7 @@ public struct ShownUpstream: Sendable {
         }
     }
 
-    /// Beside the word.
+    /// Details that follow `word` in a table; may be empty.
     public var note: String {
         if report.wasDown { return ago(report.attemptedAt).map { "last attempt \($0), and nothing to ask for since" } ?? "no attempt since the start" }
         if report.state == .up || report.isUnasked, failsNow { return lastFailed }
@@ -48,7 +48,7 @@ public struct ShownUpstream: Sendable {
 
     private var lastFailed: String { "the last \(ShownFigures.count(report.failuresInARow)) requests failed" }
 
-    /// Behind its name, of one that is not down.
+    /// Predicate for an upstream that is not down.
     func verb(isMany: Bool) -> String {
         switch report.state {
         case .up, .down: isMany ? "are up" : note.isEmpty ? "is up" : "is up (\(note))"
@@ -59,7 +59,7 @@ public struct ShownUpstream: Sendable {
         }
     }
 
-    /// Several that are not down.
+    /// Sentence for upstreams that are not down.
     static func words(_ upstreams: [ShownUpstream]) -> String {
         guard upstreams.count > 1 else {
             return "The upstream \(upstreams.first?.verb(isMany: false) ?? "has not been asked for anything yet")"
@@ -68,7 +68,7 @@ public struct ShownUpstream: Sendable {
         if upstreams.allSatisfy({ $0.report.isUnasked && $0.report.attemptedAt == nil }) {
             return "No upstream has been asked for anything yet"
         }
-        // Those that nothing speaks against are counted, and the others named.
+        // Upstreams without a problem are counted, the others are named.
         let good = upstreams.count { $0.report.state == .up && !$0.isAlarming }
         let unasked = upstreams.count { $0.report.state == .unknown && $0.report.attemptedAt == nil }
         var parts: [String] = []
@@ -79,7 +79,7 @@ public struct ShownUpstream: Sendable {
         return StateSentence.joined(parts)
     }
 
-    /// nil where there is nothing to alarm anybody.
+    /// Names the upstreams with a problem; nil if there are none.
     static func alarm(_ upstreams: [ShownUpstream]) -> String? {
         let odd = upstreams.filter { $0.isAlarming || ($0.report.state == .unknown && $0.report.attemptedAt != nil) }
         return odd.isEmpty ? nil : StateSentence.named(odd.map { "\($0.name) \($0.verb(isMany: false))" })

@@ -72,7 +72,7 @@ extension NotStoredReason {
         }
     }
 
-    /// - Parameter status: the response's; nil if it is unknown.
+    /// - Parameter status: status of the response; nil if unknown.
     /// - Returns: nil if no setting changes it.
     public func advice(status: UInt16?) -> WhyAdvice? {
         switch self {
@@ -81,7 +81,7 @@ extension NotStoredReason {
         }
     }
 
-    /// The advice for a response whose status is unknown. nil if no setting changes it.
+    /// Advice for a response with an unknown status; nil if no setting changes the outcome.
     public var advice: WhyAdvice? {
         switch self {
         case .methodNotCacheable:
@@ -99,7 +99,7 @@ extension NotStoredReason {
             WhyAdvice("cache.credential_fields", "with authorization among them the response is kept for those with the same credentials")
         case .contentType: WhyAdvice("cache.content_types", "names the media types that are kept")
         case .tooLarge:
-            WhyAdvice("cache.buffer_limit", "is the largest response that is kept; store.size and the room on its disk bound it too")
+            WhyAdvice("cache.buffer_limit", "is the largest response that is kept; store.size and the space on its disk bound it too")
         case .tooManyMembers: WhyAdvice("cache.member_limit", "is the most fields in Vary and the most groups of a kept response")
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
         case .notKept: WhyAdvice("routes.keep_if.must_have", "and the others beside it say which responses of the route are kept")
@@ -338,7 +338,7 @@ extension NoSharedRescueReason {
                 "cache.rescue_with_shared",
                 "own: it may if it said public or s-maxage, or if the cookies came with it; always: it may in any case")
         case .notPublic, .otherCookies:
-            WhyAdvice("cache.rescue_with_shared", "always: it may stand in for all requests with credentials")
+            WhyAdvice("cache.rescue_with_shared", "always: it may be served for all requests with credentials")
         case .varies, .gone: nil
         }
     }
@@ -433,7 +433,7 @@ extension FetchFailure {
         }
     }
 
-    /// - Parameter isUnderWay: whether the head of the upstream's response had come.
+    /// - Parameter isUnderWay: whether the head of the upstream's response was complete.
     public func advice(isUnderWay: Bool) -> WhyAdvice? {
         switch self {
         case .stopped(let stop): stop.advice
@@ -443,7 +443,7 @@ extension FetchFailure {
             isUnderWay && [.connectionReadTimeout, .responseTimeout].contains(error.kind)
                 ? WhyAdvice(
                     "routes.stream",
-                    "true: responses that grow over time, such as a watch, go on as they come; timeouts.stream is their longest pause")
+                    "true: responses that grow over time, such as a watch, are streamed; timeouts.stream is their longest pause")
                 : error.advice.map { WhyAdvice($0.setting, $0.effect) }
         case .fault(let fault, _): fault.advice
         }
@@ -469,7 +469,7 @@ extension UpstreamFault {
         }
     }
 
-    /// The advice if the fault is that the response is not what the route calls good.
+    /// Advice for a response that does not match `good` of the route.
     var demandAdvice: WhyAdvice? {
         guard self == .unexpectedType else { return advice }
         return WhyAdvice("routes.good.content_types", "names the media types of a good response of the route")

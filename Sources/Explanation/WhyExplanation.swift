@@ -37,7 +37,7 @@ public struct WhyExplanation {
     private let unknownField: String?
     private let refusal: Refusal?
 
-    /// Why the store wrote nothing at the time of the exchange.
+    /// Reason for which the store wrote nothing at the time of the exchange.
     public struct Refusal: Sendable {
         /// `its disk is full (No space left on device)`.
         let cause: String
@@ -50,7 +50,7 @@ public struct WhyExplanation {
     ///   - route: of the record's target. Not remembered: a hit does not need to know it.
     ///   - unknownField: the name of the field that kept a copy from being used.
     ///   - before: why what came earlier was not kept; nil where nobody knows, or need know.
-    ///   - refusal: why the store wrote nothing at that time; nil where it wrote.
+    ///   - refusal: reason for which the store wrote nothing at that time; nil if it wrote.
     public init(
         _ record: WhyRecord, route: ExplainedRoute, api: String = "", unknownField: String? = nil, before: NotStoredBefore? = nil,
         refusal: Refusal? = nil
@@ -58,7 +58,7 @@ public struct WhyExplanation {
         self.refusal = record.trace.reasons.notStored == .storeRefused || record.trace.isStored ? refusal : nil
         self.unknownField = unknownField
         self.api = api
-        // A response that said that the target is gone explains itself.
+        // A response that says that the target is gone needs no explanation.
         self.before = record.lacksCopy && record.trace.reasons.notStoodIn != .gone ? before : nil
         self.record = record
         trace = record.trace
@@ -142,11 +142,11 @@ public struct WhyExplanation {
             sentences.append("This request is slow by nature: the upstream had \(time), twice the usual time.")
         }
         if trace.found.isGone {
-            // A 403 took the user's rights away (`ResponseCache.saysGone`).
+            // A 403 revoked the user's access (`ResponseCache.saysGone`).
             let meaning = trace.status == 403 ? "that this user may not read it (403)" : "that it is gone"
             sentences.append(
                 trace.result == .rescued
-                    ? "What the upstream said last went out: \(meaning). The older copy stays, and comes back with its next 200 or 304."
+                    ? "The client got the upstream's latest answer: \(meaning). The older copy stays, and returns with the next 200 or 304."
                     : "It is remembered beside the stored copy: while the upstream fails, this is what goes out.")
         } else if let permission = trace.reasons.sharedPermission {
             sentences.append("\(permission.copy) went out instead: \(permission.sentence).")
@@ -228,7 +228,7 @@ public struct WhyExplanation {
     /// What the operator's demands say against a response that was not kept.
     private var demand: UpstreamFault? {
         guard trace.reasons.notStored == .notGood else { return nil }
-        // The media type is the only demand on the head: a response that fails it is passed on without a look at its content.
+        // Only the media type is checked in the head. A response with another one is passed on without parsing its content.
         return trace.reasons.fault ?? .unexpectedType
     }
 

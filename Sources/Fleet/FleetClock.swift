@@ -70,9 +70,9 @@ public struct FleetClock: Hashable, Sendable {
     /// By how much it may be wrong; nil: it is not known.
     public func error(_ now: Int64) -> Int64? { offset?.error(at: now) }
 
-    /// The fleet's time less the wall clock, as far as it must differ; 0 where it need not, nil where it is not known.
+    /// Fleet time minus wall clock, less what the measurement explains; nil if unknown.
     /// - Parameters:
-    ///   - wallNow: The wall clock now, `now` the clock that never goes back.
+    ///   - wallNow: present time of the wall clock; `now` is that of the monotonic clock.
     public func skew(wallNow: Int64, now: Int64) -> Int64? {
         offset.map { offset in
             let (difference, error) = (now + offset.difference - wallNow, offset.error(at: now))
@@ -87,7 +87,7 @@ public struct FleetClock: Hashable, Sendable {
 
     /// A time of our own wall clock, told to the others.
     /// - Parameters:
-    ///   - wallNow: The wall clock now, `now` the clock that never goes back.
+    ///   - wallNow: present time of the wall clock; `now` is that of the monotonic clock.
     public func fleetTime(ofWall wall: Int64, wallNow: Int64, now: Int64) -> Int64? {
         self.now(now).map { $0 - max(0, wallNow - wall) }
     }

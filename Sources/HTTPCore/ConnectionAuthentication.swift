@@ -55,7 +55,7 @@ public enum ConnectionAuthentication {
     }
 
     private static func challenge(inPart part: Span<UInt8>) -> Challenge? {
-        // Quotes, and whatever some server takes for white space: a no-break space is that in languages that read fields as Latin-1.
+        // Quotes, and bytes that some servers take for whitespace. A no-break space is whitespace for servers that read fields as Latin-1.
         let start = index(in: part, from: 0) { $0.isLetterOrDigit }
         let schemeEnd = index(in: part, from: start) { !$0.isLetterOrDigit }
         let scheme = part.extracting(start..<schemeEnd)

@@ -1,5 +1,5 @@
-// What is wrong with the bytes of a response, in words that are the same for HTTP/1.1 and HTTP/2: a bounded list, so that it costs nothing to
-// carry. The words never quote the response, which may hold secrets.
+// Problems in the bytes of a response, with one text for HTTP/1.1 and HTTP/2. The list is bounded, so passing a problem on allocates nothing.
+// The text never quotes the response, which may contain secrets.
 
 public enum ResponseProblem: UInt8, Error, Sendable, CaseIterable {
     // The first line.
@@ -18,10 +18,9 @@ public enum ResponseProblem: UInt8, Error, Sendable, CaseIterable {
     // Bytes around the response.
     case surplus, earlyBytes
 
-    /// The class of errors that it belongs to.
     public enum Kind: Sendable {
         case malformed, tooLarge
-        /// RFC 9112 §6.1: one that the request did not ask for, or that cannot be.
+        /// RFC 9112 §6.1: an unsolicited or invalid transfer coding.
         case transferCoding
         /// The response ended too early.
         case incomplete
@@ -78,7 +77,7 @@ public enum ResponseProblem: UInt8, Error, Sendable, CaseIterable {
 extension ResponseProblem {
     private static let versionStart: StaticString = "HTTP/1."
 
-    /// What is wrong with the start of a response, whatever follows; nil if it may become a status line.
+    /// Problem of the first bytes of a response; nil if they may become a status line.
     public static func inStart(_ bytes: Span<UInt8>) -> ResponseProblem? {
         let count = min(bytes.count, versionStart.utf8CodeUnitCount)
         for index in 0..<count where bytes[index] != versionStart.utf8Start[index] {
@@ -88,7 +87,7 @@ extension ResponseProblem {
         return nil
     }
 
-    /// Which other protocol begins like this.
+    /// The other protocol that begins with these bytes.
     private static func foreign(_ bytes: Span<UInt8>) -> ResponseProblem {
         guard bytes.count > 0 else { return .notHTTP }
         // RFC 8446 §5.1: an alert, or a handshake message.
@@ -101,8 +100,8 @@ extension ResponseProblem {
         return .replyCode
     }
 
-    /// What is wrong with a field line that was not taken.
-    /// - Parameter line: without its end.
+    /// Problem of a rejected field line.
+    /// - Parameter line: the line without its end.
     static func inFieldLine(_ line: UnsafeBufferPointer<UInt8>) -> ResponseProblem {
         guard let first = line.first else { return .noColon }
         if first.isOptionalWhitespace { return .foldedLine }
@@ -114,11 +113,10 @@ extension ResponseProblem {
     }
 }
 
-/// What is wrong with chunked content.
 public enum ChunkProblem: UInt8, Error, Sendable, CaseIterable {
     case size, sizeTooLarge, extensionsTooLarge, malformedExtension, trailersTooLarge, trailerLine, lineEnd
 
-    /// What the sender of the content reads.
+    /// Text for the sender of the content.
     public var sentence: String {
         switch self {
         case .size: "A chunk size is not a hexadecimal number."
@@ -131,10 +129,10 @@ public enum ChunkProblem: UInt8, Error, Sendable, CaseIterable {
         }
     }
 
-    /// How a request with such content is refused.
+    /// Refusal of a request with this problem.
     public var rejection: RequestRejection { self == .trailersTooLarge ? RequestParser.tooLarge : .framing(sentence) }
 
-    /// In the middle of a sentence.
+    /// Text for the middle of a sentence.
     public var words: String {
         switch self {
         case .size: "a chunk size is not a hexadecimal number"

@@ -23,16 +23,16 @@ public struct CacheFigures: Sendable {
     public var isWritable: Bool { store.isWritable }
     public var evicted: Int { store.evicted }
     public var writeErrors: Int { store.writeErrors }
-    /// Bytes that the store may take: fewer than the limit where the disk has less room.
+    /// Maximum bytes of the store: less than the limit on a small disk.
     public var roomBytes: Int { store.roomBytes }
-    /// Why no new responses are accepted; nil where they are.
+    /// Reason for which the store accepts no new responses; nil if it accepts them.
     public var refusal: StoreRefusal? { store.refusal.map { StoreRefusal($0) } }
 
     public func write(to writer: inout MetricsWriter) {
         writer.gauge("cistern_store_bytes", "Bytes of the store's segment files.", Double(store.fileBytes))
         writer.gauge("cistern_store_limit_bytes", "The limit on the store's files.", Double(store.capacityBytes))
         writer.gauge(
-            "cistern_store_room_bytes", "Bytes that the store's files may take: less than the limit where the disk has less room.",
+            "cistern_store_room_bytes", "Maximum bytes of the store's files: less than the limit on a small disk.",
             Double(store.roomBytes))
         writer.gauge("cistern_store_entries", "Stored responses.", Double(store.entries))
         writer.gauge("cistern_store_pending_bytes", "Bytes that wait to be written.", Double(store.pendingBytes))

@@ -15,8 +15,8 @@ extension ResponseCache {
     /// content is not shared, nor what is looked up by what was said of arguments: others have it under the exact target. Nor is what lies in a
     /// partition that the upstream has named: the same credentials may be another's by the time that it is found.
     /// - Parameters:
-    ///   - good: what its route calls good.
-    ///   - kept: what its route demands of responses that are stored.
+    ///   - good: `good` of its route.
+    ///   - kept: `keep_if` of its route.
     public func sharedLookUp(
         for head: RequestHead, at keys: TargetKeys, good: GoodResponse = GoodResponse(), kept: GoodResponse = GoodResponse()
     ) -> SharedLookUp? {
@@ -219,7 +219,7 @@ extension ResponseCache {
 
     /// What another node's write or purge has made invalid is so here from now on: for what is stored, and for what is under way.
     /// - Parameters:
-    ///   - mark: as `SharedLevel.invalidated` was told.
+    ///   - mark: key of the mark, as passed to `SharedLevel.invalidated`.
     ///   - isDoubtful: stored responses become stale and stay.
     public func follow(mark: [UInt8], isDoubtful: Bool = false, at now: Timestamp) {
         guard let letter = mark.last else { return }

@@ -270,8 +270,8 @@ public final class ResponseCache: @unchecked Sendable {
         return metadata
     }
 
-    /// Whether the client may get the content in the coding in which it is stored: its request allows that coding, or has the Accept fields of the
-    /// request that the upstream answered with it.
+    /// Whether the client may get the content in its stored coding. Its request must allow that coding, or have the Accept fields of the request
+    /// that the upstream answered with it.
     private static func mayRead(_ item: StoredItem, _ stored: StoredMetadata, _ request: Fields, _ keys: TargetKeys) -> Bool {
         guard let head = StoredHead.parse(item.head) else { return false }
         if ContentCoding.allows(head.fields, request) { return true }

@@ -30,7 +30,7 @@ public final class SharedCacheState: Sendable {
     /// Opens the store.
     /// - Parameters:
     ///   - handed: what another process has handed over of it.
-    ///   - whenWriting: called from the store's own queue when the disk refuses writes, and when it takes them again.
+    ///   - whenWriting: called from the store's queue when the disk starts to refuse writes, and when it accepts them again.
     public convenience init(
         opening place: StorePlace, handed: HandedStore? = nil, sent: SentRequests, settings: ResponseCacheSettings,
         whenWriting: @escaping @Sendable (WritingReport) -> Void

@@ -19,7 +19,7 @@ public protocol SharedLevel: AnyObject {
 
     /// A write has made something invalid, on all nodes.
     /// - Parameters:
-    ///   - mark: the key of the mark that says so here, with nobody's credentials in it.
+    ///   - mark: key of the local mark of this invalidation. It contains no credentials.
     ///   - isDoubtful: a login or a captive portal answered the write, so stored responses become stale and stay.
     func invalidated(_ mark: [UInt8], isDoubtful: Bool)
 }
@@ -58,7 +58,7 @@ public final class SharedLookUp: Sendable {
     public let keys: TargetKeys
     /// The first is where it would be stored.
     public let places: [SharedPlace]
-    /// What the target's route demands of good responses, and of those that are stored.
+    /// `good` and `keep_if` of the target's route.
     let (good, kept): (GoodResponse, GoodResponse)
 
     init(head: RequestHead, keys: TargetKeys, places: [SharedPlace], good: GoodResponse, kept: GoodResponse) {
@@ -92,6 +92,6 @@ public enum TakingResult: Sendable, Equatable {
     case leads(to: SharedPlace)
     /// What is stored here is as recent, a mark concerns it, or it is not what it should be.
     case notTaken
-    /// It is not what the route calls good or keeps, or less than the good copy that is stored here.
+    /// The response fails `good` or `keep_if` of the route, or is worse than the local good copy.
     case notGood
 }

@@ -1,4 +1,4 @@
-// What the disk does to the store, in the words of the log, and why responses were not stored in some time.
+// Log messages about the disk of the store, and the reason for which responses were not stored in a period.
 
 import CacheStore
 
@@ -30,7 +30,7 @@ public struct WritingReport: Sendable, Equatable {
         }
     }
 
-    /// A sentence for `check` and the start; nil where the disk has room for as much as the settings allow.
+    /// Warning for `check` and `serve`; nil if the disk has space for the configured size.
     public static func shortage(at directory: String, limitBytes: Int) -> String? {
         guard !directory.isEmpty, let available = DirectoryState.availableBytes(at: directory), available < limitBytes else { return nil }
         return
@@ -44,11 +44,11 @@ public struct WritingReport: Sendable, Equatable {
     }
 }
 
-/// Why the store accepted no new responses, for people.
+/// Reason for which the store accepted no new responses, as text.
 public struct StoreRefusal: Sendable, Equatable {
     /// `its disk is full`.
     public let words: String
-    /// The system's own word for it.
+    /// The operating system's error text.
     public let systemText: String
     /// The file that could not be written.
     public let path: String
@@ -61,12 +61,12 @@ public struct StoreRefusal: Sendable, Equatable {
 }
 
 extension ResponseCache {
-    /// Behind "The cache directory cannot be written to".
+    /// Text that follows "The cache directory cannot be written to".
     public var refusalWords: String { store.statistics.refusal.map { ": \($0.text)" } ?? "" }
 }
 
 extension SharedCacheState {
-    /// Why the store accepted no new responses in this time; nil where it did.
-    /// - Parameter time: milliseconds of the time of day.
+    /// Reason for which the store accepted no new responses in this period; nil if it accepted them.
+    /// - Parameter time: milliseconds of the wall clock.
     public func refusal(in time: ClosedRange<Int64>) -> StoreRefusal? { store.statistics.refusal(in: time).map { StoreRefusal($0) } }
 }

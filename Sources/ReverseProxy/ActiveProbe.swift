@@ -23,7 +23,7 @@ final class ActiveProbe: TransferReceiver {
     private let scopes: RequestScopes
     private var began: Int64 = 0
     private var timer: LoopTimer?
-    /// Whether it asks from time to time; otherwise only when it is told to.
+    /// Whether health checks repeat at an interval; otherwise only `look` sends one.
     private var isRepeated = false
     private var isUnderWay = false
     private var isEnded = false
@@ -45,7 +45,7 @@ final class ActiveProbe: TransferReceiver {
         ask()
     }
 
-    /// Asks once, now, unless it is asking already.
+    /// Sends one health check now, unless one is active.
     func look() {
         guard !isUnderWay else { return }
         timer?.cancel()

@@ -36,9 +36,9 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     var prepared: PreparedResponse?
     /// The soft deadline, or the end of waiting for another.
     private var timer: LoopTimer?
-    /// When the soft deadline passes, in milliseconds of the loop's clock, however often this asks or waits until then.
+    /// Soft deadline in milliseconds of the loop's clock. It covers all fetches and waits of the exchange.
     private var deadline: Int64?
-    /// The fetch that this waited for last was another client's.
+    /// Whether the last awaited fetch was another client's.
     private var hasWaitedForAnother = false
     var record: ExchangeRecord
     var trace: ExchangeTrace
@@ -132,8 +132,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         handle(.admitted(admission))
     }
 
-    /// Keeps a rescued request for checks if it belongs to a failing scope. Also called for a request that waited for `rescue_after`: without it an
-    /// upstream that hangs and gets few requests would never be checked.
+    /// Keeps a rescued request for checks if it belongs to a failing scope. Also called for a request that waited for `rescue_after`: otherwise
+    /// an upstream that hangs and gets few requests would never be checked.
     func keepForChecks() {
         guard request.isRepeatable, shard.isFailing(request) else { return }
         shard.background.rechecks.keep(request, client: client, behind: trace.number)
@@ -192,7 +192,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
     }
 
-    /// The fetch of another client may take long for a reason of that client's: at half the time this request is sent too.
+    /// Another client's fetch may be slow because of that client. After half the time this request is sent too.
     private func startTimer(_ deadline: Int64, sendingAt half: Int64, _ now: Int64) {
         guard case .waiting = machine.state, let flight, now < half else {
             timer = shard.loop.schedule(after: .milliseconds(max(0, deadline - now))) { self.handle(.softDeadlinePassed) }

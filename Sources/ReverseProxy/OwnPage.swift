@@ -6,11 +6,11 @@ import HTTPCore
 public enum OwnPage: Sendable {
     case metrics, healthz, readyz
 
-    /// Arguments and a slash at the end make no difference: probes and scrapers send `/readyz?verbose=1` and `/metrics/`.
+    /// The query and a final slash are ignored: probes and scrapers send `/readyz?verbose=1` and `/metrics/`.
     /// nil if the request is for another target.
     public init?(_ head: RequestHead) {
         let bytes = head.target
-        // Every request comes here: nearly all end at their second byte.
+        // Hot path: the second byte of nearly all targets decides.
         guard bytes.count >= 7 else { return nil }
         switch bytes[bytes.startIndex + 1] {
         case UInt8(ascii: "m"), UInt8(ascii: "h"), UInt8(ascii: "r"): break

@@ -48,7 +48,7 @@ public struct ProxySettings: Sendable {
     public var tracing = TracingSettings()
     public var shards = 1
     public var version = "dev"
-    /// Equal where all settings are: shown in metrics.
+    /// Hash of all settings, for metrics.
     public var hash: UInt64 = 0
 
     public init(upstream: UpstreamSettings) { self.upstream = upstream }

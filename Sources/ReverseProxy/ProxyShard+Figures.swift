@@ -90,7 +90,7 @@ extension ProxyShard {
         let firstByte = times.sent < 0 || times.firstByte < times.sent ? nil : Int64(times.firstByte - times.sent)
         let place = Int(shared.place)
         records.apis[place].countResponse(status: head.status.rawValue, firstByte: firstByte)
-        // One with an Age was made earlier.
+        // A response with Age was generated earlier.
         guard let firstByte, let text = head.fields.first(.date), !head.fields.contains(.age) else { return }
         let received = loop.batchWallMilliseconds
         guard let date = HTTPDate.parse(text, now: received / 1_000) else { return }

@@ -1,6 +1,7 @@
-// Looks at the upstream when its reported state needs evidence that no client brings: it is down and nobody has asked for a minute, or all that clients ask
-// for fails and something else may still succeed. Asks for the probe's path, or repeats an anonymous safe request of a client. When a look is due is the
-// decision of `UpstreamState`.
+// Health checks for the reported state of an upstream, sent when client requests give no evidence. Either the upstream is down and no request was
+// sent for a minute,
+// or all recent requests fail and another one may succeed. A check requests the probe's path, or repeats a safe request without credentials.
+// `UpstreamState` decides when a check is due.
 
 import CachePolicy
 import Coordination
@@ -9,23 +10,23 @@ import HTTPCore
 import Reactor
 import Upstream
 
-/// Touched on its shard's loop only.
+/// Must be used on its shard's event loop.
 final class UpstreamLooks {
     private unowned let shard: ProxyShard
-    /// Asks for the probe's path; nil if none is set.
+    /// Requests `failure.probe_path`; nil if it is empty.
     private let probe: ActiveProbe?
     private var requests: [Known] = []
     private var keptAt = Int64.min
-    /// The request that the next look repeats.
+    /// Index of the request that the next check repeats.
     private var turn = 0
-    /// The client of the last look's request.
+    /// The client whose request the last check repeated.
     private var lastClient: UInt64?
     private var timer: LoopTimer?
     private var isEnded = false
 
-    /// Requests that are kept.
+    /// Maximum number of remembered requests.
     private static let limit = 4
-    /// Minimum time from one that is kept to the next one in its place, and between two glances at the state. Milliseconds.
+    /// Minimum milliseconds before a remembered request is replaced, and between two polls of the state.
     private static let interval: Int64 = 10_000
 
     private struct Known {
@@ -47,7 +48,7 @@ final class UpstreamLooks {
 
     private var now: Int64 { shard.loop.batchMilliseconds }
 
-    /// A request has succeeded, or failed.
+    /// Records the outcome of a request.
     func note(_ request: DecidedRequest, fails: Bool) {
         if let place = requests.firstIndex(where: { $0.request.scopes.key == request.scopes.key }) {
             requests[place].fails = fails
@@ -60,7 +61,7 @@ final class UpstreamLooks {
         if fails { glance() }
     }
 
-    /// A client replaces its own request first: so no client alone decides what Cistern asks for.
+    /// A client replaces its own request first, so that no client alone decides which requests Cistern repeats.
     private func makeRoom(for request: DecidedRequest, fails: Bool) {
         if requests.first?.fails == true, !fails {
             requests.removeFirst()
@@ -69,7 +70,7 @@ final class UpstreamLooks {
         }
     }
 
-    /// One that fails is kept only if there is no other.
+    /// A failed request is remembered only if there is no other.
     private func mayKeep(fails: Bool) -> Bool {
         if fails { return requests.isEmpty }
         return requests.count < Self.limit || now - keptAt >= Self.interval
@@ -83,7 +84,7 @@ final class UpstreamLooks {
         }
     }
 
-    /// Looks at the upstream, if a look is due.
+    /// Sends a health check if one is due.
     func glance() {
         guard !isEnded, shard.health.wantsLook else { return requests.isEmpty ? () : wake(after: Self.interval) }
         let isOffline = shard.modes.all == .offline
@@ -112,6 +113,6 @@ final class UpstreamLooks {
 }
 
 extension DecidedRequest {
-    /// Whether Cistern may repeat it at any time: it reads, without credentials, what may be stored.
+    /// Whether Cistern may repeat the request at any time: it is safe, has no credentials, and its response may be stored.
     fileprivate var isAnonymousLook: Bool { isRepeatable && isSafe && scopes.user == 0 && owned == nil }
 }

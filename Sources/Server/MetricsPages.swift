@@ -33,7 +33,7 @@ final class MetricsPages: Sendable {
     private let state = Mutex(State())
 
     /// - Parameters:
-    ///   - acceptsGzip: whether the client accepts the page with that coding.
+    ///   - acceptsGzip: whether the client accepts the gzip coding.
     ///   - reply: called once, on the pages' queue.
     func make(_ format: MetricsFormat, acceptsGzip: Bool, of server: ProxyServer, reply: @escaping Reply) {
         let isFirst = state.withLock { state in
@@ -71,9 +71,9 @@ final class MetricsPages: Sendable {
         }
     }
 
-    /// nil if there is no memory for it.
+    /// Returns nil if memory cannot be allocated.
     private func compress(_ page: [UInt8]) -> Page? {
-        // Made anew, since scrapes are seldom and its memory is a quarter of a megabyte.
+        // Allocated for each scrape: scrapes are rare, and it takes a quarter of a megabyte.
         page.withUnsafeBytes { GzipEncoder().encode($0) }.map { Page(content: $0, isCompressed: true) }
     }
 }

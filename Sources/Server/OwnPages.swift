@@ -29,7 +29,7 @@ final class OwnPages: OwnPageSource, Sendable {
             let acceptsGzip = AcceptedCoding.accepts(.gzip, in: head.fields)
             metricsPages.make(format, acceptsGzip: acceptsGzip, of: server) { page in
                 var response = OwnResponse(status: 200, contentType: format.contentType, content: page.content)
-                // RFC 9110 §12.5.5: without it a cache in between may give either form to everybody.
+                // RFC 9110 §12.5.5: without Vary, an intermediate cache may serve either coding to every client.
                 response.fieldLines = Array("Vary: Accept, Accept-Encoding\r\n".utf8)
                 if page.isCompressed { response.fieldLines.append("Content-Encoding: gzip\r\n") }
                 shard.loop.execute { [response] in exchange.send(response, date: shard.date) }

@@ -46,7 +46,7 @@ public final class ProxyServer: @unchecked Sendable {
     let door: Mutex<(door: TakeOverDoor, path: String)?> = Mutex(nil)
     /// Of other processes that were to take over, or whose place this one has taken.
     let takeOvers = Mutex(MetricsSnapshot.TakeOvers())
-    /// Noted on the first shard's loop, read where the page is made.
+    /// Updated on the first shard's loop, read when the page is generated.
     private let clockSteps = Mutex(ClockSteps())
     /// With which listeners another process goes on; nil where none has taken over.
     let handedOver: Mutex<[ServedListener]?> = Mutex(nil)
@@ -139,7 +139,7 @@ public final class ProxyServer: @unchecked Sendable {
         }
     }
 
-    /// How often the machine's clock is compared with the one that is never set.
+    /// Interval between comparisons of the wall clock with the monotonic clock.
     private static let clockInterval = Duration.seconds(5)
 
     private func watchClock(on shard: Shard) {

@@ -1,17 +1,17 @@
-// Removes secrets from text that repeats what an operator typed: user information and arguments of URLs.
+// Removes user information and query strings of URLs from text that repeats an operator's input.
 
 public enum HiddenSecrets {
-    /// The text with `…` instead of the user information and the arguments of each URL in it, also where its scheme was forgotten. A quoted URL
-    /// ends at the quotation mark, another one at a space.
+    /// The text with `…` instead of the user information and the query string of each URL, also of one without a scheme. A quoted URL
+    /// ends at the quotation mark, an unquoted one at a space.
     public static func hide(in text: String) -> String { replace(in: text, by: "…") }
 
-    /// The text without the user information and the arguments of each URL in it.
+    /// The text without the user information and the query string of each URL.
     static func withoutSecrets(_ text: String) -> String { replace(in: text, by: "") }
 
     private static func replace(in text: String, by mark: String) -> String {
         guard text.contains("@") || text.contains("?") else { return text }
         return text.split(separator: "\"", omittingEmptySubsequences: false).enumerated().map { place, part in
-            // Every other part stands in quotation marks, and may have spaces where none should be.
+            // Every second part is quoted, and may contain spaces by mistake.
             place % 2 == 1
                 ? replace(inURL: part, by: mark)
                 : part.split(separator: " ", omittingEmptySubsequences: false).map { replace(inURL: $0, by: mark) }.joined(separator: " ")
@@ -23,9 +23,9 @@ public enum HiddenSecrets {
         let start = text.firstRange(of: "://")?.upperBound ?? text.startIndex
         let (scheme, url) = (text[..<start], text[start...])
         let place = url.prefix { $0 != "?" }
-        // A password may hold a slash that was not encoded, so the last @ counts.
+        // A password may contain an unencoded slash, so the last @ counts.
         let host = place.dropFirst().lastIndex(of: "@").map { mark + place[$0...] } ?? String(place)
-        // A question, and a list of characters, have no more than punctuation there.
+        // In a question, or a list of characters, only punctuation follows the question mark.
         let hasArguments = url[place.endIndex...].contains { $0.isLetter || $0.isNumber }
         return scheme + host + (hasArguments ? "?" + mark : url[place.endIndex...])
     }

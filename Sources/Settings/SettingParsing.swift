@@ -94,7 +94,7 @@ private enum NumberKind: String {
         }
     }
 
-    /// The spelling that was probably meant, if a unit is missing or is spelled as elsewhere.
+    /// Suggested spelling of a value with a missing or foreign unit.
     func hint(_ word: String) -> String {
         let digits = word.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
         guard !digits.isEmpty else { return "" }

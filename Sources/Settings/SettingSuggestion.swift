@@ -1,11 +1,11 @@
-// What a mistake says behind "is not a setting": the setting that was probably meant, by another proxy's name for it, by its group, or by its spelling.
+// Suggests a setting for an unknown name: by another proxy's name for it, by its group, or by its spelling.
 
 public enum SettingSuggestion {
     /// - Parameters:
-    ///   - path: the unknown one, as it stands in its group.
-    ///   - group: with the dot behind it; empty for the whole.
-    ///   - known: the settings of the group.
-    /// - Returns: words that follow "is not a setting"; empty if nothing is near.
+    ///   - path: the unknown name, relative to its group.
+    ///   - group: name of the group with a final dot; empty at the top level.
+    ///   - known: settings of the group.
+    /// - Returns: text that follows "is not a setting"; empty without a suggestion.
     static func words(for path: String, in group: String = "", among known: [String]) -> String {
         let name = normalized(path)
         if name != path, known.contains(name) { return "; did you mean \(group)\(name)?" }
@@ -15,8 +15,8 @@ public enum SettingSuggestion {
         return nearest(name, among: known).map { "; did you mean \(group)\($0)?" } ?? ""
     }
 
-    /// - Parameter variable: an unknown one of the environment, which begins with CISTERN_.
-    /// - Returns: words that follow "names no setting"; empty if nothing is near.
+    /// - Parameter variable: unknown environment variable that begins with CISTERN_.
+    /// - Returns: text that follows "names no setting"; empty without a suggestion.
     static func words(forVariable variable: String) -> String {
         let rest = variable.dropFirst("CISTERN_".count).lowercased()
         if let near = nearest(variable, among: SettingsTable.all.map(\.environment)) { return "; did you mean \(near)?" }
@@ -31,8 +31,8 @@ public enum SettingSuggestion {
         return words(of: .init(target: Setting<CisternSettings>.environment(of: target), note: synonym.note), in: "", among: [])
     }
 
-    /// - Parameter option: an unknown one of the command line, without its dashes.
-    /// - Returns: the setting that it stands for (nil: there is none) and what is different; nil if nothing is known of the name.
+    /// - Parameter option: unknown option of the command line, without its dashes.
+    /// - Returns: the corresponding setting (nil if there is none) and how it differs; nil for an unknown name.
     public static func meaning(ofOption option: String) -> (setting: String?, note: String)? {
         let name = normalized(option)
         if let synonym = synonym(of: name, in: "") { return (synonym.target, synonym.note) }
@@ -41,7 +41,7 @@ public enum SettingSuggestion {
 
     // MARK: The steps
 
-    /// Hyphens and capitals as other formats have them: `connect-timeout` and `connectTimeout` are `connect_timeout`.
+    /// The name in snake case: `connect-timeout` and `connectTimeout` become `connect_timeout`.
     private static func normalized(_ path: String) -> String {
         var name = ""
         var wasSmall = false
@@ -64,7 +64,7 @@ public enum SettingSuggestion {
         return "; use \(setting)\(scope)\(synonym.note.isEmpty ? "" : ": \(synonym.note)")"
     }
 
-    /// The setting as it is called in the group, or, if the group has none of its own, for what else it holds.
+    /// The group's name for the setting. If the group has none, the setting's path and the scope in which it applies.
     private static func inPlace(_ target: String, in group: String, among known: [String]) -> (setting: String, scope: String) {
         guard !group.isEmpty, !target.hasPrefix(group) else { return (target, "") }
         for prefix in ["", "cache.", "upstream.", "failure.", "access."] where target.hasPrefix(prefix) {
@@ -79,7 +79,7 @@ public enum SettingSuggestion {
         }
     }
 
-    /// Settings of the same name in other groups, if they are few.
+    /// Settings with that name in other groups; empty if there are more than two.
     private static func elsewhere(_ path: String, in group: String) -> [String] {
         let last = path.split(separator: ".").last.map(String.init) ?? path
         let named = { (paths: [String]) in paths.filter { $0.hasSuffix("." + last) && $0.count { $0 == "." } == 1 } }
@@ -89,11 +89,11 @@ public enum SettingSuggestion {
         return inLists.count <= 2 ? inLists : []
     }
 
-    /// What the path of a setting or of a synonym begins with.
+    /// First components of the paths of settings and synonyms.
     private static let groups = Set((SettingsTable.all.map(\.path) + SettingSynonyms.all.keys).map { String($0.prefix { $0 != "." }) })
         .sorted()
 
-    /// The name that differs by a typing mistake: by one letter if it is short, by up to two if it is longer.
+    /// The most similar name; nil if it differs by more than one letter, or two letters for a longer name.
     public static func nearest(_ path: String, among names: [String]) -> String? {
         let last = path.split { $0 == "." }.last?.count ?? 0
         let near = names.map { (path: $0, distance: distance($0, path)) }.min { $0.distance < $1.distance }
@@ -101,7 +101,7 @@ public enum SettingSuggestion {
         return near.path
     }
 
-    /// Levenshtein's.
+    /// The Levenshtein distance.
     private static func distance(_ left: String, _ right: String) -> Int {
         let (left, right) = (Array(left.utf8), Array(right.utf8))
         var row = Array(0...right.count)

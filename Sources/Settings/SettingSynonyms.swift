@@ -1,15 +1,15 @@
-// Names that people try first, most of them from the configuration of nginx, Varnish, Squid, Caddy, HAProxy, Envoy and Traefik, and the setting that each
-// stands for here.
+// Names of settings in nginx, Varnish, Squid, Caddy, HAProxy, Envoy and Traefik, and other common names, each with the corresponding setting of
+// Cistern.
 
 enum SettingSynonyms {
     struct Synonym {
-        /// A path of the settings, a list of them, or a command; nil if nothing corresponds to the name.
+        /// Path of a setting, a list of paths, or a command; nil if nothing corresponds to the name.
         let target: String?
-        /// What is different here, as a clause; empty if nothing is.
+        /// How the setting of Cistern differs, as a clause; empty if it does not.
         let note: String
     }
 
-    /// By name: with its group where the name means something else in other groups, otherwise without one.
+    /// Synonyms by name. A name with different meanings in several groups includes its group.
     static let all: [String: Synonym] = {
         var all: [String: Synonym] = [:]
         for row in upstream + listening + caching + storing + limiting + logging + lists + absent {
@@ -131,7 +131,7 @@ enum SettingSynonyms {
         Row("cookies cookie ignore_cookies strip_cookies", "cache.ignored_cookies"),
         Row(
             "stale stale_if_error use_stale proxy_cache_use_stale grace default_grace max_stale inactive serve_stale", "cache.stale_for",
-            "how long a stale response may stand in for a failing upstream; 0 for ever"),
+            "how long a stale response may be served while the upstream fails; 0 for ever"),
         Row("swr stale_while_revalidate_for background_update proxy_cache_background_update", "cache.stale_while_revalidate"),
         Row("lock cache_lock proxy_cache_lock coalesce coalescing request_coalescing single_flight singleflight", "cache.collapse"),
         Row("lock_timeout cache_lock_timeout proxy_cache_lock_timeout", "cache.collapse_wait"),
@@ -246,7 +246,7 @@ enum SettingSynonyms {
             "TLS 1.2 and 1.3 are used, and their ciphers cannot be changed"),
     ]
 
-    /// For a group that was given a value: the setting that was probably meant.
+    /// Suggested setting for a value that was given to a group.
     static let ofGroup = [
         "upstream": "upstream.url", "store": "store.directory", "log": "log.level", "admin": "admin.socket", "access": "access.allow",
         "share": "share.servers", "tracing": "tracing.endpoint", "tls": "tls.certificates", "cors": "cors.origins", "cache": "cache.mode",

@@ -1,9 +1,9 @@
-// One number for all settings, by which nodes and times are compared. Only what differs from its default counts, so that a new version with more
-// settings has the same number for the same file.
+// A hash of all settings, to compare nodes and points in time. Only values that differ from their default count. So a new version
+// with more settings has an equal hash for an equal file.
 
 extension CisternSettings {
-    /// 48 bits, which a metric's number holds exactly. Equal where all settings are equal, but for user information and arguments in URLs: those may
-    /// be secrets, and whoever sees the number could try what fits.
+    /// Hash of all settings: 48 bits, which a metric's value holds exactly. User information and query strings of URLs do not count.
+    /// They may be secrets, which a reader of the hash could find by trial.
     public var hash: UInt64 {
         var hash = StableHash()
         add(to: &hash)
@@ -27,12 +27,12 @@ extension CisternSettings {
     }
 }
 
-/// FNV-1a: the same in each process and on each machine.
+/// FNV-1a, which does not depend on the process or the machine.
 private struct StableHash {
     private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
 
     mutating func add(_ text: String) {
-        // No text has a zero: where one ends counts.
+        // A zero byte ends each text, so the boundary between two texts counts.
         for byte in text.utf8 + [0] { value = (value ^ UInt64(byte)) &* 0x100_0000_01b3 }
     }
 

@@ -46,7 +46,7 @@ public final class FleetNode: Sendable {
     var sight: FleetSight { membership.sight }
 
     public var isSeeing: Bool { !sight.isBlind(at: Timestamp(milliseconds: log.loop.time.wallMilliseconds)) }
-    /// The clock of the engine's server less this machine's, in milliseconds, as far as it must differ; nil: it is not known.
+    /// Engine server's clock minus this machine's clock, in milliseconds, less what the measurement explains; nil if unknown.
     public var clockSkew: Int64? {
         let (now, wall) = (log.now, log.loop.time.wallMilliseconds)
         return change { $0.clock.skew(wallNow: wall, now: now) }

@@ -11,7 +11,7 @@ public struct APICounts: Sendable {
     private var errorsNotStored: [UInt64] = []
     /// The upstream's responses by status class (1xx … 5xx).
     private var responses = [UInt64](repeating: 0, count: ExchangeRecord.statusClasses)
-    /// How far its clock differs.
+    /// Difference of the upstream's clock.
     private var clockSkew = ClockSkew()
     /// Content of them, as it came.
     public var responseBytes: UInt64 = 0
@@ -39,17 +39,17 @@ public struct APICounts: Sendable {
     public var upstreamResponses: (all: UInt64, errors: UInt64) { (responses.reduce(0, +), responses[responses.count - 1]) }
 
     /// A response's head has come.
-    /// - Parameter firstByte: microseconds from its request's sending; nil where that is not known.
+    /// - Parameter firstByte: microseconds since the request was sent; nil if unknown.
     public mutating func countResponse(status: UInt16, firstByte microseconds: Int64?) {
         responses[min(max(Int(status) / 100, 1), responses.count) - 1] += 1
         if let microseconds { firstByte.observe(microseconds) }
     }
 
-    /// The head of a response that was just made says when.
+    /// Records the Date field of a response that was just generated.
     /// - Parameters:
     ///   - date: milliseconds since 1970, as is `received`.
-    ///   - duration: milliseconds from its request's sending.
-    ///   - now: milliseconds of the clock that is never set.
+    ///   - duration: milliseconds since the request was sent.
+    ///   - now: milliseconds of the monotonic clock.
     public mutating func noteDate(_ date: Int64, received: Int64, duration: Int64, now: Int64) {
         clockSkew.note(date: date, received: received, duration: duration, now: now)
     }
@@ -84,8 +84,8 @@ public struct APICounts: Sendable {
 
     /// What each API's upstream did.
     /// - Parameters:
-    ///   - apis: with the label that tells them apart; empty for the only one.
-    ///   - now: milliseconds of the clock that is never set.
+    ///   - apis: APIs with their labels; the label is empty if there is only one.
+    ///   - now: milliseconds of the monotonic clock.
     fileprivate static func writeUpstreams(
         _ apis: [(label: String, counts: APICounts)], now: Int64, to writer: inout MetricsWriter
     ) {
@@ -181,7 +181,7 @@ extension MetricsSnapshot {
                 return CacheResult.allCases.map { ("api=\"\(api.name)\",result=\"\($0.label)\"", Double(requests[$0.rawValue])) }
             })
         writer.counter(
-            "cistern_api_server_errors", "Requests for each API whose client got a status of 5xx, from the upstream or from Cistern.",
+            "cistern_api_server_errors", "Requests for each API that were answered with a status of 5xx, by the upstream or by Cistern.",
             apis.map { ("api=\"\($0.name)\"", Double(counts(ofAPI: $0.place).serverErrors)) })
         writer.gauge(
             "cistern_api_up", "0 while each API's upstream is down, or unknown and down last; else 1.",

@@ -1,15 +1,15 @@
-// How much of each limit is used: by the event loop, API or address that uses most of its own, where each has one.
+// Used share of each limit. If each event loop, API or address has its own limit, the largest share counts.
 
-/// By the limit's setting.
+/// Used shares by setting.
 public struct LimitUse: Sendable {
-    /// From 0 to 1.
+    /// Shares from 0 to 1, by the path of the setting.
     private(set) var ratios: [String: Double] = [:]
 
     public init() {}
 
     /// - Parameters:
-    ///   - setting: its path, or another name of the limit.
-    ///   - limit: 0: there is none.
+    ///   - setting: path of the setting, or another name of the limit.
+    ///   - limit: 0 if it is disabled.
     public mutating func note(_ setting: String, _ used: Int, of limit: Int) {
         guard limit > 0 else { return }
         ratios[setting] = max(Double(used) / Double(limit), ratios[setting] ?? 0)

@@ -1,4 +1,4 @@
-// What the page at /metrics says of the process itself: its loops, clocks, limits, settings and build.
+// Metrics of the process at /metrics: loops, clocks, limits, settings and build.
 
 extension MetricsPage {
     static func loops(_ loops: [MetricsSnapshot.LoopLine], _ writer: inout MetricsWriter) {
@@ -19,7 +19,7 @@ extension MetricsPage {
             "cistern_worker_queue_bytes", "Bytes of content that are held in memory for them.", workers.map { ($0.0, Double($0.2)) })
     }
 
-    /// One of the histogram's bounds: nothing should hold a loop for longer than 2 ms.
+    /// A bound of the histogram. No work should block a loop for more than 2 ms.
     static let stallMicroseconds: Int64 = 2_048
 
     static func process(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {

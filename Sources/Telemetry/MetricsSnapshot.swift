@@ -139,7 +139,7 @@ public struct MetricsSnapshot: Sendable {
     /// Seconds, by `CacheResult`: of copies that went out within the last five minutes; nil where none did.
     public private(set) var oldestAges = [Int64?](repeating: nil, count: CacheResult.allCases.count)
     public var failures = Failures()
-    /// What makes a time of the clock that is never set one since 1970, in milliseconds.
+    /// Milliseconds to add to a time of the monotonic clock to get the time since 1970.
     public var unixOffset: Int64 = 0
     /// Whether balancers should send requests here.
     public var isReady = true
@@ -234,7 +234,7 @@ public struct MetricsSnapshot: Sendable {
         public var pendingPurges: [Line] = []
         /// Milliseconds.
         public var lag: Int64 = 0
-        /// The clock of the engine less this machine's, in milliseconds; nil: it is not known.
+        /// Engine's clock minus this machine's clock, in milliseconds; nil if unknown.
         public var clockSkew: Int64?
 
         public init() {}
@@ -263,13 +263,13 @@ public struct MetricsSnapshot: Sendable {
     public var connections = Connections()
     public var process = ProcessFigures()
     public var version = ""
-    /// With their versions.
+    /// Libraries with their versions.
     public var libraries: [(name: String, version: String)] = []
-    /// Of the settings in use.
+    /// Hash of the settings in use.
     public var settingsHash: UInt64 = 0
     public var limits = LimitUse()
     public var clockSteps = ClockSteps()
-    /// Milliseconds of the clock that is never set, as of now.
+    /// Present time in milliseconds of the monotonic clock.
     public var monotonicNow: Int64 = 0
     /// One line for each shard, in their order.
     public var loops: [LoopLine] = []

@@ -1,4 +1,4 @@
-// What is reported of an upstream at one moment. Gauges, pages, commands, sentences and the log read this value and nothing else.
+// The reported state of an upstream at one time. All outputs read only this value: gauges, pages, commands, sentences and the log.
 
 public struct UpstreamReport: Sendable, Equatable {
     public enum State: String, Sendable, CaseIterable {
@@ -8,38 +8,38 @@ public struct UpstreamReport: Sendable, Equatable {
         case failing
         /// Every attempt fails.
         case down
-        /// Nothing has been asked for, or nothing for long since it was down.
+        /// No attempt yet, or none for a long time after *down*.
         case unknown
     }
 
     public var state = State.unknown
-    /// The state is unknown, and the last one known was down.
+    /// Whether the state is unknown and the previous one was down.
     public var wasDown = false
-    /// The first failure of the present period, in milliseconds of the clock that is never set; nil unless it is failing, down, or was down last.
+    /// First failure of the current period, in milliseconds of the monotonic clock; nil unless the upstream is failing, down, or was down last.
     public var since: Int64?
-    /// The label of the last failure of that period, or since the last success; nil if there is none.
+    /// Label of the last failure in that period, or since the last success; nil if there is none.
     public var cause: String?
-    /// The last good response, and the last attempt that ended, in milliseconds of the clock that is never set. nil: none.
+    /// End of the last good response and of the last attempt, in milliseconds of the monotonic clock; nil if there was none.
     public var respondedAt: Int64?
     public var attemptedAt: Int64?
 
-    /// Attempts that failed since the last success, while they do not make the upstream failing or down.
+    /// Consecutive failures since the last success that have not yet changed the state.
     public var failuresInARow = 0
 
     public init(_ state: State = .unknown, wasDown: Bool = false, since: Int64? = nil, cause: String? = nil) {
         (self.state, self.wasDown, self.since, self.cause) = (state, wasDown, since, cause)
     }
 
-    /// Nothing has succeeded since it was found down.
+    /// Whether no attempt has succeeded since the upstream went down.
     public var isDown: Bool { state == .down || wasDown }
 
-    /// Nothing was ever asked for.
+    /// Whether there was no attempt yet.
     public var isUnasked: Bool { state == .unknown && !wasDown }
 
-    /// `up`, `unknown (last: down)`.
+    /// The state as text, such as `up` or `unknown (last: down)`.
     public var words: String { wasDown ? "\(state.rawValue) (last: down)" : state.rawValue }
 
-    /// Several upstreams together: down if all are that were asked, failing if one of them is down or failing.
+    /// Combined state of several upstreams: down if every upstream with an attempt is down, failing if one of them is down or failing.
     public static func combined(_ all: [UpstreamReport]) -> UpstreamReport {
         let asked = all.filter { !$0.isUnasked }
         guard asked.count > 1 else { return asked.first ?? all.first ?? UpstreamReport() }
@@ -58,18 +58,18 @@ public struct UpstreamReport: Sendable, Equatable {
 }
 
 extension UpstreamReport {
-    /// One line of a gauge for each state.
+    /// Labels and value of the gauge for each state.
     var stateLabels: [(String, Double)] { State.allCases.map { ("state=\"\($0.rawValue)\"", $0 == state ? 1 : 0) } }
 
-    /// - Parameter offset: from the clock that is never set to the time since 1970, in milliseconds.
+    /// - Parameter offset: milliseconds from the monotonic clock to the time since 1970.
     func sinceSeconds(_ offset: Int64) -> Double { since.map { (Double($0 + offset) / 1_000).rounded() } ?? 0 }
 }
 
 extension UpstreamReport {
-    /// The upstreams that are down on another process' page at /metrics, by the names of their APIs; empty for the only one.
+    /// Upstreams that are down on another process' /metrics page, by the name of their API. The name is empty if there is only one API.
     /// - Parameters:
-    ///   - page: as Prometheus' text format 0.0.4 has it.
-    ///   - offset: from the clock that is never set to the time since 1970, in milliseconds.
+    ///   - page: page in Prometheus' text format 0.0.4.
+    ///   - offset: milliseconds from the monotonic clock to the time since 1970.
     public static func down(on page: [UInt8], unixOffset offset: Int64) -> [String: UpstreamReport] {
         var (values, names) = ([String: Double](), Set<String>())
         for line in page.split(separator: UInt8(ascii: "\n")) where line.starts(with: Array("cistern_".utf8)) {

@@ -44,7 +44,7 @@ final class ByteStream {
     /// Other sockets do not tell what has arrived.
     private let isTCP: Bool
     private var sent = 0
-    /// The errno with which reading failed; 0 if it has not.
+    /// errno of the failed read; 0 if none failed.
     private var systemError: Int32 = 0
 
     init(_ socket: consuming Descriptor, _ tls: TLSConnection?) {
@@ -103,7 +103,7 @@ final class ByteStream {
         }
     }
 
-    /// Why it ended, or broke.
+    /// Cause of the end of the stream.
     var endError: UpstreamError {
         if let error = tls?.brokenBy { return error }
         return UpstreamError(.connectionTerminated, systemError == 0 ? nil : .system(systemError))

@@ -133,7 +133,7 @@ final class ConnectionAttempt: EventHandler {
         }
     }
 
-    /// libcurl does not say why a name was not found; the look-up beside it does, and may still be under way.
+    /// libcurl does not report why a name was not found. The separate look-up does, and may still be active.
     private func endUnresolved() {
         isNameUnknown = true
         let wait = NameWait { [self] in end(.failure(UpstreamError(.dnsError, connections.nameFailure))) }
@@ -187,8 +187,8 @@ final class ConnectionAttempt: EventHandler {
     }
 }
 
-/// An attempt that waits for the look-up of its name. `@unchecked Sendable` because it is touched on its loop only; the thread that looks the name
-/// up does no more than carry it back there.
+/// An attempt that waits for the look-up of its name. `@unchecked Sendable` because only its event loop uses it; the look-up's thread
+/// only passes it back to that loop.
 private final class NameWait: @unchecked Sendable {
     private let then: () -> Void
 

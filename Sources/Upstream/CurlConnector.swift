@@ -156,7 +156,7 @@ final class CurlConnector {
             Connected(ours, resolved: task.time(CURLINFO_NAMELOOKUP_TIME_T), connected: task.time(CURLINFO_CONNECT_TIME_T)))
     }
 
-    /// The last errno of a connect(2); 0 if none failed.
+    /// errno of the last failed connect(2); 0 if none failed.
     private func systemError(of task: Task) -> Int32 { Int32(clamping: long(CURLINFO_OS_ERRNO, of: task)) }
 
     private func long(_ info: CURLINFO, of task: Task) -> Int {

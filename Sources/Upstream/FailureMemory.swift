@@ -363,7 +363,7 @@ public struct FailureMemory: Sendable {
         return found
     }
 
-    /// Whether the address counts as unreachable.
+    /// Whether the scope of the address is open.
     public var isUnreachable: Bool { address.row.isOpen }
 
     /// Whether every request on one of the routes fails.

@@ -41,10 +41,10 @@ public enum FailureCause: Sendable, Equatable {
         }
     }
 
-    /// For the log and for people: with what is known beyond the label.
+    /// Label and details, for the log and for messages.
     public var text: String { details.map { "\(label): \($0)" } ?? label }
 
-    /// nil if nothing more is known.
+    /// Text of the cause; nil if unknown.
     public var details: String? { if case .transfer(let error) = self { error.details } else { nil } }
 
     /// The setting to look at; nil if none helps.
@@ -252,11 +252,10 @@ struct Pause: Sendable {
     let status: Status
     let since: Int64
     let until: Int64
-    /// The successes of the scope around the key when the pause was last asked for.
+    /// Successes of the enclosing scope when the upstream last requested the pause.
     let successes: Int
 
-    /// 503 says that the service is unavailable, so any success after it ends the pause; 429 is this client's limit, which a success of another
-    /// request does not lift.
+    /// Whether a later success ends the pause. After 503 (unavailable) any success does. 429 is a limit of this client, which no other request lifts.
     func holds(after successes: Int, _ now: Int64) -> Bool { until > now && (status == 429 || successes == self.successes) }
 
     func stop(now: Int64) -> FailureStop { FailureStop(scope: .pause, cause: .status(status), since: since, wait: max(0, until - now)) }
@@ -372,7 +371,7 @@ struct KeyScope: Sendable {
     /// Whether it may let a copy go out at once.
     func mayStop(since: Int64, _ now: Int64) -> Bool { row.isOpen && row.failedAt >= since || pauses.contains { $0.until > now } }
 
-    /// - Parameter successes: of the scope around it.
+    /// - Parameter successes: successes of the enclosing scope.
     func pause(of witness: Witness, after successes: Int, now: Int64) -> Pause? {
         pauses.first { !$0.witness.isAnother(than: witness) && $0.holds(after: successes, now) }
     }

@@ -44,9 +44,9 @@ final class HTTP2OriginConnection: EventHandler {
     /// The session reads or writes: it may not be asked to do either within.
     private var isInSession = false
     private var isFlushQueued = false
-    /// Why the upstream, or we for what it did wrong, said that the connection ends; nil before that.
+    /// Reason for which either side ends the connection; nil before that.
     var breach: UpstreamCause?
-    /// Nothing was read before.
+    /// Whether no byte was read before.
     private var isFirstRead = true
     /// Why we have said that it ends, for what the upstream did wrong.
     private var renounced: ConnectionEnd?
@@ -280,7 +280,7 @@ final class HTTP2OriginConnection: EventHandler {
         fail(.error, .protocolError)
     }
 
-    /// A server of HTTP/1.1 says so with its first bytes, and the library only that they are no frame.
+    /// Recognizes an HTTP/1.1 server by its first bytes. The library only reports that they are not a frame.
     private func noteFirst(_ bytes: UnsafeRawBufferPointer) {
         guard isFirstRead else { return }
         isFirstRead = false

@@ -65,7 +65,7 @@ struct HTTP2ResponseReader {
         return .final(head)
     }
 
-    /// - Returns: what is wrong with content of this length (RFC 9113 §8.1.1); nil if nothing is.
+    /// - Returns: the problem of content with this length (RFC 9113 §8.1.1); nil if it is valid.
     mutating func take(contentBytes count: Int) -> ResponseProblem? {
         switch content {
         case .awaited: return .unaskedContent
@@ -124,7 +124,7 @@ struct HTTP2ResponseReader {
         return (100...599).contains(code) ? Status(rawValue: code) : nil
     }
 
-    /// Takes a field line (RFC 9113 §8.2.1). White space around a value is taken off, as in HTTP/1.1.
+    /// Adds a field line (RFC 9113 §8.2.1). Whitespace around the value is removed, as in HTTP/1.1.
     private static func append(
         _ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, to fields: inout Fields
     ) throws(ResponseProblem) {

@@ -1,4 +1,4 @@
-// The versions of the libraries that the program runs with, which may be newer than those it was built with.
+// Versions of the loaded libraries, which may be newer than those at build time.
 
 import CLibcurl
 import CTLS

@@ -15,12 +15,12 @@ extension OriginConnections {
     /// Where new connections go; empty while that is not known.
     var lastAddresses: [NamedAddress] { name.map { client.settings.names.addresses(of: $0) } ?? [] }
 
-    /// Called when its name is not being looked up any more, from any thread.
+    /// Calls `then` when no look-up of the name is active. The call may come from any thread.
     func whenNameEnded(_ then: @escaping @Sendable () -> Void) {
         if let name { client.settings.names.whenEnded(name, then) } else { then() }
     }
 
-    /// Why its name was not found; nil if that is not known.
+    /// Cause of the failed look-up; nil if unknown.
     var nameFailure: UpstreamCause? { name.flatMap { client.settings.names.failure(of: $0) }.map { .name($0) } }
 
     /// A connection is made: from now on the name is looked up from time to time.

@@ -7,10 +7,10 @@ import Reactor
 
 /// Looks a name up. Blocks.
 public struct NameLookUp: Sendable {
-    /// The addresses in the order in which they are to be tried, and what getaddrinfo(3) returned.
+    /// Addresses in the order of preference, and the result of getaddrinfo(3).
     let find: @Sendable (String) -> (addresses: [NamedAddress]?, code: Int32)
 
-    /// - Parameter find: nil where nothing was learnt.
+    /// - Parameter find: returns the addresses; nil on failure.
     public init(_ find: @escaping @Sendable (String) -> [NamedAddress]?) {
         self.find = { name in
             let addresses = find(name)
@@ -18,7 +18,7 @@ public struct NameLookUp: Sendable {
         }
     }
 
-    /// - Parameter find: the addresses, and what getaddrinfo(3) returned.
+    /// - Parameter find: returns the addresses and the result of getaddrinfo(3).
     public init(withCode find: @escaping @Sendable (String) -> (addresses: [NamedAddress]?, code: Int32)) { self.find = find }
 
     /// getaddrinfo(3).
@@ -51,9 +51,9 @@ public final class ResolvedNames: Sendable {
         var begunAt: Int64
         var isUnderWay = true
         var hasFailed = false
-        /// Called at the end of the look-up that is under way: one for each attempt to connect that waits.
+        /// Callbacks for the end of the active look-up: one for each waiting connection attempt.
         var waiting: [@Sendable () -> Void] = []
-        /// What getaddrinfo(3) returned last; nil before that.
+        /// Last result of getaddrinfo(3); nil before the first look-up.
         var code: Int32?
     }
 
@@ -120,7 +120,7 @@ public final class ResolvedNames: Sendable {
     /// Whether the last look-up that has ended failed.
     func hasFailed(_ host: String) -> Bool { state.withLock { $0.names[host]?.hasFailed ?? false } }
 
-    /// Calls `then` when the look-up that is under way has ended, on its thread; at once if none is.
+    /// Calls `then` on the look-up's thread when the active look-up ends; at once if none is active.
     func whenEnded(_ host: String, _ then: @escaping @Sendable () -> Void) {
         let isUnderWay = state.withLock { state in
             guard state.names[host]?.isUnderWay == true else { return false }
@@ -130,7 +130,7 @@ public final class ResolvedNames: Sendable {
         if !isUnderWay { then() }
     }
 
-    /// What getaddrinfo(3) returned for a name that was not found; nil if the name was found, or not looked up yet.
+    /// Result of getaddrinfo(3) for a name that was not found; nil if it was found, or not looked up yet.
     func failure(of host: String) -> Int32? {
         state.withLock { $0.names[host].flatMap { name in name.code.flatMap { $0 == 0 ? nil : $0 } } }
     }

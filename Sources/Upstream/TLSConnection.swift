@@ -104,10 +104,10 @@ final class TLSConnection {
         pointer.map { ctls_alert($0) }.flatMap { $0 < 0 ? nil : TLSAlert(rawValue: UInt8(clamping: $0)) }
     }
 
-    /// Why the connection broke after the handshake; nil if TLS has nothing to say about it.
+    /// TLS error that broke the connection after the handshake; nil if there was none.
     var brokenBy: UpstreamError? {
         guard let pointer else { return nil }
-        // In TLS 1.3 the upstream judges our certificate after our side of the handshake has ended.
+        // In TLS 1.3 the upstream verifies the client certificate after the client's side of the handshake.
         if let alert { return UpstreamError(.tlsAlertReceived, .alert(alert, isInHandshake: false)) }
         return ctls_is_cut(pointer) == 0 ? UpstreamError(.tlsProtocolError, .tls(ctls_error(pointer))) : nil
     }

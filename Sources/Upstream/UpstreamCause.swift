@@ -1,6 +1,5 @@
-// The cause of an upstream error, in numbers and small enums: it is carried through every layer without an allocation, and put into words where
-// somebody reads it. The words are those of the library that found the cause (OpenSSL, the C library), of the TLS and HTTP/2 registries, or
-// of our own parser.
+// The cause of an upstream error, as numbers and small enums. Passing it through the layers allocates nothing; outputs format it as text.
+// The text comes from the library that found the cause (OpenSSL, the C library), from the TLS and HTTP/2 registries, or from the parser.
 
 import CTLS
 import Descriptors
@@ -13,25 +12,25 @@ public enum UpstreamCause: Hashable, Sendable {
     case certificate(Int32)
     /// One of the files of the upstream's TLS settings cannot be used.
     case tlsFiles
-    /// TLS failed on our side: OpenSSL's packed error.
+    /// TLS failed locally: OpenSSL's packed error.
     case tls(UInt)
-    /// HTTP/2 has to be spoken, and the upstream did not choose it in TLS.
+    /// HTTP/2 is required, and the upstream did not select it in ALPN.
     case noHTTP2
-    /// The upstream sent a fatal alert.
+    /// The upstream sent a fatal TLS alert.
     case alert(TLSAlert, isInHandshake: Bool)
-    /// The upstream ended the connection in the TLS handshake, without an alert.
+    /// The upstream closed the connection during the TLS handshake, without an alert.
     case cutInHandshake
-    /// The TLS handshake did not end in time.
+    /// The TLS handshake timed out.
     case handshakeTimeout
     case response(ResponseProblem)
     case chunks(ChunkProblem)
     /// The upstream ended the stream, or the connection.
     case streamReset(HTTP2ErrorCode)
     case goAway(HTTP2ErrorCode)
-    /// We ended the stream, or the connection, for what the upstream did wrong.
+    /// Cistern ended the stream, or the connection, because of a protocol error of the upstream.
     case sentReset(HTTP2ErrorCode)
     case sentGoAway(HTTP2ErrorCode)
-    /// A response over HTTP/1.1 that proves nothing, of an upstream that speaks HTTP/2.
+    /// An inconclusive response over HTTP/1.1 from an upstream that speaks HTTP/2.
     case unprovenHTTP1
     /// An errno of the C library.
     case system(Int32)
@@ -96,7 +95,7 @@ public struct TLSAlert: RawRepresentable, Hashable, Sendable {
     /// The description of the TLS Alerts registry.
     public var words: String { Self.names[rawValue] ?? "unassigned" }
 
-    /// Whether it is about our certificate, or the lack of one.
+    /// Whether the alert concerns the client certificate, or the lack of one.
     public var isAboutClientCertificate: Bool {
         switch self {
         case .handshakeFailure, .badCertificate, .unsupportedCertificate, .certificateRevoked, .certificateExpired, .certificateUnknown,

@@ -73,7 +73,7 @@ public final class UpstreamClient {
     private var isSweeping = false
     private var isClosed = false
     private var retryBudget: RetryBudget
-    /// Of the last handshake that failed: what the upstream's certificate says, for operators only. nil if it was not refused.
+    /// Names, issuer and validity of the certificate that the last failed handshake refused; nil if it refused none. For operators only.
     public internal(set) var refusedCertificate: String?
     /// Called on the loop when a connection was made, or could not be: with nil, or with a failure to reach the upstream; and with when it
     /// was begun, in milliseconds of the loop's clock.
@@ -110,13 +110,13 @@ public final class UpstreamClient {
     /// Whether a connection is there on which another request may go out over HTTP/2.
     var hasOpenHTTP2Connection: Bool { connections.contains { $0.shared.contains(where: \.hasRoom) } }
 
-    /// Connections that are being made for a request, in use, or idle.
+    /// Connections that are being established, in use, or idle.
     public var openConnections: Int { connections.reduce(0) { $0 + $1.count } }
 
     /// The limit on them, of all addresses together.
     public var connectionLimit: Int { connections.count * settings.maximumConnections }
 
-    /// Of the addresses each number is that of the one with most: requests that have a connection, and requests that wait for one.
+    /// Requests with a connection, and requests that wait for one. Each number is the maximum over the addresses.
     public var busiest: (running: Int, waiting: Int) {
         connections.reduce((0, 0)) { (max($0.0, $1.runningCount), max($0.1, $1.waitingCount)) }
     }

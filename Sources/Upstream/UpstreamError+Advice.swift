@@ -1,14 +1,14 @@
-// Which setting helps against an upstream error, if any does. The log, `why` and `cistern upstream` say the same.
+// The setting that helps against an upstream error, for the log, `why` and `cistern upstream`.
 
 import CTLS
 import Glibc
 import HTTPCore
 
-/// A setting, and what it does about a failure.
+/// A setting, and its effect on a failure.
 public struct SettingAdvice: Sendable, Equatable {
-    /// As in the configuration file.
+    /// Path of the setting in the configuration file.
     public let setting: String
-    /// Continues a sentence that begins with the setting.
+    /// Clause that follows the name of the setting.
     public let effect: String
 
     init(_ setting: String, _ effect: String) { (self.setting, self.effect) = (setting, effect) }

@@ -1,4 +1,4 @@
-// libcurl's result codes, and the error numbers of the system, in the words of RFC 9209 §2.3.
+// Maps libcurl's result codes and errnos to the error types of RFC 9209 §2.3.
 
 import CLibcurl
 import Glibc
@@ -7,8 +7,8 @@ import HTTPCore
 extension UpstreamError {
     /// How making a connection failed.
     /// - Parameters:
-    ///   - tunnel: what the forward proxy responded to CONNECT; 0 where it was not asked, or has not responded.
-    ///   - number: the last errno of a connect(2); 0 if none failed.
+    ///   - tunnel: status of the forward proxy's response to CONNECT; 0 if there was no request or no response.
+    ///   - number: errno of the last failed connect(2); 0 if none failed.
     init(connecting code: CURLcode, tunnel: Int, errno number: Int32) {
         if tunnel != 0, tunnel / 100 != 2 {
             self = .tunnelRefused(Status(rawValue: UInt16(clamping: tunnel)))
@@ -23,7 +23,7 @@ extension UpstreamError {
         }
     }
 
-    /// How connect(2) failed.
+    /// Error for the errno of connect(2).
     init(connecting number: Int32) {
         switch number {
         case 0, ECONNREFUSED: self = .connectionRefused

@@ -1,4 +1,4 @@
-// How asking the upstream failed: the error type of RFC 9209 §2.3, by which errors are counted, and the cause in the words of who found it.
+// A failed upstream request: the error type of RFC 9209 §2.3, which metrics count, and the cause.
 
 import HTTPCore
 
@@ -14,7 +14,7 @@ public struct UpstreamError: Error, Hashable, Sendable {
         case connectionWriteTimeout = "connection_write_timeout"
         case connectionLimitReached = "connection_limit_reached"
         case destinationIPUnroutable = "destination_ip_unroutable"
-        /// The forward proxy made no tunnel to the upstream (RFC 9110 §9.3.6). The label is our own.
+        /// The forward proxy refused the tunnel to the upstream (RFC 9110 §9.3.6). RFC 9209 does not define this label.
         case tunnelRefused = "tunnel_refused"
         case responseIncomplete = "http_response_incomplete"
         case responseHeaderTooLarge = "http_response_header_section_size"
@@ -24,7 +24,7 @@ public struct UpstreamError: Error, Hashable, Sendable {
         case protocolError = "http_protocol_error"
         case tlsProtocolError = "tls_protocol_error"
         case tlsCertificateError = "tls_certificate_error"
-        /// The upstream ended TLS with an alert.
+        /// The upstream sent a fatal TLS alert.
         case tlsAlertReceived = "tls_alert_received"
         case proxyInternalError = "proxy_internal_error"
     }
@@ -48,21 +48,21 @@ public struct UpstreamError: Error, Hashable, Sendable {
 
     public var rawValue: String { kind.rawValue }
 
-    /// What happened, in the words of the library or parser that found it. They name neither the upstream nor anything that it sent, so
-    /// clients may read them. nil if nothing more is known.
+    /// Text of the library or parser that found the cause; nil if unknown. It names neither the upstream nor anything that it sent,
+    /// so clients may read it.
     public var details: String? { cause?.words }
 
-    /// For the log and for people.
+    /// Label and details, for the log and for messages.
     public var text: String { details.map { "\(rawValue): \($0)" } ?? rawValue }
 
-    /// As parameters of Proxy-Status (RFC 9209 §2.1.1, §2.3). A refused tunnel is the next hop's refusal.
+    /// Parameters of Proxy-Status (RFC 9209 §2.1.1, §2.3). A refused tunnel is a refusal by the next hop.
     public var proxyStatus: String {
         let type = kind == .tunnelRefused ? Kind.connectionRefused.rawValue : rawValue
         if case .alert(let alert, _) = cause { return "\(type); alert-id=\(alert.rawValue); alert-message=\(alert.words.asStringItem)" }
         return details.map { "\(type); details=\($0.asStringItem)" } ?? type
     }
 
-    /// Whether TLS was not agreed for a reason other than a certificate.
+    /// Whether the TLS handshake failed for a reason other than a certificate.
     var isAboutProtocol: Bool {
         guard case .alert(let alert, _) = cause else { return kind == .tlsProtocolError }
         return !alert.isAboutClientCertificate || alert == .handshakeFailure
@@ -98,9 +98,8 @@ public struct UpstreamError: Error, Hashable, Sendable {
     }
 }
 
-/// Errors of which nothing more is known.
+/// Errors without a known cause.
 extension UpstreamError: CaseIterable {
-    /// One of each kind.
     public static let allCases = Kind.allCases.map { UpstreamError($0) }
 
     public static var dnsTimeout: UpstreamError { UpstreamError(.dnsTimeout) }

@@ -123,7 +123,7 @@ enum SettingsCheck {
         }
     }
 
-    /// nil unless it is a Unix socket whose path is too long.
+    /// Returns nil unless the path of a Unix socket is too long.
     static func tooLong(_ address: String) -> String? {
         let count = address.utf8.count - 5
         guard address.hasPrefix("unix:"), count > ListenAddress.unixPathLimit else { return nil }

@@ -1,5 +1,5 @@
-// A situation in which `why` gives advice, played through the whole server: as it is, and once with each advised change. The settings are those of a file, so
-// that the change is the very setting that the advice names.
+// A situation with advice from `why`, played through the whole server: once unchanged, and once with each advised change.
+// The settings come from a file, so each change is exactly the setting that the advice names.
 
 import Administration
 import CachePolicy
@@ -14,20 +14,21 @@ import Testing
 /// One run of a situation.
 final class AdviceStage {
     let play: ProxyPlay
-    /// Where the origin waits for the play.
+    /// Gate at which the origin waits for the play.
     let gate: Gate
     /// Whether the advised change has been made.
     let isChanged: Bool
 
     init(_ play: ProxyPlay, _ gate: Gate, isChanged: Bool) { (self.play, self.gate, self.isChanged) = (play, gate, isChanged) }
 
-    /// Asks for a target that the origin does not respond to at once, and lets this time pass meanwhile. Without the change the origin responds after the
-    /// client has its response, with the change before.
+    /// Requests a target to which the origin responds late, and lets this time pass. Without the change the origin responds after the client has its
+    /// response;
+    /// with the change it responds before.
     func ask(_ target: String = "/a", whileWaiting time: Duration, behind seen: Int = 0) throws {
         let client = try play.client()
         client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(play.origin.waitForRequests(seen + 1))
-        // Whatever the origin has sent of its response by now is read before this response is.
+        // The part of the response that the origin has sent by now is read before this response.
         _ = try play.get("/other")
         play.time.advance(by: time)
         if isChanged { gate.open() }
@@ -42,7 +43,7 @@ struct AdviceTrial {
     /// The response for /b comes when the gate is open, others at once.
     static let holdingB: Script = { request, gate in (request.target == "/b" ? [.pass(gate)] : []) + [.json("{}")] }
 
-    /// What is changed: the settings, as a whole file, and what the upstream does, where the advice is about that.
+    /// The changed settings file, and the changed upstream if the advice is about it.
     struct Change {
         let settings: String
         let origin: Script?
@@ -53,15 +54,15 @@ struct AdviceTrial {
     var settings: String
     var origin: Script
     var act: (AdviceStage) throws -> Void
-    /// By the setting that is advised.
+    /// Changes by the advised setting.
     var changes: [String: Change]
     var tls: OriginTLS?
-    /// Of the exchange that is explained.
+    /// Target of the explained exchange.
     var target = "/a"
-    /// Settings that are advised against the cause of the upstream's failure, which is not what the trial changes.
+    /// Advised settings against the upstream's failure, which the trial does not change.
     var againstCause: Set<String> = []
 
-    /// - Parameter steps: what the origin responds with to each request.
+    /// - Parameter steps: the origin's response to each request.
     init(
         _ settings: String = "", _ steps: OriginStep..., changes: [String: Change] = [:],
         act: @escaping (AdviceStage) throws -> Void = { _ = try $0.play.get("/a") }
@@ -86,7 +87,7 @@ struct AdviceTrial {
         return try Self.newest(play, target)
     }
 
-    /// The newest exchange of a client. What goes on in the background may have ended after it.
+    /// The newest exchange of a client. Background fetches may have ended after it.
     static func newest(_ play: ProxyPlay, _ target: String = "/a") throws -> JSONValue {
         let path = target.replacing("%", with: "%25")
         let newest = try #require(JSONValue(try play.admin("GET", "/-/why?path=\(path)&last=1").content)?["exchanges"]?.array?.first)
@@ -94,7 +95,7 @@ struct AdviceTrial {
         return try #require(JSONValue(try play.admin("GET", "/-/why/" + behind).content))
     }
 
-    /// - Parameter text: as in a file, with UPSTREAM for the upstream's address, which need not stand there.
+    /// - Parameter text: content of a settings file, with UPSTREAM for the upstream's address, which is optional.
     static func play(_ text: String, _ origin: ScriptedOrigin, isTLS: Bool = false) throws -> ProxyPlay {
         var reader = SettingsReader()
         let address = "\(isTLS ? "https" : "http")://127.0.0.1:\(origin.port)"
@@ -115,10 +116,10 @@ struct AdviceTrial {
 
     static func advised(_ exchange: JSONValue) -> [String] { exchange["advice"]?.array?.compactMap { $0["setting"]?.string } ?? [] }
 
-    /// Plays it as it is and with each change.
+    /// Plays the situation unchanged and with each change.
     /// - Parameters:
     ///   - isMet: whether the exchange is in the situation.
-    ///   - isHelped: whether it is what the advice promises; by default that it is not in the situation any more.
+    ///   - isHelped: whether the exchange has the promised outcome; by default, whether it has left the situation.
     func verify(isMet: (JSONValue) -> Bool, isHelped: ((JSONValue) -> Bool)? = nil) throws {
         let before = try run(settings, origin, isChanged: false)
         #expect(isMet(before), "\(text(before))")

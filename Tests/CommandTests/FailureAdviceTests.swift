@@ -1,4 +1,4 @@
-// How an upstream fails, and the settings that `why` names for it: each changes the outcome. The compiler asks for a row of a new failure.
+// Upstream failures, and the settings that `why` names: each setting changes the outcome. The compiler demands a row for a new failure.
 
 import CachePolicy
 import Decisions
@@ -10,7 +10,7 @@ import Upstream
 
 @Suite("Advice about failures", .play)
 struct FailureAdviceTests {
-    /// A response that has begun and goes on when the gate is open.
+    /// A response that begins at once and continues when the gate opens.
     private static let watch: AdviceTrial.Script = { _, gate in
         [
             .send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n"), .pass(gate),
@@ -19,7 +19,7 @@ struct FailureAdviceTests {
     }
     private static let late: AdviceTrial.Script = { _, gate in [.pass(gate), .json("{}")] }
 
-    /// nil: a play cannot bring it about, as it is a matter of the network or of the resolver, or nothing is advised.
+    /// nil if no setting is advised, or a play cannot cause a failure of the network or the resolver.
     private static func trial(_ error: UpstreamError.Kind) throws -> AdviceTrial? {
         switch error {
         case .connectionReadTimeout:
@@ -124,10 +124,10 @@ struct FailureAdviceTests {
         try trial.verify(isMet: { $0["upstream"]?["error"] == "too_many_streams" }, isHelped: { $0["status"] == 200 })
     }
 
-    // MARK: What is known to fail
+    // MARK: Open scopes
 
     private static func stopped(_ kind: FailureScopeKind) -> AdviceTrial {
-        /// /a is stored, then the upstream fails until it is not asked any more.
+        /// /a is stored, then the upstream fails until its scope opens.
         func failing(
             _ settings: String, _ change: [String: String], _ failure: OriginStep?, wait: Duration = .zero, targets: [String] = ["/a"]
         ) -> AdviceTrial {

@@ -1,5 +1,5 @@
-// Every reason for not storing is one that an exchange can have, and the setting that `why` names for it changes that. The compiler asks for a row of a new
-// reason. Where `why` names none, no setting has the response stored: all are tried.
+// An exchange exists for every reason for not storing, and the setting that `why` names makes Cistern store the response.
+// The compiler demands a row for a new reason. If `why` names no setting, the test tries all settings, and none helps.
 
 import CachePolicy
 import Downstream
@@ -10,7 +10,7 @@ import Settings
 import TestSupport
 import Testing
 
-/// One exchange whose response is not stored, and what the advice for it is.
+/// One exchange without a stored response, and the advice for it.
 private struct NotStoredWay {
     var method = "GET"
     var target = "/a"
@@ -18,9 +18,9 @@ private struct NotStoredWay {
     var content: String?
     var response: [OriginStep] = [.json("{}")]
     var settings = ""
-    /// The settings with the advised change, by the setting that is advised.
+    /// Changed settings, by the advised setting.
     var changes: [String: AdviceTrial.Change] = [:]
-    /// What is asked for while the upstream has not responded.
+    /// Request that is sent before the upstream responds.
     var meanwhile: (method: String, fields: [(String, String)])?
 
     static func route(_ settings: String) -> String { "routes: [{name: r, path: /**, \(settings)}]\n" }
@@ -37,7 +37,7 @@ private struct NotStoredWay {
         self.changes = changes.mapValues { AdviceTrial.Change($0) }
     }
 
-    /// The content of a POST on a route that keeps by it.
+    /// Content of a POST on a route that uses it in the cache key.
     init(keptByContent content: String, _ limits: String, _ changes: [String: String] = [:]) {
         self.init("POST", [("Content-Type", "application/json")], content: content, changes)
         settings = Self.route("methods: [POST], content_limit: 100") + limits
@@ -48,7 +48,7 @@ private struct NotStoredWay {
         self.changes = changes.mapValues { AdviceTrial.Change($0) }
     }
 
-    /// A table: one line for each. nil: only what an archive brings has that reason.
+    /// Table with a line for each reason. nil for a reason that only imported archives have.
     init?(to reason: NotStoredReason) {
         let any = "cache: {store: any}"
         switch reason {
@@ -155,7 +155,7 @@ private struct NotStoredWay {
 
 @Suite("Each reason for not storing", .play)
 struct NotStoredAdviceTests {
-    @Test("is one that an exchange has, and the setting that is advised has the response stored", arguments: NotStoredReason.allCases)
+    @Test("occurs in an exchange, and the advised setting makes Cistern store the response", arguments: NotStoredReason.allCases)
     func each(_ reason: NotStoredReason) throws {
         guard let way = NotStoredWay(to: reason) else { return }
         try way.trial.verify(
@@ -164,7 +164,7 @@ struct NotStoredAdviceTests {
         #expect((reason.advice == nil) == way.changes.isEmpty)
     }
 
-    /// A status, and what has its responses stored; nil: nothing is advised.
+    /// A status, and the setting that stores its responses; nil if none is advised.
     @Test(
         "a status that is not stored: what is advised depends on it",
         arguments: [
@@ -219,21 +219,21 @@ struct NotStoredAdviceTests {
                 _ = try stage.play.get("/a")
             }
             let isError = { (exchange: JSONValue) in exchange["result"] == "error" }
-            // A stored 403 is no better than the error at hand, so it does not go out.
+            // A stored 403 is no better than the error, so it is not served.
             try trial.verify(isMet: isError, isHelped: change == nil ? isError : { $0["result"] == "rescued" })
         }
     }
 
-    // MARK: No setting changes that
+    // MARK: Reasons without a setting
 
     /// Reasons for which no setting is named.
     private static let unchanged = NotStoredReason.allCases.filter { $0.advice == nil && NotStoredWay(to: $0) != nil }
-    /// Their ways that need no settings of their own, each below a path of its own.
+    /// Exchanges that need no special settings, each below a separate path.
     private static let ways = unchanged.compactMap { reason in NotStoredWay(to: reason).map { (reason, way: $0) } }.filter {
         $0.way.meanwhile == nil
     }
 
-    /// Settings that have to do with what is stored, and each value that may make a difference: as lines of a file.
+    /// Settings that may affect storing, with each relevant value, as lines of a file.
     private static let alternatives: [String] = {
         let groups = ["cache.", "credentials.", "forwarding.", "limits.", "failure.", "own_pages", "cors.", "http2."]
         let whole = SettingsTable.all.filter { setting in groups.contains { setting.path.hasPrefix($0) } }.flatMap { setting in
@@ -251,7 +251,7 @@ struct NotStoredAdviceTests {
         return names.joined(separator: ": {") + ": \(value)" + String(repeating: "}", count: names.count - 1)
     }
 
-    /// Of lists: the values that let most be stored.
+    /// Values of lists that permit the most storing.
     private static let lists = [
         "content_types": "[\"*\"]", "ignore": "[no-store, no-cache, private, max-age, expires, must-revalidate, vary]",
         "negative_statuses": "[403, 404, 410, 500, 501, 502, 503, 504]", "methods": "[POST, QUERY]", "credential_fields": "[]",
@@ -270,7 +270,7 @@ struct NotStoredAdviceTests {
         }
     }
 
-    @Test("where no setting is named, none has the response stored", .slow)
+    @Test("if no setting is named, no setting makes Cistern store the response", .slow)
     func none() throws {
         #expect(Self.alternatives.count > 200 && Self.ways.count >= 12)
         for settings in Self.alternatives {
@@ -279,7 +279,7 @@ struct NotStoredAdviceTests {
         }
     }
 
-    /// The reasons whose responses are stored with these settings.
+    /// Reasons that do not prevent storing with these settings.
     private func stored(_ settings: String) throws -> [NotStoredReason] {
         let responses = Dictionary(uniqueKeysWithValues: Self.ways.map { ("/\($0.0.rawValue)", $0.way.response) })
         let origin = ScriptedOrigin { request in

@@ -1,4 +1,4 @@
-// Why a stored response may not stand in, what came of an upstream that failed, and the settings that `why` names for both: each changes the outcome.
+// Reasons for no rescue, outcomes of upstream failures, and the settings that `why` names for both: each setting changes the outcome.
 
 import CachePolicy
 import Decisions
@@ -10,7 +10,7 @@ import Upstream
 
 @Suite("Advice about rescues", .play)
 struct RescueAdviceTests {
-    /// /a is stored, becomes stale, and is asked for while the upstream fails in a way for which no setting is advised.
+    /// /a is stored and becomes stale. It is then requested while the upstream fails in a way without advice.
     private static func rescue(
         _ settings: String, _ fields: String..., changed: [String: String], first: [(String, String)] = [], then: [(String, String)] = [],
         status: String = "200 OK"
@@ -45,7 +45,7 @@ struct RescueAdviceTests {
         }
     }
 
-    @Test("the setting for a stored response that may not stand in lets it", arguments: NoRescueReason.allCases)
+    @Test("the advised setting permits the rescue", arguments: NoRescueReason.allCases)
     func notRescued(_ reason: NoRescueReason) throws {
         let trial = Self.trial(reason)
         #expect((reason.advice == nil) == (trial.changes.isEmpty || reason == .record))

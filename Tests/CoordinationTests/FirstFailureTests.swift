@@ -1,4 +1,4 @@
-// The log of first failures: which are told, how often, and when they are over. Without sockets.
+// The log of first failures: which failures are logged, how often, and when they end. Without sockets.
 
 import HTTPCore
 import Logging
@@ -80,7 +80,7 @@ struct FirstFailureTests {
         #expect(health.first.last?.isOver == true)
     }
 
-    @Test("a path that fails and responds in turns has one line a minute, and the end of what was told")
+    @Test("a path that alternates between failure and success has one line a minute, and a line for the end")
     func flapping() {
         for second in 0..<180 {
             fail("/a", at: Int64(second) * 1_000)
@@ -89,7 +89,7 @@ struct FirstFailureTests {
         #expect(said.count(of: "failed on /a") == 3 && said.count(of: "responds on /a again") == 3 && said.count(of: "/a") == 6)
     }
 
-    @Test("many paths have so many lines in a minute; what is left out is counted, and the table is bounded")
+    @Test("many paths have a limited number of lines a minute; omitted lines are counted, and the table is bounded")
     func many() {
         for number in 0..<2_000 { fail("/\(number)", at: 0) }
         let first = said.count(of: "failed on /")
@@ -99,7 +99,7 @@ struct FirstFailureTests {
         #expect(said.count(of: "failed on /") == LogAllowance.lines + 1)
     }
 
-    @Test("what fails on is told once more when nobody had room for it before")
+    @Test("a continuing failure is logged later if the log had no allowance for it before")
     func later() {
         for number in 0..<20 { fail("/\(number)", at: 0) }
         #expect(said.count(of: "failed on /19 ") == 0)

@@ -1,4 +1,4 @@
-// The reported state of an upstream as a table of attempts, and as a property of random schedules. Without sockets; seconds of a clock of its own.
+// The reported state of an upstream: a table of attempts, and properties under random schedules. No sockets; the clock counts seconds.
 
 import Telemetry
 import TestSupport
@@ -174,7 +174,7 @@ struct UpstreamStateTests {
         #expect(world.state.report.since == nil && world.state.report.cause == nil)
     }
 
-    @Test("Cistern looks after a minute of down without an attempt, and while all of many requests fail")
+    @Test("a health check is due after a minute of down without an attempt, and while many requests all fail")
     func looks() {
         var world = World()
         world.play(Self.many("S", 20))

@@ -48,8 +48,8 @@ struct ConnectionBudgetTests {
 
     private static func peer(_ number: UInt32) -> PeerAddress { PeerAddress(IPAddress(ipv4: 0x0a00_0000 + number), port: 1) }
 
-    /// Attackers read nothing on as many connections as they like; one that gets no room is closed, with all that it held.
-    @Test("clients that read nothing leave room for the responses of others", arguments: 0..<20)
+    /// Attackers read nothing on any number of connections. A connection that exceeds the limit is closed and releases its memory.
+    @Test("clients that read nothing leave memory for the responses to other clients", arguments: 0..<20)
     func shares(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let limit = 1 << 20
@@ -71,7 +71,7 @@ struct ConnectionBudgetTests {
         #expect(budget.cut > 0)
     }
 
-    @Test("one address may hold half of the memory for unsent responses, and what stands for many clients all of it")
+    @Test("one address may hold half of the memory for unsent responses, and a trusted proxy or Unix socket all of it")
     func halves() throws {
         let budget = Self.limited(to: 1_000, trusting: [try IPNetwork("10.0.0.9")])
         #expect(budget.hold(500, of: Self.peer(1)) && !budget.hold(1, of: Self.peer(1)))

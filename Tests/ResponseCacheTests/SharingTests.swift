@@ -162,7 +162,7 @@ struct SharingTests {
             #expect(try isStale(target, lines) == (strictness == .rescue ? true : nil), "\(target)")
         }
         #expect(try isStale("/else") == false && other.told.isEmpty)
-        // What is asked for afterwards is fresh; an older record of the node that wrote is not taken.
+        // A response that is fetched afterwards is fresh. An older record of the writing node is rejected.
         other.test.now += 1_000
         try other.test.fetch("/users/1", [], [Self.fresh])
         #expect(try isStale("/users/1") == false)

@@ -85,7 +85,7 @@ struct LetterTests {
         #expect(isHit(response) == row.isHit, "\(response["Cache-Status"] ?? "")")
         #expect(response["Content-Encoding"] == "exi")
         #expect(counter.next() == (row.isHit ? 2 : 3))
-        // In an outage the copy goes out for its own request, and for no request that cannot read it.
+        // In an outage the copy serves an equal request, and no request that does not accept its coding.
         guard row.isHit else { return }
         origin.down()
         play.time.advance(by: .seconds(70))

@@ -1,4 +1,4 @@
-// Every limit has a name, a default and a metric: the table of limits in docker/README.md against the settings and against the page itself.
+// Every limit has a name, a default and a metric. Compares the table of limits in docker/README.md with the settings and with /metrics.
 
 import Administration
 import Downstream
@@ -19,19 +19,19 @@ struct LimitsDocumentTests {
         return rest[..<(rest.firstRange(of: "\n## ")?.lowerBound ?? rest.endIndex)]
     }
 
-    /// What stands between backquotes.
+    /// Texts between backquotes.
     private static func code(_ text: Substring) -> [String] {
         text.split(separator: "`", omittingEmptySubsequences: false).enumerated().filter { $0.offset % 2 == 1 }.map { String($0.element) }
     }
 
-    /// Numbers that bound nothing: how often something is done, or from when on.
+    /// Numbers that are not limits, such as intervals and thresholds.
     private static let others: Set<String> = [
         "upstream.idle_for_writes", "upstream.resolve_interval", "failure.threshold", "failure.window", "failure.recheck",
         "failure.probe_interval", "failure.probe_status", "shards", "cache.heuristics", "cache.compress_from", "cache.refresh_ahead",
         "cache.refresh_ahead_hits",
     ]
 
-    /// Rules of freshness, identity and other origins, which are not about what the program takes of anything.
+    /// Rules of freshness, identity and other origins, which do not limit resources.
     private static let rules = [
         "cache.freshness.", "cache.negative", "cache.stale_for", "cache.stale_while_revalidate", "credentials.", "cross_origin.", "cors.",
     ]

@@ -1,4 +1,5 @@
-// A store whose disk refuses writes: responses go out and are not called stored, each output tells the cause, and it ends by itself.
+// A store on a disk that refuses writes. Responses are served and not reported as stored. Each output names the cause. The store recovers without a
+// restart.
 
 import Descriptors
 import Glibc
@@ -12,13 +13,13 @@ import Testing
 
 @Suite("A store whose disk refuses writes", .play, .doors, .upstreams)
 struct RefusingStoreTests {
-    /// The disk of a store: an error for each write.
+    /// The disk of a store, with an errno for each write.
     private final class Disk: Sendable {
         let error = Mutex<Int32>(0)
 
         func fail(_ settings: inout ProxySettings) {
             settings.store?.retryMilliseconds = 10
-            // The play has a clock of its own: each of its times is later.
+            // All times of the play's clock are later than 0.
             settings.store?.now = { 0 }
             settings.store?.write = { [self] descriptor, bytes, offset in
                 let error = error.withLock { $0 }
@@ -55,7 +56,7 @@ struct RefusingStoreTests {
         #expect(try play.get("/before")["Cache-Status"]?.contains("; stored") == true)
         play.flushStore()
         disk.error.withLock { $0 = failure.error }
-        // The writer learns of it with the first response, which stays in memory.
+        // The first response reveals the failure to the writer, and stays in memory.
         #expect(try play.get("/a")["Cache-Status"]?.contains("; stored") == true)
         play.flushStore()
         for target in ["/before", "/a"] { #expect(try play.get(target)["Cache-Status"]?.contains("hit") == true) }

@@ -1,4 +1,4 @@
-// What Cistern tells of itself at /metrics: limits and their use, clocks, stalls, build. Each number moves in a play. And the page with gzip.
+// Metrics of Cistern itself: limits and their use, clocks, stalls, build. Each value changes in a play. Also the page with gzip.
 
 import Addresses
 import Administration
@@ -14,7 +14,7 @@ import TestSupport
 import Testing
 import Upstream
 
-/// A clock that stands still, and whose reading takes several milliseconds once it is told so: a loop that reads it stalls.
+/// A clock that stands still. After `stallOnce`, one reading takes several milliseconds, so the loop that reads it stalls.
 private final class SlowClock: TimeSource {
     private let time = ManualTime()
     private let isSlow = Mutex(false)
@@ -174,7 +174,7 @@ struct SelfObservationTests {
 
     struct DateRow: Sendable, CustomTestStringConvertible {
         let testDescription: String
-        /// By how many seconds the Date field is ahead of the play's clock; nil: there is none.
+        /// Seconds by which the Date field is ahead of the play's clock; nil for no Date field.
         let ahead: Int64?
         var fields: [String] = []
         /// nil: nothing is shown.
@@ -257,12 +257,12 @@ struct SelfObservationTests {
         let before = try play.metric("cistern_loop_stalls_total{shard=\"0\"}") ?? 0
         clock.stallOnce()
         #expect(try play.waitFor("cistern_loop_stalls_total{shard=\"0\"}", atLeast: before + 1))
-        // A busy machine may bring about a shorter stall before.
+        // A busy machine may cause a shorter stall before.
         let longest = "cistern_loop_longest_wait_seconds{shard=\"0\"}"
         #expect(try play.waitFor(longest, atLeast: Double(SlowClock.microseconds) * 1e-6))
     }
 
-    @Test("the build is told with the versions of its libraries")
+    @Test("cistern_build_info has the versions of the libraries")
     func build() throws {
         let page = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }).get("/metrics").text
         let line = try #require(page.split(separator: "\n").first { $0.hasPrefix("cistern_build_info{") })

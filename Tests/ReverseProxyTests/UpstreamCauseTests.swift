@@ -1,5 +1,5 @@
-// Causes of upstream errors, each with a real origin: the word of OpenSSL, of the C library or of the parser reaches the response, Proxy-Status,
-// `why`, `cistern upstream`, the page of the state and the log, and the setting that is named cures it.
+// Causes of upstream errors, each with a real origin. The text of OpenSSL, the C library or the parser reaches the response, Proxy-Status, `why`,
+// `cistern upstream`, the page of the state and the log. The named setting cures the failure.
 
 import Downstream
 import HTTPCore
@@ -10,23 +10,23 @@ import TestSupport
 import Testing
 import Upstream
 
-/// One way to fail, and what every output says about it.
+/// One failure, and its text in every output.
 struct CauseScene: Sendable, CustomTestStringConvertible {
     let name: String
     /// In place of the play's own origin.
     let origin: @Sendable () throws -> ScriptedOrigin
-    /// What is wrong, in the settings.
+    /// Changes the settings to cause the failure.
     var settings: @Sendable (inout UpstreamSettings) -> Void = { _ in }
     let error: String
     /// nil if nothing is known beyond the error.
     let details: String?
-    /// The number of the alert that came.
+    /// Number of the received alert.
     var alert: Int?
-    /// What the log and `cistern upstream` say of the certificate.
+    /// Description of the certificate in the log and `cistern upstream`.
     var certificate: [String] = []
-    /// The setting that is named; nil if none helps.
+    /// The named setting; nil if none helps.
     let setting: String?
-    /// What that setting is changed to.
+    /// Changes that setting.
     var cure: (@Sendable (inout UpstreamSettings) -> Void)?
 
     var testDescription: String { name }
@@ -37,7 +37,7 @@ struct CauseScene: Sendable, CustomTestStringConvertible {
     }
 }
 
-/// The authority of all scenes of a run. `@unchecked Sendable` because it stays as it was made; each certificate has a name of its own.
+/// The certificate authority of all scenes of a run. `@unchecked Sendable` because it is immutable; each certificate has a unique name.
 final class CauseCertificates: @unchecked Sendable {
     private static let shared = CauseCertificates()
 

@@ -1,4 +1,5 @@
-// The state of an upstream over real sockets: in each outage gauge, page, `/-/upstream`, `/-/stats` and the log say the same, and only evidence changes it.
+// The state of an upstream over real sockets. In each outage the gauge, the page, `/-/upstream`, `/-/stats` and the log agree. Only attempts change
+// the state.
 
 import Administration
 import Downstream
@@ -13,7 +14,7 @@ import Upstream
 struct UpstreamReportTests {
     private static let unavailable = "503 Service Unavailable"
 
-    /// A play, and what all outputs say.
+    /// A play, and its outputs.
     private struct Scene {
         let origin: ScriptedOrigin
         let play: ProxyPlay
@@ -64,7 +65,7 @@ struct UpstreamReportTests {
             try waitForRest()
         }
 
-        /// What all outputs say, in one word; an output that differs fails the test.
+        /// The state in all outputs; an output that differs fails the test.
         func state(sourceLocation: SourceLocation = #_sourceLocation) throws -> String {
             let upstream = JSONValue(try play.admin("GET", "/-/upstream").content)
             let stats = JSONValue(try play.admin("GET", "/-/stats").content)
@@ -139,7 +140,7 @@ struct UpstreamReportTests {
         #expect(scene.said.count(of: "the upstream is") == 1)
     }
 
-    @Test("after brisk traffic silence says nothing: it stays down, Cistern looks after a minute, and finds the return")
+    @Test("down and without requests, the upstream stays down until the health check after a minute succeeds")
     func silence() throws {
         let scene = try Scene()
         try scene.warm()
@@ -161,7 +162,7 @@ struct UpstreamReportTests {
         #expect(scene.said.count(of: "the upstream is") == 2)
     }
 
-    @Test("with nothing to look with it is unknown after five minutes, and counts as down until the next attempt")
+    @Test("without a request for a health check the state is unknown after five minutes, and counts as down until the next attempt")
     func nothingToLookWith() throws {
         let scene = try Scene()
         let fields = [("Authorization", "Bearer a")]
@@ -247,7 +248,7 @@ struct UpstreamReportTests {
         #expect(try scene.state() == "failing")
     }
 
-    @Test("where it has been up and nobody asks any more, the age of the last response is told")
+    @Test("an upstream that is up and without requests is reported with the age of its last response")
     func quiet() throws {
         let scene = try Scene()
         try scene.warm()

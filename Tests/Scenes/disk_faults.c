@@ -1,5 +1,5 @@
-// A disk that fails: while the file exists that DISK_FAULT names, new files and writes in DISK_FAULT_DIRECTORY fail with the error whose number it
-// holds. For LD_PRELOAD.
+// A failing disk, for LD_PRELOAD. While the file that DISK_FAULT names exists, creating and writing files in DISK_FAULT_DIRECTORY fails.
+// The file contains the errno.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

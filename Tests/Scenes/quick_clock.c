@@ -1,7 +1,7 @@
 // A clock that runs QUICK_CLOCK_SPEED times as fast, for a program that is started with this library in LD_PRELOAD. All its timeouts, intervals and
-// timestamps follow the quick clock, so an outage of five minutes is over in seconds and no setting of the program has to be changed.
+// timestamps follow the quick clock, so an outage of five minutes is over in seconds. All settings of the program stay unchanged.
 //
-// QUICK_CLOCK_START is the real time in nanoseconds at which both clocks showed the same time. Processes with the same start agree on the time.
+// QUICK_CLOCK_START is the real time in nanoseconds at which the quick clock and the real clock agree. Processes with equal starts agree on the time.
 // QUICK_CLOCK_OFFSET names a file with eight bytes: the nanoseconds by which the time of day is set forward. It may change at any time.
 // Not quick: the kernel's own timeouts (TCP), the processor, the disk, and the times of files.
 #define _GNU_SOURCE
@@ -98,7 +98,7 @@ int timerfd_settime(int timer, int flags, const struct itimerspec *wanted, struc
     struct itimerspec real = *wanted;
     int64_t value = nanoseconds(wanted->it_value);
     if (value > 0 && (flags & TFD_TIMER_ABSTIME)) {
-        // Whether the timer counts from an epoch is told by the size of its time: no machine has run for thirty years.
+        // A time above thirty years counts from the epoch, since no machine has run for that long.
         int64_t start = value > 1000000000LL * 1000000000LL ? wall_start : monotonic_start;
         real.it_value = timespec_of(value > start ? start + (value - start) / speed + 1 : value);
     } else {

@@ -1,5 +1,5 @@
-// A disk that takes no writes to regular files for as long as the file exists that SLOW_DISK names: they wait, or fail where the file is not empty. For
-// LD_PRELOAD.
+// A disk that accepts no writes to regular files, for LD_PRELOAD. It does so while the file that SLOW_DISK names exists.
+// Writes wait if that file is empty, and fail otherwise.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

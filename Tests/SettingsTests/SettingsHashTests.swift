@@ -1,4 +1,4 @@
-// The number that stands for all settings: the same for the same, another for others, and none that tells a secret.
+// The hash of all settings: equal for equal settings, different for different ones, and independent of secrets.
 
 import Settings
 import Testing

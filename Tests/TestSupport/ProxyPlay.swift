@@ -60,7 +60,7 @@ package final class ProxyPlay {
     /// nil where no access log is kept.
     private let accessFields: [AccessField]?
     private var accessLog: AccessLog?
-    /// nil where nobody reads the log.
+    /// nil if the test does not read the log.
     private let log: SaidLines?
     private let door: Door
     private let spoken = ProxyPlay.upstream

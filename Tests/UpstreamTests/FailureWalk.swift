@@ -73,15 +73,15 @@ final class FailureWalk {
         let asked: Int64
         /// How old the content was; negative if it came from the upstream.
         let age: Int64
-        /// The scope for which it went out without waiting; nil if the client waited.
+        /// The scope that made Cistern serve the copy at once; nil if the client waited.
         let scope: FailureScopeKind?
-        /// When an attempt last failed in that scope; nil if none has.
+        /// Time of the last failed attempt in that scope; nil if none failed.
         let evidence: Int64?
 
         var isImmediate: Bool { scope != nil }
     }
 
-    /// When attempts last failed.
+    /// Times of the last failed attempts.
     private struct Failed {
         var ofKeys: [Int: Int64] = [:]
         var ofRoutes: [Int: Int64] = [:]

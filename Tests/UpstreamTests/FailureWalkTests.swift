@@ -92,14 +92,14 @@ struct FailureWalkTests {
         }
     }
 
-    /// A copy goes out at once only if an attempt has failed in its scope within two rechecks.
+    /// A copy is served at once only if an attempt failed in its scope within two rechecks.
     private func evident(_ walk: FailureWalk, _ seed: UInt64) {
         for answer in walk.answers where answer.isImmediate && answer.scope != .address {
             #expect(answer.asked - (answer.evidence ?? .min / 2) <= 2 * walk.settings.recheck, "seed \(seed): \(answer)")
         }
     }
 
-    @Test("a client that asks all the time, and whose limit is used up, takes no other client's turn to check", .slow, arguments: parts)
+    @Test("a busy client that has used up its limit takes no other client's turn to check", .slow, arguments: parts)
     func limits(part: Int) {
         for seed in stride(from: UInt64(part), to: UInt64(Self.walks / 20), by: Self.parts.count) {
             let walk = FailureWalk(seed: seed)
@@ -163,7 +163,7 @@ struct FailureWalkTests {
 
     // MARK: Bad paths
 
-    /// Some keys always fail, for all clients; one is well, and asked for often or rarely.
+    /// Some keys always fail, for all clients. One key succeeds, and is requested often or rarely.
     private func badPaths(_ seed: UInt64, wellEvery interval: ClosedRange<Int64>) -> (walk: FailureWalk, kind: Treatment) {
         let walk = FailureWalk(seed: seed)
         walk.clients = (0..<Int.random(in: 2...4, using: &walk.random)).map { WalkClient(address: UInt64($0 + 1)) }
@@ -181,13 +181,13 @@ struct FailureWalkTests {
         return (walk, kind)
     }
 
-    @Test("paths that always fail stop themselves and no other, however rarely another one is asked for", .slow, arguments: parts)
+    @Test("paths that always fail stop only their own requests, however rarely another path is requested", .slow, arguments: parts)
     func paths(part: Int) {
         for seed in stride(from: UInt64(part), to: UInt64(Self.walks / 20), by: Self.parts.count) {
             let isRare = seed / 10 % 2 == 0
             let (walk, kind) = badPaths(seed, wellEvery: isRare ? 11_000...20_000 : 200...1_000)
             walk.run(until: 90_000)
-            // By then the well one has succeeded between the failures of each other.
+            // By then the good key has succeeded between the failures of every other key.
             for answer in walk.answers where answer.asked > 45_000 {
                 if answer.key == 0 {
                     #expect(answer.age < 0, "seed \(seed): \(answer)")

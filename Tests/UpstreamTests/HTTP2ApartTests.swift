@@ -1,4 +1,4 @@
-// An upstream that speaks only HTTP/2 has one path whose responses break its rules. Requests for other paths are not affected.
+// An upstream that speaks only HTTP/2 sends invalid responses for one path. Requests for other paths are not affected.
 
 import HTTPCore
 import TestSupport

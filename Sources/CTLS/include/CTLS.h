@@ -40,19 +40,19 @@ void ctls_close(ctls_connection *connection);
 
 // 0 when TLS is agreed, and the certificate found good.
 int ctls_handshake(ctls_connection *connection);
-// Why a connection is broken, in the library's own words. A code of X509_verify_cert_error_string; 0 if the certificate was not refused.
+// Causes of a broken connection. A code of X509_verify_cert_error_string; 0 if the certificate was not refused.
 long ctls_verification(const ctls_connection *connection);
 // A packed error; 0 if there is none.
 unsigned long ctls_error(const ctls_connection *connection);
 // The number of the fatal alert that the peer sent; -1 if it sent none.
 int ctls_alert(const ctls_connection *connection);
-// Whether the peer, or the network, ended the connection without a word of TLS.
+// Whether the peer, or the network, closed the connection without a TLS alert.
 int ctls_is_cut(const ctls_connection *connection);
-// The errno of the kernel's call that failed; 0 if none did.
+// errno of the failed system call; 0 if none failed.
 int ctls_system_error(const ctls_connection *connection);
-// Names, issuer and validity of a certificate that was refused; null otherwise. Good as long as the connection is. The peer chose the text.
+// Names, issuer and validity of a refused certificate; otherwise null. Valid while the connection exists. The peer controls the text.
 const char *ctls_refused_certificate(const ctls_connection *connection);
-// Static words of the library. The second may be null.
+// Static texts of the library. The second one may be null.
 const char *ctls_verification_text(long code);
 const char *ctls_error_text(unsigned long error);
 // Whether the error means that the peer does not speak TLS.
