@@ -40,7 +40,7 @@ extension StatusView {
     private static func store(_ figures: StatusFigures, _ apis: [any AdministeredAPI]) -> [Fact] {
         guard apis.contains(where: { $0.cache != nil }) else { return [Fact("Store", "none")] }
         let store = figures.store
-        // A part of the limit is kept for the snapshot of the index.
+        // A part of the limit is kept for the index snapshot.
         let isSmaller = store.roomBytes > 0 && store.roomBytes < store.limitBytes - store.limitBytes / 8
         let refusal = store.refusal.map { "refuses new responses: \($0.words) (\($0.systemText))" }
         return [

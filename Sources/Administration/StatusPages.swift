@@ -173,7 +173,7 @@ extension StatusView {
         return named.joined(separator: ", ") + (all > named.count ? " and \(ShownFigures.count(all - named.count)) more" : "")
     }
 
-    /// The row of an upstream as a whole.
+    /// Table row for the whole upstream.
     /// - Parameter open: all failing scopes of the upstream.
     private static func whole(
         _ api: any AdministeredAPI, _ name: String, _ upstream: ShownUpstream, _ open: [OpenFailure], _ figures: StatusFigures

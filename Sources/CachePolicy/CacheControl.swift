@@ -7,7 +7,7 @@ import HTTPCore
 public struct ResponseCacheControl: Sendable, Equatable {
     public var maxAge: Int64?
     public var sharedMaxAge: Int64?
-    /// Whether an `s-maxage` has an argument that is no number.
+    /// Whether an `s-maxage` has a non-numeric argument.
     public private(set) var hasUnreadableSharedMaxAge = false
     public var staleWhileRevalidate: Int64?
     public var staleIfError: Int64?

@@ -76,7 +76,7 @@ public struct CachePolicySettings: Sendable {
     public var harmlessFields = WellKnownNames.harmlessFields
     /// Request fields that the upstream never gets as a client sent them, in lower case.
     public var fieldsSetAnew: [String] = []
-    /// Whether the upstream may get Forwarded as it came.
+    /// Whether Cistern may pass Forwarded on unchanged.
     public var passesForwarded = false
     /// Of the request's route.
     public var freshness = FreshnessRules()

@@ -66,7 +66,7 @@ public struct StoredKey: Sendable {
         return authority.starts(with: prefix) ? String(decoding: authority[prefix.count...], as: UTF8.self) : nil
     }
 
-    /// The request method: GET if the key does not hold another one.
+    /// Request method; GET unless the key contains another one.
     public var method: String {
         var parts = KeyReader(bytes: extra)
         // Content identities and preflights begin with their method (`RequestContent.said`, `Preflight.identity`).

@@ -207,7 +207,7 @@ public enum CacheableStatus {
         }
     }
 
-    /// What `cache.store: any` does with a response of a status that is otherwise not stored.
+    /// Effect of `cache.store: any` on a response with a status that is otherwise not stored.
     public enum StoredByAny: Sendable {
         /// It is heuristically cacheable (RFC 9110 §15.1).
         case always
@@ -220,7 +220,7 @@ public enum CacheableStatus {
     public static func storedByAny(_ status: Status) -> StoredByAny {
         guard (200..<500).contains(status.rawValue), status != 304, status != 206, !isAboutOneRequest(status) else { return .never }
         if isHeuristicallyCacheable(status) { return .always }
-        // The other 2xx are stored without it as soon as they have a lifetime.
+        // Other 2xx responses with a lifetime are stored without `cache.store: any`.
         return status.isSuccessful ? .never : .withLifetime
     }
 

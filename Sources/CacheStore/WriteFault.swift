@@ -25,7 +25,7 @@ public struct WriteFault: Error, Sendable, Equatable {
             }
         }
 
-        /// What an operator can do.
+        /// Advice for the operator.
         public var advice: String {
             switch self {
             case .noSpace: "free disk space, or move the cache directory to a larger disk"

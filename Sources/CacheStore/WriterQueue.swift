@@ -88,7 +88,7 @@ struct WriterQueue {
 
     // MARK: Waiting for needed work
 
-    /// Whether this process writes the files.
+    /// Whether this process may write the files.
     var isOurs: Bool { course == .written }
 
     /// Whether needed work is not in a file.

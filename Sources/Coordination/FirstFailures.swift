@@ -17,7 +17,7 @@ public final class FirstFailures: Sendable {
         /// Names, issuer and validity of a refused certificate.
         public let certificate: String?
         public let at: Int64
-        /// The subject of the failure responds again.
+        /// Whether the connection or path has succeeded since.
         public var isOver = false
     }
 

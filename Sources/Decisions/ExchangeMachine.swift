@@ -31,7 +31,7 @@ public struct ExchangeMachine {
         case joined(FlightPlace)
         case softDeadlinePassed
         case waitedTooLong
-        /// Followers wait for its fetch and for the one that it waited for; the first to end wakes them.
+        /// The follower becomes a second leader. Followers wait for both fetches; the first to end wakes them.
         case leadsToo
         /// Another node's response has come after the upstream was asked.
         case copyTaken

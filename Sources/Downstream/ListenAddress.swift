@@ -6,7 +6,7 @@ import Glibc
 import HTTPCore
 
 public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
-    /// Longest path of a Unix socket, in bytes: `sun_path` of unix(7) holds one more, for a zero.
+    /// Maximum length of a Unix socket's path in bytes: `sun_path` of unix(7) without the terminating zero.
     public static let unixPathLimit = 107
 
     case ipv4(host: String, port: UInt16)

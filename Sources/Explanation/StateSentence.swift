@@ -70,7 +70,7 @@ public struct StateSentence: Sendable {
         public init(rescued: UInt64 = 0, failed: UInt64 = 0) { (self.rescued, self.failed) = (rescued, failed) }
     }
 
-    /// Each upstream that is not down.
+    /// Upstreams that are not down.
     public var upstreams: [ShownUpstream] = []
     /// Longest first.
     public var outages: [Outage] = []

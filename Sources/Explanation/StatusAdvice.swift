@@ -5,7 +5,7 @@ import HTTPCore
 
 extension WhyAdvice {
     /// Advice for a response that was not stored because of its status.
-    /// - Parameter status: nil if it is unknown.
+    /// - Parameter status: nil if unknown.
     init?(ofNotStored status: UInt16?) {
         guard let status else {
             self.init(

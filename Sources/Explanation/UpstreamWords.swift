@@ -7,7 +7,7 @@ public struct ShownUpstream: Sendable {
     /// Name of the API; empty if there is only one.
     public let name: String
     public let report: UpstreamReport
-    /// Milliseconds of the clock that is never set.
+    /// Milliseconds of the monotonic clock.
     public let now: Int64
 
     public init(_ name: String, _ report: UpstreamReport, now: Int64) { (self.name, self.report, self.now) = (name, report, now) }
@@ -20,7 +20,7 @@ public struct ShownUpstream: Sendable {
     public var seconds: Int64 { max(0, now - (report.since ?? now)) / 1_000 }
     var cause: String { report.cause.map { StateSentence.words(ofCause: $0) } ?? "unknown cause" }
 
-    /// `3 h ago`; nil if there was none.
+    /// Elapsed time such as `3 h ago`; nil without a time.
     func ago(_ time: Int64?) -> String? { time.map { "\(ShownFigures.span(max(0, now - $0) / 1_000)) ago" } }
 
     private var failsNow: Bool { report.failuresInARow >= Self.failures }
@@ -40,7 +40,9 @@ public struct ShownUpstream: Sendable {
 
     /// Details that follow `word` in a table; may be empty.
     public var note: String {
-        if report.wasDown { return ago(report.attemptedAt).map { "last attempt \($0), and nothing to ask for since" } ?? "no attempt since the start" }
+        if report.wasDown {
+            return ago(report.attemptedAt).map { "last attempt \($0), and nothing to ask for since" } ?? "no attempt since the start"
+        }
         if report.state == .up || report.isUnasked, failsNow { return lastFailed }
         guard report.state == .up, let at = report.respondedAt, now - at > Self.recent else { return "" }
         return "last response \(ago(at) ?? "")"

@@ -73,7 +73,7 @@ extension NotStoredReason {
     }
 
     /// - Parameter status: status of the response; nil if unknown.
-    /// - Returns: nil if no setting changes it.
+    /// - Returns: nil if no setting changes the outcome.
     public func advice(status: UInt16?) -> WhyAdvice? {
         switch self {
         case .status: WhyAdvice(ofNotStored: status)

@@ -39,7 +39,7 @@ public struct WhyExplanation {
 
     /// Reason for which the store wrote nothing at the time of the exchange.
     public struct Refusal: Sendable {
-        /// `its disk is full (No space left on device)`.
+        /// Text such as `its disk is full (No space left on device)`.
         let cause: String
         let advice: String
 

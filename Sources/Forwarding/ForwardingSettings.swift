@@ -54,7 +54,7 @@ public struct ForwardingSettings: Sendable {
         return overrides.filter { !$0.hasPrefix("x-forwarded-") }
     }
 
-    /// Whether the upstream may get Forwarded as a client, or a proxy in front, sent it.
+    /// Whether Cistern may pass on Forwarded as a client, or a proxy in front, sent it.
     public var passesForwarded: Bool { forwarded == .trust || forwarded == .add }
 
     /// What a client, or a proxy in front, says of the host, the path or the scheme that it was asked for.

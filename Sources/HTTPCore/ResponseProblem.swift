@@ -2,20 +2,20 @@
 // The text never quotes the response, which may contain secrets.
 
 public enum ResponseProblem: UInt8, Error, Sendable, CaseIterable {
-    // The first line.
+    // Problems of the status line.
     case notHTTP, replyCode, tlsRecord, http2Frame
     case version, statusLine
-    // Field lines.
+    // Problems of field lines.
     case noColon, fieldName, fieldValue, foldedLine
     case tooManyFields, headTooLong
-    // Framing.
+    // Problems of framing.
     case contentLength, contentLengthsDiffer, lengthAndCoding
     case unknownCoding, codingInHTTP10, emptyCoding
     case informationalFlood, unaskedSwitch
-    // HTTP/2 only.
+    // Problems of HTTP/2 only.
     case http1Response, pseudoField, connectionField, secondHead, endedBeforeHead
     case contentTooLong, contentTooShort, unaskedContent
-    // Bytes around the response.
+    // Problems of bytes before or after the response.
     case surplus, earlyBytes
 
     public enum Kind: Sendable {
@@ -81,7 +81,7 @@ extension ResponseProblem {
     public static func inStart(_ bytes: Span<UInt8>) -> ResponseProblem? {
         let count = min(bytes.count, versionStart.utf8CodeUnitCount)
         for index in 0..<count where bytes[index] != versionStart.utf8Start[index] {
-            // The version's own digit.
+            // The digit of the minor version.
             return index == 5 && bytes[index].isASCIIDigit ? .version : foreign(bytes)
         }
         return nil
@@ -92,7 +92,7 @@ extension ResponseProblem {
         guard bytes.count > 0 else { return .notHTTP }
         // RFC 8446 §5.1: an alert, or a handshake message.
         if bytes[0] == 0x15 || bytes[0] == 0x16, bytes.count < 2 || bytes[1] == 3 { return .tlsRecord }
-        // RFC 9113 §3.4: SETTINGS come first, and are short.
+        // RFC 9113 §3.4: a short SETTINGS frame is first.
         if bytes[0] == 0, bytes.count >= 4 ? bytes[1] == 0 && bytes[3] == 4 : true { return .http2Frame }
         guard bytes.count >= 4, bytes[0].isASCIIDigit, bytes[1].isASCIIDigit, bytes[2].isASCIIDigit,
             bytes[3] == 0x20 || bytes[3] == UInt8(ascii: "-")

@@ -51,7 +51,7 @@ extension ResponseCache {
     // MARK: What is gone
 
     /// A number for what a request says beyond its target and its credentials: two requests with one number are equal. Never 0.
-    /// - Parameter isForAll: whether the response is for all requests, whatever unknown fields they have.
+    /// - Parameter isForAll: whether the response applies to requests with any unknown fields.
     static func likeness(of request: PlacedRequest, isForAll: Bool = false) -> UInt64 {
         likeness(of: request.head.fields, request.keys, isForAll: isForAll)
     }

@@ -31,7 +31,7 @@ extension ResponseCache {
         return true
     }
 
-    /// A login or a captive portal has answered a write.
+    /// Marks responses as stale after a write that a login or a captive portal answered.
     private func makeStale(writtenBy head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp) {
         let path = head.pathAndQuery
         var keys: [[UInt8]] = []

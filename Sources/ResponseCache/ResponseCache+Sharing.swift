@@ -220,7 +220,7 @@ extension ResponseCache {
     /// What another node's write or purge has made invalid is so here from now on: for what is stored, and for what is under way.
     /// - Parameters:
     ///   - mark: key of the mark, as passed to `SharedLevel.invalidated`.
-    ///   - isDoubtful: stored responses become stale and stay.
+    ///   - isDoubtful: whether stored responses become stale instead of being removed.
     public func follow(mark: [UInt8], isDoubtful: Bool = false, at now: Timestamp) {
         guard let letter = mark.last else { return }
         if isDoubtful { shared.storeMemory.doubts.note(at: shared.times.ofMark(now)) }

@@ -91,10 +91,10 @@ public final class ResponseCache: @unchecked Sendable {
     /// Whether the store has anything, of any API.
     public var hasStored: Bool { store.statistics.entries > 0 }
 
-    /// Whether new responses are stored.
+    /// Whether the store accepts new responses.
     public var isWritable: Bool { store.statistics.isWritable }
 
-    /// Whether the cache directory was opened for writing. Purges are written also while the disk refuses new responses.
+    /// Whether the cache directory was opened for writing. Purges are written even while the disk refuses new responses.
     public var canPurge: Bool { store.statistics.canOpen }
 
     // MARK: Finding

@@ -20,7 +20,7 @@ public protocol SharedLevel: AnyObject {
     /// A write has made something invalid, on all nodes.
     /// - Parameters:
     ///   - mark: key of the local mark of this invalidation. It contains no credentials.
-    ///   - isDoubtful: a login or a captive portal answered the write, so stored responses become stale and stay.
+    ///   - isDoubtful: whether a login or a captive portal answered the write. Stored responses then become stale and are kept.
     func invalidated(_ mark: [UInt8], isDoubtful: Bool)
 }
 

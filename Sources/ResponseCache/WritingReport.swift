@@ -46,13 +46,13 @@ public struct WritingReport: Sendable, Equatable {
 
 /// Reason for which the store accepted no new responses, as text.
 public struct StoreRefusal: Sendable, Equatable {
-    /// `its disk is full`.
+    /// Cause such as `its disk is full`.
     public let words: String
     /// The operating system's error text.
     public let systemText: String
-    /// The file that could not be written.
+    /// Path of the file that could not be written.
     public let path: String
-    /// What an operator can do.
+    /// Advice for the operator.
     public let advice: String
 
     init(_ fault: WriteFault) {

@@ -297,7 +297,7 @@ extension Fetch: TransferReceiver {
 
     /// Without a type it must still be JSON where the copy is.
     private func isJSON(_ head: ResponseHead) -> Bool {
-        // What a preflight says is in its fields, whatever the type of its empty content. A 205 has none (RFC 9110 §15.3.6).
+        // Only the fields of a preflight's response matter, not its content type. A 205 has no content (RFC 9110 §15.3.6).
         subject.head.method != .options && head.status != 205
             && MediaType.isJSON(head.fields, orElse: subject.found?.metadata.flags.contains(.isJSON) ?? false)
     }

@@ -99,7 +99,7 @@ final class ShardRecords {
 
     func nameLine(of head: RequestHead) -> [UInt8] { ids.line(of: head) }
 
-    /// From now on the API at this place is counted.
+    /// Adds counters up to the API with this index.
     func count(ofAPI place: Int) {
         while apis.count <= place { apis.append(APICounts()) }
     }

@@ -32,7 +32,7 @@ final class UpstreamLooks {
     private struct Known {
         let request: DecidedRequest
         let client: UInt64
-        /// The last attempt of any client failed.
+        /// Whether the last attempt of any client failed.
         var fails: Bool
     }
 

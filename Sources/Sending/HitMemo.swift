@@ -93,7 +93,7 @@ public final class HitMemo {
             if kinds.kind(of: name.span) == .unknown { unread.remove(field) }
         }
         for name in policy.credentials.fields + policy.keyFields { KnownField(Array(name.utf8).span).map { unread.remove($0) } }
-        // It may name hosts.
+        // Forwarded may name hosts, so responses depend on it.
         if policy.passesForwarded { unread.remove(.forwarded) }
         self.unread = unread
     }

@@ -296,7 +296,7 @@ public final class ProxyServer: @unchecked Sendable {
         return snapshot
     }
 
-    /// What all event loops share.
+    /// Process-wide state of all event loops.
     private func addBudgets(to snapshot: inout MetricsSnapshot) {
         let (budget, content) = (process.connections, process.content)
         snapshot.connections.limit = budget.limit

@@ -22,7 +22,7 @@ enum SettingSynonyms {
     }()
 
     private struct Row {
-        /// Separated by spaces.
+        /// Names, separated by spaces.
         let names: String
         let target: String?
         let note: String

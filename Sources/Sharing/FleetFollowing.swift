@@ -6,7 +6,7 @@ import ResponseCache
 
 /// What another node has said, as the local store obeys it.
 public enum FleetOrder: Sendable, Equatable {
-    /// The key of a mark (`SharedLevel.invalidated`); soft: stored responses become stale and stay.
+    /// Key of a mark (`SharedLevel.invalidated`). Soft: stored responses become stale and are kept.
     case mark([UInt8], isSoft: Bool = false)
     case purge(FleetSelection, isSoft: Bool)
     /// All that is stored: stale, or gone.

@@ -79,7 +79,7 @@ public struct MetricsSnapshot: Sendable {
             public init(route: String, isOpen: Bool) { (self.route, self.isOpen) = (route, isOpen) }
         }
 
-        /// Of each API.
+        /// Reports of each API's upstream.
         public var upstreams: [UpstreamReport]
         public var scopes: [ScopeLine]
         public var routes: [RouteLine]
@@ -88,7 +88,7 @@ public struct MetricsSnapshot: Sendable {
             (self.upstreams, self.scopes, self.routes) = (upstreams, scopes, routes)
         }
 
-        /// All APIs together.
+        /// Combined report of all APIs.
         public var upstream: UpstreamReport { .combined(upstreams) }
 
         /// Only how often scopes were found failing.
@@ -99,7 +99,7 @@ public struct MetricsSnapshot: Sendable {
             }
         }
 
-        /// All APIs together.
+        /// Adds the failures of another API.
         public mutating func add(_ other: Failures) {
             upstreams += other.upstreams
             routes += other.routes

@@ -10,7 +10,7 @@ final class SpanPost {
     private let handle: UnsafeMutableRawPointer?
     private let fields: UnsafeMutablePointer<curl_slist>?
     private let received = Received()
-    /// libcurl's own words of the last failure.
+    /// libcurl's text for the last failure.
     private let words = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
 
     private static let timeoutMilliseconds = 10_000

@@ -47,7 +47,7 @@ public enum FailureCause: Sendable, Equatable {
     /// Text of the cause; nil if unknown.
     public var details: String? { if case .transfer(let error) = self { error.details } else { nil } }
 
-    /// The setting to look at; nil if none helps.
+    /// Setting that helps; nil if none does.
     public var advice: SettingAdvice? { if case .transfer(let error) = self { error.advice } else { nil } }
 }
 
@@ -255,7 +255,7 @@ struct Pause: Sendable {
     /// Successes of the enclosing scope when the upstream last requested the pause.
     let successes: Int
 
-    /// Whether a later success ends the pause. After 503 (unavailable) any success does. 429 is a limit of this client, which no other request lifts.
+    /// Whether the pause still holds. After 503 (unavailable) any success ends it. 429 is a limit of this client, which no other request lifts.
     func holds(after successes: Int, _ now: Int64) -> Bool { until > now && (status == 429 || successes == self.successes) }
 
     func stop(now: Int64) -> FailureStop { FailureStop(scope: .pause, cause: .status(status), since: since, wait: max(0, until - now)) }

@@ -112,7 +112,7 @@ final class TLSConnection {
         return ctls_is_cut(pointer) == 0 ? UpstreamError(.tlsProtocolError, .tls(ctls_error(pointer))) : nil
     }
 
-    /// Names, issuer and validity of a certificate that was refused, without control characters; nil if none was.
+    /// Names, issuer and validity of a refused certificate, without control characters; nil if none was refused.
     var refusedCertificate: String? {
         guard let pointer, let text = ctls_refused_certificate(pointer) else { return nil }
         return String(decoding: String(cString: text).utf8.map { (0x20..<0x7f).contains($0) ? $0 : UInt8(ascii: "?") }, as: UTF8.self)

@@ -113,7 +113,7 @@ public final class UpstreamClient {
     /// Connections that are being established, in use, or idle.
     public var openConnections: Int { connections.reduce(0) { $0 + $1.count } }
 
-    /// The limit on them, of all addresses together.
+    /// Limit on `openConnections`, for all addresses together.
     public var connectionLimit: Int { connections.count * settings.maximumConnections }
 
     /// Requests with a connection, and requests that wait for one. Each number is the maximum over the addresses.

@@ -40,7 +40,7 @@ public struct SettingAdvice: Sendable, Equatable {
 }
 
 extension UpstreamError {
-    /// The setting to look at; nil if none helps.
+    /// Setting that helps; nil if none does.
     public var advice: SettingAdvice? {
         if let cause, let advice = cause.advice { return advice }
         return switch kind {

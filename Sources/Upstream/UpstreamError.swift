@@ -30,7 +30,7 @@ public struct UpstreamError: Error, Hashable, Sendable {
     }
 
     public let kind: Kind
-    /// nil if nothing more is known.
+    /// nil if unknown.
     public let cause: UpstreamCause?
 
     public init(_ kind: Kind, _ cause: UpstreamCause? = nil) { (self.kind, self.cause) = (kind, cause) }

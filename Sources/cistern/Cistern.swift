@@ -20,8 +20,8 @@ enum Program {
         }
     }
 
-    /// Opens /dev/null as each of standard input, output and error that is closed. Otherwise a file of the store would get its number, and
-    /// log lines would be written into that file.
+    /// Opens /dev/null in place of a closed standard input, output or error. Otherwise a file of the store would get that descriptor,
+    /// and log lines would be written into the file.
     private static func reserveStandardDescriptors() {
         // open(2) returns the lowest free number.
         while case let descriptor = csystem_open("/dev/null", O_RDWR, 0), descriptor >= 0 {

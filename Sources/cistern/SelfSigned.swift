@@ -61,7 +61,7 @@ enum SelfSigned {
     /// Nobody else may read the key. What is written in part is never found under the name.
     private static func write(_ content: [UInt8], to file: String, in directory: String) throws(AdminFailure) {
         var path = ""
-        // Of the first directory that could not be made.
+        // errno of the first directory that could not be created.
         var makeError: Int32 = 0
         for part in directory.split(separator: "/", omittingEmptySubsequences: false) {
             path += part + "/"

@@ -130,7 +130,7 @@ enum SettingsCheck {
         return "the path of a Unix socket can have \(ListenAddress.unixPathLimit) bytes, and \(address.dropFirst(5)) has \(count)"
     }
 
-    /// An upstream that is one of our own listeners would receive its own requests without end.
+    /// An upstream that is a listener of this process would cause an endless loop of requests.
     private static func checkLoop(_ url: String, _ reader: inout SettingsReader) {
         let settings = reader.settings.upstream
         guard let url = UpstreamURL(url), settings.proxy.isEmpty else { return }

@@ -98,7 +98,7 @@ struct SettingsOptions: ParsableArguments {
         return reader
     }
 
-    /// The options that are a short way to give a setting, by its path.
+    /// Options that are short forms of settings, by the path of the setting.
     static let options = [
         "upstream.url": "--upstream", "store.directory": "--cache-dir", "store.size": "--cache-size", "cache.policy": "--strict",
         "upstream.connect_timeout": "--connect-timeout", "upstream.first_byte_timeout": "--first-byte-timeout",

@@ -106,21 +106,21 @@ enum StartCheck {
     /// One address of an upstream's name.
     private struct FoundAddress: Sendable {
         let text: String
-        /// Whether this machine has it.
+        /// Whether this machine has the address.
         let isOwn: Bool
 
-        /// - Parameter info: of getaddrinfo(3), without a port.
+        /// - Parameter info: result of getaddrinfo(3), without a port.
         init(_ info: addrinfo) {
             var name = [CChar](repeating: 0, count: Int(NI_MAXHOST))
             getnameinfo(info.ai_addr, info.ai_addrlen, &name, socklen_t(name.count), nil, 0, NI_NUMERICHOST)
             let text = String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
             self.text = text.hasPrefix("::ffff:") && text.contains(".") ? String(text.dropFirst(7)) : text
-            // Nobody can bind to an address of another machine.
+            // bind(2) fails for an address of another machine.
             let socket = Descriptor(socket(info.ai_family, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
             isOwn = socket.isOpen && bind(socket.number, info.ai_addr, info.ai_addrlen) == 0
         }
 
-        /// Whether connections to it arrive at a listener of the right port.
+        /// Whether connections to the address arrive at a listener with this port.
         func reaches(_ listener: ListenAddress) -> Bool {
             switch listener {
             case .ipv4(let host, _): host == text || listener.isWildcard && isOwn && !text.contains(":")
@@ -132,7 +132,7 @@ enum StartCheck {
 
     private static let lookUpPatience = 3
 
-    /// The result of getaddrinfo(3), and what it found; nil where that takes too long.
+    /// Result code and addresses of getaddrinfo(3); nil after a timeout.
     private static func lookUp(_ host: String) -> (code: Int32, addresses: [FoundAddress])? {
         // Written by the thread.
         let result = Mutex<(code: Int32, addresses: [FoundAddress])?>(nil)

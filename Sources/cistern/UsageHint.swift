@@ -1,11 +1,11 @@
-// Options, commands and arguments that do not exist, as users know them from other programs: the message names what does it here.
+// Hints for unknown options, commands and arguments that other programs have. The message names the counterpart in Cistern.
 
 import ArgumentParser
 import Settings
 
 enum UsageHint {
-    /// - Parameter message: the argument parser's, with the usage in its later lines.
-    /// - Returns: the message with a better first line; nil if there is none.
+    /// - Parameter message: message of the argument parser, followed by the usage.
+    /// - Returns: the message with a better first line; nil without a hint.
     static func message(_ message: String) -> String? {
         let lines = message.split(separator: "\n", omittingEmptySubsequences: false)
         let usage = lines.first { $0.hasPrefix("Usage: cistern ") } ?? ""
@@ -40,7 +40,7 @@ enum UsageHint {
 
     // MARK: Arguments
 
-    /// Words for commands in other programs.
+    /// Names of commands in other programs.
     static let commands = [
         "start": "serve", "run": "serve", "server": "serve", "daemon": "serve", "version": "--version", "validate": "check",
         "test": "check",
@@ -55,7 +55,7 @@ enum UsageHint {
     }
 
     private static func argument(_ line: Substring, _ usage: Substring) -> String? {
-        // Of several arguments, the first one says what was meant.
+        // The first of several arguments determines the hint.
         let beginnings = ["Error: Unexpected argument '", " unexpected arguments: '"]
         guard let start = beginnings.compactMap({ line.firstRange(of: $0)?.upperBound }).first else { return nil }
         let argument = String(line[start...].prefix { $0 != "'" })
@@ -70,7 +70,7 @@ enum UsageHint {
         return "Error: '\(argument)' is not a command; did you mean cistern \(command)?"
     }
 
-    /// Of all commands.
+    /// Names of all commands.
     static var names: [String] {
         let configuration = Cistern.configuration
         let commands = configuration.groupedSubcommands.reduce(configuration.subcommands) { $0 + $1.subcommands }

@@ -1,4 +1,4 @@
-// Why a request may not come in, and what looking at its token came to: the settings that `why` names for both change the outcome.
+// Refused requests and unverified tokens: the settings that `why` names change the outcome.
 
 import CachePolicy
 import CacheStore
@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Advice about access", .play)
 struct AccessAdviceTests {
-    /// nil: it depends on the client's TLS connection or its HTTP/2, which the suites of these have.
+    /// nil if it depends on the client's TLS or HTTP/2 connection, which other suites test.
     private static func trial(_ refusal: AccessRefusal) -> AdviceTrial? {
         switch refusal {
         case .address:
@@ -85,7 +85,7 @@ struct AccessAdviceTests {
 
     // MARK: Tokens
 
-    /// A set of keys in a file, and settings that verify by it.
+    /// A key set in a file, and settings that verify tokens with it.
     private final class Tokens {
         let directory = TestTools.temporaryDirectory()
         let issuer = TokenIssuer()

@@ -40,7 +40,7 @@ final class AdviceStage {
 struct AdviceTrial {
     typealias Script = @Sendable (_ request: OriginRequest, _ gate: Gate) -> [OriginStep]
 
-    /// The response for /b comes when the gate is open, others at once.
+    /// The origin responds to /b when the gate is open, to other targets at once.
     static let holdingB: Script = { request, gate in (request.target == "/b" ? [.pass(gate)] : []) + [.json("{}")] }
 
     /// The changed settings file, and the changed upstream if the advice is about it.

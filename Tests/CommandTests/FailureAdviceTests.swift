@@ -66,7 +66,7 @@ struct FailureAdviceTests {
         }
     }
 
-    /// Where connecting takes too long, by the clock of libcurl, which no play moves; and what `UpstreamConnectionCauseTests` changes.
+    /// Timeouts that follow libcurl's clock, which no play moves, and failures that `UpstreamConnectionCauseTests` covers.
     private static let isElsewhere: [UpstreamError.Kind] = [.dnsTimeout, .connectionTimeout, .connectionRefused]
 
     @Test("no response came", arguments: UpstreamError.Kind.allCases)
@@ -113,7 +113,7 @@ struct FailureAdviceTests {
             "upstream: {connections: 4}", script: script, changes: ["upstream.connections": .init("upstream: {connections: 20}")]
         ) { stage in
             let clients = try (0..<3).map { _ in try stage.play.client() }
-            // Paths alike share half of the connections, so each of these is of another kind.
+            // Paths of one kind share half of the connections, so each of these paths has another kind.
             for (client, target) in zip(clients, ["/b/1", "/c/1", "/a"]) {
                 client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
                 #expect(client.readResponseHead() != nil)

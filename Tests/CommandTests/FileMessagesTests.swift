@@ -1,4 +1,4 @@
-// Files and directories that cannot be used: each message has the path and the operating system's own word for the reason.
+// Files and directories that cannot be used: each message has the path and the operating system's error text.
 
 import CacheStore
 import Glibc

@@ -95,7 +95,7 @@ struct MonitoringTests {
         _ = try prometheus.wait {
             // It goes on: on a busy machine rates would fall before all is told.
             try play.round()
-            // A busy machine holds loops up: that one may be pending.
+            // A busy machine blocks loops, so CisternLoopStalls may be pending.
             let alerts = (try prometheus.ask("/api/v1/alerts")["alerts"]?.array ?? []).filter {
                 $0["labels"]?["alertname"]?.string != "CisternLoopStalls"
             }
@@ -181,7 +181,7 @@ private final class MonitoredOutage {
         prometheus = try RunningPrometheus(targets: [("https", "127.0.0.1:\(adminPort)"), ("http", sole)])
     }
 
-    /// Now, as an HTTP date.
+    /// The present time as an HTTP date.
     private static func date() -> String {
         var (now, parts, text) = (time(nil), tm(), [CChar](repeating: 0, count: 64))
         gmtime_r(&now, &parts)

@@ -131,7 +131,7 @@ struct StartTests {
             }
         }
         #expect(try run("check", "--cache-dir \(directory)/c", before: "env -u XDG_CACHE_HOME -u HOME").status == 0)
-        // As root a command looks for the service where that is installed.
+        // A command that runs as root looks for the installed service.
         guard access("/etc/cistern/cistern.yaml", F_OK) != 0 else { return }
         let command = try CommandLineTool.run(program: "env -u XDG_CACHE_HOME -u HOME \(CommandLineTool.path) stats")
         #expect(command.status != 0 && command.text.contains("the cache directory is not known, since neither HOME nor XDG_CACHE_HOME"))

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("The reported state of an upstream")
 struct UpstreamStateTests {
-    /// A state, its clock, and all that was reported.
+    /// A state, its clock, and all reports.
     private struct World {
         var state = UpstreamState(window: 10_000)
         var now: Int64 = 1_000_000
@@ -124,7 +124,7 @@ struct UpstreamStateTests {
                 $0.fail("connection_read_timeout", took: 30)
             }
             #expect($0.state.report.state == .down && $0.now - began <= 60_000)
-            // One that was sent before says nothing of now.
+            // A request that was sent before the outage is no evidence.
             $0.succeed(took: 58)
             #expect($0.state.report.isDown)
             $0.succeed(took: 1)
@@ -230,7 +230,7 @@ struct UpstreamStateTests {
             var world = World()
             let share = Double.random(in: 0...0.5, using: &random)
             let every = Double.random(in: 0.01...4, using: &random)
-            // A share of failures is known once there was a failure among successes.
+            // The share of failures is known after a failure between successes.
             world.play(Self.many("S", Int.random(in: 5...50, using: &random)) + "FS", every: every)
             for _ in 0..<1_000 {
                 if Double.random(in: 0..<1, using: &random) < share { world.fail() } else { world.succeed() }

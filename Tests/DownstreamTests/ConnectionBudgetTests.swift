@@ -55,7 +55,7 @@ struct ConnectionBudgetTests {
         let limit = 1 << 20
         let budget = Self.limited(to: limit)
         let attackers = UInt32.random(in: 1...6, using: &random)
-        // Each further address finds half of what the ones before it left.
+        // Each further address may use half of the remaining memory.
         let room = limit >> Int(attackers + 1)
         var held = (0..<64).map { _ in (peer: Self.peer(.random(in: 1...attackers, using: &random)), bytes: 0) }
         for _ in 0..<5_000 {
@@ -89,7 +89,7 @@ struct ConnectionBudgetTests {
         #expect(budget.mayReadAhead(holding: 1_000, for: Self.peer(1)) && !budget.mayReadAhead(holding: 1_001, for: Self.peer(1)))
         #expect(budget.hold(1, of: Self.peer(1)) && !budget.mayReadAhead(holding: 1, for: Self.peer(1)))
         #expect(budget.mayReadAhead(holding: 900, for: Self.peer(2)))
-        // From then on addresses are counted anew.
+        // The count by address starts again.
         var settings = DownstreamSettings()
         (settings.unsentLimitBytes, settings.trustedProxies) = (64_000, NetworkList([try IPNetwork("10.0.0.9")]))
         budget.use(settings)

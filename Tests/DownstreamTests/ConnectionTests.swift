@@ -430,7 +430,7 @@ struct ConnectionTests {
         let listening = try Listening { $0.unsentLimitBytes = 128 << 20 }
         defer { listening.end() }
         let clients = try (0..<3).map { _ in try TestClient(port: listening.port) }
-        // Each takes more than the kernel's buffers hold, and two together less than the half of the limit that one address may hold.
+        // Each response exceeds the kernel's buffers. Two together take less than half of the limit, which one address may hold.
         for client in clients {
             client.send(Answering.request("/whole"))
             #expect(client.hasInput(within: 10_000))

@@ -55,7 +55,7 @@ final class FleetCache {
         return test.cache.sharedLookUp(for: head, at: try test.cache.find(head).keys, good: good, kept: kept)
     }
 
-    /// Does what the writes of another node have said.
+    /// Applies the invalidations of another node.
     func follow(_ other: FleetCache) {
         for one in other.given.told { test.cache.follow(mark: one.mark, isDoubtful: one.isDoubtful, at: test.time.wall) }
     }

@@ -179,7 +179,7 @@ struct FailureScopeTests {
         for target in targets { _ = try play.get(target) }
         origin.react { _ in [.hang] }
         var details: [String?] = []
-        // The order of checks and time-outs is the loop's: it may take some turns more.
+        // The loop determines the order of checks and timeouts, so it may take some more turns.
         for turn in 0..<150 where details.suffix(6) != Array(repeating: "upstream_failing", count: 6)[...] {
             let client = try play.client()
             client.send("GET \(targets[turn % 3]) HTTP/1.1\r\nHost: a\r\n\r\n")

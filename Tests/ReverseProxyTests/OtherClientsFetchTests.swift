@@ -1,16 +1,16 @@
-// Requests that wait for the fetch of another client: what that client's request brings about counts for that client only.
+// Requests that wait for the fetch of another client: a failure of that fetch counts for that client only.
 
 import TestSupport
 import Testing
 
 @Suite("The fetch of another client", .play)
 struct OtherClientsFetchTests {
-    /// A response for the client that calls itself "bad", after the gate; a good one for others.
+    /// A response for the client "bad" after the gate opens, and a good response for others.
     private func origin(_ gate: Gate, _ bad: [OriginStep]) -> ScriptedOrigin {
         ScriptedOrigin { request in request["User-Agent"] == "bad" ? [.pass(gate)] + bad : [.json("\(request["User-Agent"] ?? "")")] }
     }
 
-    /// Clients with addresses of their own, which send one request each.
+    /// Clients with different addresses, which send one request each.
     private func ask(_ play: ProxyPlay, _ clients: [(address: Int, agent: String)]) throws -> [TestClient] {
         try clients.map { address, agent in
             let client = try TestClient(port: play.port, from: "127.0.9.\(address)")
@@ -33,7 +33,7 @@ struct OtherClientsFetchTests {
         #expect(try play.waitFor("cistern_collapsed_waiting", 4))
         gate.open()
         #expect(leader[0].readResponse()?.text == "1")
-        // Whoever of the two asks first, neither gets the copy from before.
+        // Neither of the two clients gets the earlier copy, in any order.
         let texts = others.map { $0.readResponse()?.text }
         #expect(texts[0] == texts[3] && (texts[0] == "2" || texts[0] == "3"), "\(texts)")
         #expect(origin.requests.count == 3)

@@ -61,7 +61,7 @@ struct SelfObservationTests {
             client.send("GET /\(number) HTTP/1.1\r\nHost: a\r\n\r\n")
             return client
         }
-        // One client has as many connections as it leaves free.
+        // One client may have as many connections as it leaves free.
         #expect(try play.waitFor("cistern_upstream_waiting_requests", 1))
         #expect(try Self.ratio(play, "upstream.connections") == 0.5)
         #expect(try Self.ratio(play, "upstream.queue") == 0.25)
@@ -177,7 +177,7 @@ struct SelfObservationTests {
         /// Seconds by which the Date field is ahead of the play's clock; nil for no Date field.
         let ahead: Int64?
         var fields: [String] = []
-        /// nil: nothing is shown.
+        /// nil if the metric has no sample.
         let expected: Double?
     }
 
@@ -205,7 +205,7 @@ struct SelfObservationTests {
             #expect(shown == nil)
             return
         }
-        // A Date says no more than its second, and a request takes a while.
+        // Date has a resolution of a second, and a request takes some time.
         #expect(abs((shown ?? .infinity) - expected) < 5)
         #expect(expected != 0 || shown == 0)
         clock.advance(by: .seconds(420))

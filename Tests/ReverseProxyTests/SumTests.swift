@@ -167,7 +167,7 @@ struct SumTests {
         (past.cookieSetsLeftOut, past.gone["served"]) = (values.next(), UInt64(values.next()))
         (past.lookUps["told"], past.keyReads, past.keyFailures) = (UInt64(values.next()), values.next(), values.next())
         past.accessLogDropped = values.next()
-        // The state of an upstream is of those that are served.
+        // Only served upstreams have a state.
         #expect(emptyFields(numbers(in: past)) == [".failures.upstreams"])
         var snapshot = MetricsSnapshot(shards: ShardMetrics(labels: MetricNames.labels))
         snapshot.addPast(past)

@@ -13,12 +13,12 @@ import Upstream
 /// One failure, and its text in every output.
 struct CauseScene: Sendable, CustomTestStringConvertible {
     let name: String
-    /// In place of the play's own origin.
+    /// Replaces the play's origin.
     let origin: @Sendable () throws -> ScriptedOrigin
     /// Changes the settings to cause the failure.
     var settings: @Sendable (inout UpstreamSettings) -> Void = { _ in }
     let error: String
-    /// nil if nothing is known beyond the error.
+    /// nil if only the error is known.
     let details: String?
     /// Number of the received alert.
     var alert: Int?
@@ -68,7 +68,7 @@ final class CauseCertificates: @unchecked Sendable {
     }
 }
 
-/// What a test does with scenes, whatever they are about.
+/// Steps of a test for any scene.
 struct CausePlay {
     let scene: CauseScene
     let log = SaidLines()
@@ -122,7 +122,7 @@ struct CausePlay {
         for word in scene.certificate { #expect(certificate.contains(word), "\(certificate)") }
     }
 
-    /// With the setting that was named the same origin serves.
+    /// With the named setting the origin's response is served.
     func expectCure() throws {
         guard let cure = scene.cure else { return }
         let cured = try ProxyPlay(try scene.origin()) { settings in
@@ -135,9 +135,9 @@ struct CausePlay {
 }
 
 extension String {
-    /// As in a text of JSON.
+    /// Escaped for JSON.
     fileprivate var replacingQuotes: String { split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\\\"") }
-    /// As in a text of HTML.
+    /// Escaped for HTML.
     fileprivate var asMarkup: String { split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "&quot;") }
 }
 
@@ -270,7 +270,7 @@ struct UpstreamTLSCauseTests {
             settings: { $0.caFile = try? Self.certificates.authority },
             error: "http_protocol_error", details: ResponseProblem.tlsRecord.words, setting: "upstream.url")
         try CausePlay(scene).expectEverywhere()
-        // An origin that really speaks TLS resets the connection, which may discard its alert.
+        // A real TLS origin resets the connection, which may discard its alert.
         let secure = CauseScene(
             name: scene.name, origin: { try Self.origin(Self.certificates.make(CauseCertificates.fresh("server"))) },
             settings: scene.settings, error: scene.error, details: scene.details, setting: scene.setting, cure: { $0.isTLS = true })
@@ -378,7 +378,7 @@ struct UpstreamResponseCauseTests {
     func http1ForHTTP2() throws {
         let scene = CauseScene(
             name: "HTTP/1.1", origin: { ScriptedOrigin(greeting: []) { _ in [.json("1")] } }, error: "", details: nil, setting: nil)
-        // Whatever comes gets a response in HTTP/1.1, as from a server that knows nothing else.
+        // Every request gets an HTTP/1.1 response, as from a server that speaks only HTTP/1.1.
         let origin = ScriptedOrigin(greeting: [.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"), .close]) { _ in [.close] }
         let play = try ProxyPlay(origin) { $0.upstream.http2 = .priorKnowledge }
         let response = try play.get("/a")

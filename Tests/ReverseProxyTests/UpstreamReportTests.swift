@@ -28,13 +28,13 @@ struct UpstreamReportTests {
             }
         }
 
-        /// Responses that are kept, and a clock that has moved on.
+        /// Stores responses and advances the clock.
         func warm(_ fields: [(String, String)] = []) throws {
             for number in 1...6 { _ = try play.get("/\(number)", fields) }
             play.time.advance(by: .seconds(20))
         }
 
-        /// One request in four seconds, each with all that it brings about.
+        /// One request every four seconds, each with its background work.
         func ask(_ targets: [String], times: Int = 1, _ fields: [(String, String)] = []) throws {
             for _ in 0..<times {
                 for target in targets {
@@ -44,7 +44,7 @@ struct UpstreamReportTests {
             }
         }
 
-        /// Own pages have an address of their own.
+        /// Cistern's pages have a separate address.
         func metric(_ name: String) throws -> Double? {
             let page = try #require(TestClient(port: play.adminPort).get("/metrics")).text
             let line = page.split(separator: "\n").first { $0.hasPrefix(name + " ") }
@@ -56,7 +56,7 @@ struct UpstreamReportTests {
             Issue.record("a request to the upstream does not end")
         }
 
-        /// Moves the clock; what that brings about has ended.
+        /// Advances the clock and waits for the resulting work.
         func pass(_ seconds: Int) throws {
             for _ in 0..<(seconds / 4) {
                 try waitForRest()

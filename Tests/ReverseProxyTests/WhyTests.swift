@@ -230,7 +230,7 @@ struct WhyTests {
                 == "\(before): the response said Cache-Control: no-store.")
         #expect(me.settings == ["routes.freshness.ignore", "upstream.url"])
         let good = try why("/good/3")
-        // Against the cause of the failure only.
+        // The advice is only about the cause of the failure.
         #expect(good.sentences.count == 2 && good.settings == ["upstream.url"])
     }
 

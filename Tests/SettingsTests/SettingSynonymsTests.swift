@@ -1,4 +1,4 @@
-// Names that people try first, as other proxies have them: each has a suggestion, and each suggestion exists.
+// Names of settings in other proxies: each has a suggestion, and each suggestion exists.
 
 import Testing
 
@@ -13,7 +13,7 @@ struct SettingSynonymsTests {
         return reader.mistakes.map { String($0.description.split(separator: ": ", maxSplits: 1).last ?? "") }
     }
 
-    /// The settings, as the file has them, and the lists.
+    /// Settings and lists as in the file.
     private static let known =
         SettingsTable.all.map(\.path) + RouteTable.all.map { "routes." + $0.path } + APITable.all.map { "apis." + $0.path } + [
             "routes", "apis",
@@ -25,7 +25,7 @@ struct SettingSynonymsTests {
         #expect(!Self.known.contains(name))
         #expect(synonym.target != nil || !synonym.note.isEmpty)
         guard let target = synonym.target else { return }
-        // The commands are CommandTests' matter.
+        // CommandTests tests the commands.
         #expect(Self.known.contains(target) || target.hasPrefix("cistern "), "\(target)")
     }
 
@@ -42,7 +42,7 @@ struct SettingSynonymsTests {
         let found = mistakes(text)
         #expect(found.count == 1)
         let sentence = try #require(found.first)
-        // A group that does not exist is the first thing to say.
+        // The message reports an unknown group first.
         let isGroup = parts.count == 1 || Self.known.contains { $0.hasPrefix(parts[0] + ".") }
         if isGroup { #expect(sentence.hasPrefix("\(name) is not a setting")) }
         if let target = synonym.target, isGroup { #expect(sentence.contains("; use \(target)"), "\(sentence)") }

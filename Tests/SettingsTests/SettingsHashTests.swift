@@ -62,7 +62,7 @@ struct SettingsHashTests {
     func compared(_ row: Row) {
         let (one, other) = (Self.hash(row.from), Self.hash(row.to))
         #expect((one == other) == row.isSame)
-        // A metric's number holds it exactly.
+        // A metric's value holds the hash exactly.
         #expect(one < 1 << 48 && UInt64(Double(one)) == one)
     }
 
@@ -82,7 +82,7 @@ struct SettingsHashTests {
 extension Setting {
     fileprivate var hasMoreValues: Bool { if case .flag = binding { false } else { true } }
 
-    /// Gives it another value than its default.
+    /// Sets a value other than the default.
     fileprivate func change(_ settings: inout Root, _ number: Int) {
         switch binding {
         case .text(let path), .choice(let path, _): settings[keyPath: path] = "another\(number)"

@@ -179,7 +179,7 @@ struct SharedPurgeTests {
 
     /// Purges while a node is stopped, and starts the node once the fleet's log has the purge.
     private func purge(_ arguments: String, by one: FleetMember, whileAway other: FleetMember, _ fleet: FleetPlay) throws {
-        // The position in the log that the node has reached is on the disk.
+        // The node has written its position in the log to the disk.
         other.play.flushStore()
         other.play.stop()
         let before = fleet.logLength
@@ -190,7 +190,7 @@ struct SharedPurgeTests {
 
     @Test("what was purged while a node was away it obeys before its first hit")
     func restarted() throws {
-        // A stored response that was purged softly is still a rescue: on a busy machine a healthy upstream may be slower than rescue_after.
+        // A softly purged response may still rescue a request: on a busy machine a healthy upstream may exceed rescue_after.
         let waits: @Sendable (inout ProxySettings) -> Void = { $0.otherRoute.rescueAfter = 0 }
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair(proxy: waits)

@@ -1,4 +1,4 @@
-// What a write at one node does to what the others have stored.
+// Effects of a write at one node on the stored responses of other nodes.
 
 import ReverseProxy
 import TestSupport

@@ -161,7 +161,7 @@ struct StateSentenceTests {
         Row("The upstream is up.", .well) { $0.isStoreWritable = nil },
     ]
 
-    /// What is said of upstreams that are not down.
+    /// Sentences about upstreams that are not down.
     private static let stateRows = [
         Row("The upstream has not been asked for anything yet.", .well) { $0.upstreams = upstreams(unasked) },
         Row("No upstream has been asked for anything yet.", .well) { $0.upstreams = upstreams(unasked, unasked) },

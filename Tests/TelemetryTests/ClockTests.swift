@@ -1,4 +1,4 @@
-// How other clocks' differences and this clock's steps are found, with random delays, caches and adjustments; and how much of a limit is used.
+// Detection of clock differences and clock steps, with random delays, caches and adjustments. Also the use of limits.
 
 import TestSupport
 import Testing
@@ -48,7 +48,7 @@ struct ClockTests {
             wall += Int64.random(in: 0...5_000, using: &generator)
             let duration = Int64.random(in: 0...3_000, using: &generator)
             let made = wall - Int64.random(in: 0...duration, using: &generator)
-            // Every other one is from a cache, and so older; only those that are late are, so it never looks ahead.
+            // Every second response comes from a cache and is older, but only if the upstream's clock is behind.
             let isCached = number % 2 == 1
             let age = isCached && truth < 0 ? Int64.random(in: 0...500_000, using: &generator) : 0
             let date = (made + truth - age) / 1_000 * 1_000

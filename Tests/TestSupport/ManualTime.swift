@@ -40,7 +40,7 @@ package final class ManualTime: TimeSource {
         for wake in wakers { wake() }
     }
 
-    /// Sets the clock of day forward or back, as an operator does.
+    /// Sets the wall clock forward or back, as an operator may.
     package func set(by duration: Duration) {
         let wakers = state.withLock { state in
             state.wall += duration.wholeMilliseconds

@@ -22,17 +22,17 @@ package final class OriginTLS: @unchecked Sendable {
 
     deinit { test_tls_context_free(pointer) }
 
-    /// What a client finds wrong with this side of TLS.
+    /// Problem that a client finds in the origin's TLS.
     package enum Demand: Sendable {
-        /// Clients have to show a certificate of this authority.
+        /// Clients must present a certificate of this authority.
         case clientCertificate(String)
-        /// Every protocol of HTTP that is offered is refused.
+        /// The origin refuses every offered ALPN protocol.
         case otherProtocol
         /// TLS 1.1 and nothing newer.
         case ancientTLS
     }
 
-    /// Before the first connection.
+    /// Must be called before the first connection.
     package convenience init(_ pair: TestCertificates.Pair, isOld: Bool = false, choosesHTTP2: Bool = false, _ demand: Demand) {
         self.init(pair, isOld: isOld, choosesHTTP2: choosesHTTP2)
         switch demand {

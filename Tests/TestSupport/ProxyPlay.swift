@@ -73,7 +73,7 @@ package final class ProxyPlay {
 
     /// - Parameters:
     ///   - accessFields: what the access log tells; nil: there is none.
-    ///   - log: gets the lines of the log.
+    ///   - log: receives the lines of the log.
     ///   - clock: in the place of one that stands still.
     ///   - configure: changes the settings; the store has 16 MiB and one shard runs unless it says otherwise.
     package init(

@@ -20,7 +20,7 @@ package struct SeededGenerator: RandomNumberGenerator {
 /// How long the random walks are and where they begin (`make soak`).
 package enum Soak {
     package static var steps: Int? { number("CISTERN_SOAK_STEPS") }
-    /// Number of random worlds around the failure memory.
+    /// Number of random schedules for the failure memory.
     package static var walks: Int? { number("CISTERN_SOAK_WALKS") }
     package static var seed: UInt64 { UInt64(number("CISTERN_SOAK_SEED") ?? 4711) }
 

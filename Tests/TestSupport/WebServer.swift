@@ -110,14 +110,13 @@ package final class TestCertificates {
         return Pair(certificate: "\(directory)/\(name).pem", key: "\(directory)/\(name).key")
     }
 
-    /// Without an authority.
     package func makeSelfSigned(_ name: String) throws -> Pair {
         try run(
             "req -x509 \(Self.newKey) -days 2 -subj /CN=\(name) -addext subjectAltName=IP:127.0.0.1 -keyout \(name).key -out \(name).pem")
         return Pair(certificate: "\(directory)/\(name).pem", key: "\(directory)/\(name).key")
     }
 
-    /// Valid in this time only: seconds from now.
+    /// Validity in seconds from now.
     package func make(_ name: String, validFrom start: Int, to end: Int) throws -> Pair {
         let pair = try make(name)
         guard test_tls_redate(pair.certificate, "\(directory)/ca.key", start, end) != 0 else { throw NotMade() }

@@ -332,7 +332,7 @@ struct FailureMemoryTests {
             memory.pause(target, status, seconds: 300)
             #expect(memory.stop(target) == .pause)
         }
-        // A failure, and what happens on a route, say nothing of it.
+        // A failure, or the outcomes on a route, are no evidence for it.
         memory.pause("/routed", route: 0, 503, seconds: 300)
         memory.bad("/other", client: 2, .status(500))
         #expect(memory.stop("/unavailable") == .pause && memory.stop("/routed", route: 0) == .pause)
@@ -342,7 +342,7 @@ struct FailureMemoryTests {
         #expect(memory.open == [.pause, .pause])
         memory.good("/r", client: 2, route: 0)
         #expect(memory.ask("/routed", route: 0) == .go && memory.open == [.pause])
-        // The upstream says it again: the pause is a new one.
+        // A repeated request of the upstream starts a new pause.
         memory.pause("/unavailable", 503, seconds: 300)
         #expect(memory.stop("/unavailable") == .pause)
         memory.now = 309_999

@@ -83,7 +83,7 @@ struct FailureWalkTests {
                 // A turn that another client does not use takes a quarter of a recheck. One key may be well for some clients only: then they
                 // have every second turn, and a check that hangs delays the next one of its client.
                 let turns: Int64 = answer.key == 0 ? 3 : 1
-                // Two attempts that began in the outage may hang until after the return, while no client asks: they open the key late.
+                // Two attempts from the outage may hang until after the recovery, without other requests. They open the key late.
                 let late = hangs ? 2 * walk.settings.recheck : 0
                 #expect(answer.age <= turns * walk.settings.recheck * 5 / 4 + late + 300, "seed \(seed): \(answer)")
             }
@@ -128,7 +128,7 @@ struct FailureWalkTests {
         }
     }
 
-    /// All requests of one address fail, whatever credentials they have; those of others are well, often or rare.
+    /// All requests of one address fail, with any credentials. Those of other addresses succeed, often or rarely.
     private func alone(_ seed: UInt64) -> (walk: FailureWalk, honest: Int) {
         let walk = FailureWalk(seed: seed)
         let honest = Int.random(in: 1...3, using: &walk.random)
@@ -192,7 +192,7 @@ struct FailureWalkTests {
                 if answer.key == 0 {
                     #expect(answer.age < 0, "seed \(seed): \(answer)")
                 } else if kind != .hang {
-                    // The end of a hang says nothing within two rechecks of the last one.
+                    // The end of a hang within two rechecks of the last one is no evidence.
                     #expect(answer.isImmediate, "seed \(seed): \(answer)")
                 }
             }

@@ -64,7 +64,7 @@ struct HTTP2ApartTests {
                         #expect(end == .failure(.protocolError))
                         return false
                     }
-                    // A response that has begun cannot be asked for again.
+                    // A response that has begun cannot be requested again.
                     guard method == "POST" || recorder.now.status != nil, end != .success(true) else {
                         expectWell(recorder, end)
                         return false

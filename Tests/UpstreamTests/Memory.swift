@@ -82,6 +82,6 @@ final class Memory {
 }
 
 extension FailureMemory {
-    /// Whether the address or the upstream as a whole fails, as far as requests are stopped for it.
+    /// Whether the scope of the address or of the whole upstream is open.
     var isDown: Bool { openScopes(now: 0).contains { $0.scope == .address || $0.scope == .upstream } }
 }

@@ -13,7 +13,7 @@ struct AdminFailure: Error, CustomStringConvertible {
 struct AdminClient: Sendable {
     let address: CommandTarget
     let token: [UInt8]?
-    /// What to check if nothing responds there: a question that ends the sentence.
+    /// Question that ends the message if nothing responds at the address.
     let question: String
 
     /// Longest wait for something to come: going through a large store takes its time.

@@ -46,7 +46,7 @@ struct AdminOptions: ParsableArguments {
         return AdminClient(address: address, token: token, question: question(settings))
     }
 
-    /// What may be wrong about the address, by the option or setting that it comes from.
+    /// Question about the address, by the option or setting that determined it.
     private func question(_ settings: CisternSettings) -> String {
         if admin != nil { return "is this one of its admin_listen or its admin.socket" }
         if settings.admin.socket == "off" { return "was it started with these settings (--config, or --admin for another address)" }

@@ -70,7 +70,7 @@ struct List: AdminCommand {
         return table.text
     }
 
-    /// The target, behind the method if that is not GET.
+    /// The target, preceded by the method if it is not GET.
     static func request(_ entry: JSONValue) -> String {
         let target = entry["target"]?.string ?? ""
         guard let method = entry["method"]?.string, method != "GET" else { return target }

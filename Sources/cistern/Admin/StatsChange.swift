@@ -37,7 +37,7 @@ struct StatsChange {
     /// Requests for one API or route, a second.
     struct Part {
         let name: String
-        /// Of the upstream; nil of a route.
+        /// State of the upstream; nil for a route.
         let state: String?
         let rate: Double
         let fromStore: Double

@@ -43,7 +43,7 @@ struct Stats: AdminCommand {
 }
 
 enum StatsLines {
-    /// How many scopes of each kind fail.
+    /// Number of open scopes of each kind.
     private static func failing(_ upstream: JSONValue?) -> String {
         let kinds = (upstream?["failing"]?.members ?? []).filter { $0.value != 0 }
         guard !kinds.isEmpty else { return upstream?["state"] == "up" ? ", nothing known to fail" : "" }

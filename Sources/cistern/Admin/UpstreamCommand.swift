@@ -80,7 +80,7 @@ struct UpstreamCommand: ParsableCommand {
             return text
         }
 
-        /// With what the certificate says and the setting that helps.
+        /// Includes the refused certificate and the setting that helps.
         private static func lastFailure(_ upstream: JSONValue) -> String {
             guard let last = upstream["last_failure"], last != .null else { return "" }
             let cause = [last["cause"]?.string, last["details"]?.string].compactMap { $0 }.joined(separator: ": ")
@@ -92,7 +92,7 @@ struct UpstreamCommand: ParsableCommand {
             return text
         }
 
-        /// Since when it is not up, and why.
+        /// Start and cause of the current failure.
         private static func details(_ upstream: JSONValue) -> String {
             let (since, cause) = (upstream["since"]?.string, upstream["cause"]?.string)
             var parts = since.map { ["since \($0) (\(cause ?? "unknown cause"))"] } ?? []

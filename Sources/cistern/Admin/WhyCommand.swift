@@ -29,7 +29,7 @@ struct Why: AdminCommand {
     @Option(help: ArgumentHelp("So many.", valueName: "number"))
     var last = 10
 
-    /// The spelling of earlier versions.
+    /// Spelling of earlier versions.
     @Option(name: .customLong("path"), help: .hidden)
     var pathOption: String?
 
