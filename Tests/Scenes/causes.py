@@ -1,7 +1,7 @@
 """Scenes in which the upstream cannot be understood or trusted: each output names the cause, in the words of the TLS library or of the parser."""
 import ssl
 
-from outages import USERS, WITHIN, down, fill
+from outages import USERS, WITHIN, cold_outage, down, outage
 from play import CLOSE, Certificates, response, well
 from scene import Not, scene
 
@@ -29,18 +29,12 @@ def partly_stored(request):
     return response(cache_control="no-store") if request.target == "/never-stored" else well(request)
 
 
-def trusted(play, certificate, seconds=300):
+def trusted(play, certificate):
     """An upstream with TLS, which shows another certificate from some moment on."""
     certificates = Demanding(play.directory)
     origin = play.make_upstream(partly_stored, certificates)
     play.start(f"upstream.ca_file={certificates.authority}", url=f"https://127.0.0.1:{origin.port}")
-    fill(play, *USERS)
-    play.keep_asking(*USERS, "/never-stored", every=4, count=2)
-    play.wait(60)
-    origin.play(partly_stored, certificate=certificate)
-    play.trouble()
-    play.wait(seconds)
-    play.look("/never-stored")
+    outage(play, lambda play: origin.play(partly_stored, certificate=certificate), target="/never-stored", targets=(*USERS, "/never-stored"))
 
 
 FIRES = {"CisternUpstreamDown": WITHIN, "CisternCopiesMissing": 180}
@@ -71,15 +65,12 @@ def client_certificate(play):
 
 
 def misplaced(play, steps, at, scheme="http"):
-    """Something else listens on the upstream's port from some moment on.
+    """Something else listens on the upstream's port before the first request comes.
     - at: "accept" where it speaks first, "handshake" where it waits for bytes."""
     origin = play.make_upstream()
     play.start(url=f"{scheme}://127.0.0.1:{origin.port}")
-    play.keep_asking(*USERS, every=4, count=2)
     origin.play(well, at=at, steps=steps)
-    play.trouble()
-    play.wait(300)
-    play.look()
+    cold_outage(play)
 
 
 @scene("http-behind-https", "upstream.url begins with https://, and the upstream does not speak TLS.", fires=FIRES,
@@ -113,7 +104,4 @@ def malformed_field(play):
                       r"upstream\.(url must have a host that the name servers|connect_timeout is how long)"))
 def name_unknown(play):
     play.start(url="http://upstream.invalid")
-    play.keep_asking(*USERS, every=4, count=2)
-    play.trouble()
-    play.wait(300)
-    play.look()
+    cold_outage(play)

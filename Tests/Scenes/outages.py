@@ -30,15 +30,50 @@ def fill(play, *targets, fields=None):
             play.ask(target, fields, client=client)
 
 
-def outage(play, change, seconds=300, target="/users/1", lead=60):
-    """Two clients ask for three targets, together a request each four seconds, before `change` and for a while afterwards."""
-    fill(play, *USERS)
-    play.keep_asking(*USERS, every=4, count=2)
+def fill_and_ask(play, targets=USERS, every=4, count=2, fields=None):
+    """Stores all targets, and returns clients that ask for them in turn, together one request in `every` seconds."""
+    fill(play, *targets, fields=fields)
+    return play.keep_asking(*targets, every=every, count=count, fields=fields)
+
+
+def respond_503(play):
+    play.upstream.play(fails(503))
+
+
+def refuse(play):
+    play.upstream.down()
+
+
+def begin_outage(play, change=respond_503, seconds=300, lead=60):
+    """All is well for `lead` seconds. Then `change` begins the trouble, which goes on for `seconds`."""
     play.wait(lead)
-    change()
+    change(play)
     play.trouble()
     play.wait(seconds)
+
+
+def outage(play, change=respond_503, seconds=300, target="/users/1", **clients):
+    """Clients ask for stored targets, before `change` and for `seconds` afterwards.
+    - clients: parameters of `fill_and_ask`."""
+    fill_and_ask(play, **clients)
+    begin_outage(play, change, seconds)
     play.look(target)
+
+
+def cold_outage(play):
+    """The trouble is there when the first request comes, so nothing is stored."""
+    play.keep_asking(*USERS, every=4, count=2)
+    play.trouble()
+    play.wait(300)
+    play.look()
+
+
+def recover(play, seconds):
+    """The upstream is well again, and `seconds` later the gauge says so."""
+    play.upstream.play(well)
+    play.recover()
+    play.wait(seconds)
+    play.expect("\ncistern_upstream_up 1\n" in play.metrics(), "the gauge is not 1 after the upstream is well again")
 
 
 @scene("503-everywhere", "The upstream responds 503 to everything; two clients send a request every four seconds.",
@@ -46,32 +81,22 @@ def outage(play, change, seconds=300, target="/users/1", lead=60):
        outputs=down(response=(*RESCUED, r"detail=\w*(failing|error)"), why=r"status 503", upstream=(r": DOWN, since .*status_503", r"last good response \d", Not("nothing is known"))))
 def everything_503(play):
     play.start()
-    outage(play, lambda: play.upstream.play(fails(503)))
+    outage(play)
 
 
 @scene("503-one-client", "The upstream responds 503 to everything; one client sends a request for one target every four seconds.",
        fires={"CisternUpstreamDown": WITHIN}, outputs=down(response=RESCUED, why=r"status 503"))
 def one_client_503(play):
     play.start()
-    fill(play, "/users/1")
-    play.keep_asking("/users/1", every=4)
-    play.wait(60)
-    play.upstream.play(fails(503))
-    play.trouble()
-    play.wait(300)
-    play.look()
+    outage(play, targets=("/users/1",), count=1)
 
 
 @scene("503-brisk", "The upstream responds 503 to everything; eight clients send twenty requests a second, and stop after two minutes.",
        fires={"CisternUpstreamDown": WITHIN}, outputs=down())
 def brisk_503(play):
     play.start()
-    fill(play, *USERS)
-    clients = play.keep_asking(*USERS, every=0.2, count=8)
-    play.wait(60)
-    play.upstream.play(fails(503))
-    play.trouble()
-    play.wait(120)
+    clients = fill_and_ask(play, every=0.2, count=8)
+    begin_outage(play, seconds=120)
     clients.stop()
     play.wait(180)
     play.look()
@@ -81,24 +106,23 @@ def brisk_503(play):
        outputs=down(response=(*RESCUED, "detail=(destination_unavailable|connection_refused)"), why="refused", upstream=r": DOWN, since .*\(connection_refused\)"))
 def refused(play):
     play.start()
-    outage(play, play.upstream.down)
+    outage(play, refuse)
 
 
 @scene("hanging", "The upstream accepts requests and never responds.", fires={"CisternUpstreamDown": WITHIN},
        outputs=down(response=RESCUED, why=r"(?i)(time-?out|too slow|did not|no response|first byte)"))
 def hanging(play):
     play.start()
-    outage(play, lambda: play.upstream.play(lambda request: (HANG,)))
+    outage(play, lambda play: play.upstream.play(lambda request: (HANG,)))
 
 
 @scene("black-hole", "Packets to the upstream are dropped: no connection comes about.", fires={"CisternUpstreamDown": WITHIN},
        outputs=down(response=RESCUED, why=r"(?i)connect"))
 def black_hole(play):
-    play.start()
-
-    def drop():
+    def drop(play):
         play.upstream.change()
         play.upstream.fill_backlog()
+    play.start()
     outage(play, drop)
 
 
@@ -107,14 +131,14 @@ def black_hole(play):
 def login_page(play):
     play.start()
     # After thirty windows, which are five minutes, redirects to one place count as meant.
-    outage(play, lambda: play.upstream.play(lambda request: response(302, b"", Location="https://portal.invalid/login")), seconds=240)
+    outage(play, lambda play: play.upstream.play(lambda request: response(302, b"", Location="https://portal.invalid/login")), seconds=240)
 
 
 @scene("html-instead-of-json", "A gateway responds 200 with an HTML page to everything.", fires={"CisternUpstreamDown": WITHIN},
        outputs=down(response=RESCUED, why=r"unexpected type.*a web page comes instead of JSON"))
 def html_page(play):
     play.start()
-    outage(play, lambda: play.upstream.play(lambda request: response(200, b"<!doctype html><title>Maintenance</title><p>Soon back", "text/html")))
+    outage(play, lambda play: play.upstream.play(lambda request: response(200, b"<!doctype html><title>Maintenance</title><p>Soon back", "text/html")))
 
 
 @scene("cold-cache", "The upstream responds 503 to everything from the start on: nothing is stored, so nothing can be rescued.",
@@ -123,10 +147,7 @@ def html_page(play):
 def cold_cache(play):
     play.make_upstream(fails(503))
     play.start()
-    play.keep_asking(*USERS, every=4, count=2)
-    play.trouble()
-    play.wait(300)
-    play.look()
+    cold_outage(play)
 
 
 @scene("cold-cache-refused", "Nothing listens on the upstream's port from the start on, and nothing is stored.",
@@ -135,10 +156,7 @@ def cold_cache(play):
 def cold_cache_refused(play):
     play.make_upstream().down()
     play.start()
-    play.keep_asking(*USERS, every=4, count=2)
-    play.trouble()
-    play.wait(300)
-    play.look()
+    cold_outage(play)
 
 
 @scene("probes-only", "No client sends anything; the upstream responds 503 to the probes.", fires={"CisternUpstreamDown": WITHIN},
@@ -146,10 +164,7 @@ def cold_cache_refused(play):
 def probes_only(play):
     play.start("failure.probe_path=/health")
     fill(play, *USERS)
-    play.wait(60)
-    play.upstream.play(fails(503))
-    play.trouble()
-    play.wait(300)
+    begin_outage(play)
     play.look()
 
 
@@ -158,10 +173,7 @@ def probes_only(play):
 def probes_refused(play):
     play.start("failure.probe_path=/health")
     fill(play, *USERS)
-    play.wait(60)
-    play.upstream.down()
-    play.trouble()
-    play.wait(300)
+    begin_outage(play, refuse)
     play.look()
 
 
@@ -169,12 +181,8 @@ def probes_refused(play):
        fires={"CisternUpstreamDown": WITHIN}, outputs=down(response=RESCUED))
 def traffic_stops(play):
     play.start()
-    fill(play, *USERS)
-    clients = play.keep_asking(*USERS, every=4, count=2)
-    play.wait(60)
-    play.upstream.play(fails(503))
-    play.trouble()
-    play.wait(120)
+    clients = fill_and_ask(play)
+    begin_outage(play, seconds=120)
     clients.stop()
     play.wait(10)
     before = len(play.upstream.asked)
@@ -187,18 +195,11 @@ def traffic_stops(play):
        fires={"CisternUpstreamDown": WITHIN})
 def traffic_stops_and_recovers(play):
     play.start()
-    fill(play, *USERS)
-    clients = play.keep_asking(*USERS, every=4, count=2)
-    play.wait(60)
-    play.upstream.play(fails(503))
-    play.trouble()
-    play.wait(120)
+    clients = fill_and_ask(play)
+    begin_outage(play, seconds=120)
     clients.stop()
     play.wait(300)
-    play.upstream.play(well)
-    play.recover()
-    play.wait(180)
-    play.expect("\ncistern_upstream_up 1\n" in play.metrics(), "the gauge is not 1 after the upstream is well again")
+    recover(play, 180)
 
 
 @scene("nothing-to-check-with", "Only requests with credentials failed, and no client sends anything any more: the state becomes unknown.",
@@ -207,14 +208,9 @@ def traffic_stops_and_recovers(play):
            "alert": r"^CisternUpstreamDown: ", "page": r"^Down .*unknown.*", "status": r"^The state of the upstream is unknown: it was down when it was last asked",
            "upstream": r"(?i)unknown.*last: down", "stats": r"(?i)^upstream +unknown", "log": r"(?i)\bupstream\b.*\bunknown\b"})
 def nothing_to_check_with(play):
-    fields = {"Authorization": "Bearer ann"}
     play.start()
-    fill(play, *USERS, fields=fields)
-    clients = play.keep_asking(*USERS, every=4, count=2, fields=fields)
-    play.wait(60)
-    play.upstream.play(fails(503))
-    play.trouble()
-    play.wait(180)
+    clients = fill_and_ask(play, fields={"Authorization": "Bearer ann"})
+    begin_outage(play, seconds=180)
     clients.stop()
     play.wait(480)
     play.look("/nothing", asksLast=True)
@@ -225,10 +221,7 @@ def nothing_to_check_with(play):
 def writes_only(play):
     play.start()
     play.keep_asking("/orders", every=4, count=2, method="POST")
-    play.wait(60)
-    play.upstream.play(fails(503))
-    play.trouble()
-    play.wait(300)
+    begin_outage(play)
     play.look("/orders")
 
 
@@ -237,23 +230,16 @@ def writes_only(play):
 def strict(play):
     play.make_upstream(lambda request: response(cache_control="max-age=0, must-revalidate"))
     play.start("cache.policy=strict")
-    outage(play, lambda: play.upstream.play(fails(503)))
+    outage(play)
 
 
 @scene("outage-that-ends", "The upstream responds 503 to everything for four minutes, and is well again.", fires={"CisternUpstreamDown": WITHIN},
        isQuick=True)
 def outage_that_ends(play):
     play.start()
-    fill(play, *USERS)
-    play.keep_asking(*USERS, every=4, count=2)
-    play.wait(30)
-    play.upstream.play(fails(503))
-    play.trouble()
-    play.wait(240)
-    play.upstream.play(well)
-    play.recover()
-    play.wait(90)
-    play.expect("\ncistern_upstream_up 1\n" in play.metrics(), "the gauge is not 1 after the upstream is well again")
+    fill_and_ask(play)
+    begin_outage(play, seconds=240, lead=30)
+    recover(play, 90)
 
 
 @scene("old-copies", "The upstream is down for longer than an hour, and copies that are older than an hour go out.",
@@ -263,4 +249,4 @@ def old_copies(play):
     # The upstream's own cache has had its responses for an hour already.
     play.make_upstream(lambda request: response(cache_control="max-age=7200", Age="3500"))
     play.start("cache.freshness.maximum=1s")
-    outage(play, play.upstream.down)
+    outage(play, refuse)
