@@ -4,48 +4,67 @@ import itertools
 import json
 import os
 import socket
-import subprocess
 import threading
 import time
 
-from outages import USERS, fill
+from outages import USERS, fill, fill_and_ask
+from partial import start_apis
 from play import CLOSE, Certificates, Drip, fails, fresh, response, well
-from scene import well_scene
+from scene import scene
 
 OK = {200}
 
 
-def busy(play, *targets, seconds=300, every=2, count=3, allowed=OK, **more):
+def expect_statuses(play, clients, allowed=OK):
+    """Clients have got responses, and none but those with allowed statuses."""
+    statuses = set(clients.statuses)
+    play.expect(statuses and statuses <= allowed, f"statuses {sorted(statuses)} of {clients.targets}, expected {sorted(allowed)}")
+
+
+def busy(play, *targets, seconds=300, every=2, count=3, allowed=OK):
     """Clients send requests for a while, and get nothing but what is allowed."""
-    clients = play.keep_asking(*(targets or USERS), every=every, count=count, **more)
+    clients = play.keep_asking(*(targets or USERS), every=every, count=count)
     play.wait(seconds)
     clients.stop()
-    play.expect(clients.statuses and set(clients.statuses) <= set(allowed), f"statuses {sorted(set(clients.statuses))}, expected {sorted(allowed)}")
-    return clients
+    expect_statuses(play, clients, allowed)
 
 
-@well_scene("hits", "Clients get everything from the store.", isQuick=True)
+def disturbed(play, content, wait):
+    """Clients send requests for a while. Another client sends bytes on a new connection every three seconds, and closes it after `wait`."""
+    is_over = threading.Event()
+
+    def send():
+        while not is_over.wait(play.real(3)):
+            with socket.create_connection(("127.0.0.1", play.port), source_address=("127.0.1.99", 0)) as sock:
+                sock.sendall(content)
+                wait(sock)
+    threading.Thread(target=send, daemon=True).start()
+    busy(play)
+    is_over.set()
+
+
+@scene("hits", "Clients get everything from the store.", isQuick=True)
 def hits(play):
     play.make_upstream(fresh)
     play.start()
     busy(play, every=1, count=4)
 
 
-@well_scene("misses", "Nothing may be stored, so every request goes to the upstream.")
+@scene("misses", "Nothing may be stored, so every request goes to the upstream.")
 def misses(play):
     play.make_upstream(lambda request: response(cache_control="no-store"))
     play.start()
     busy(play, every=1)
 
 
-@well_scene("upstream-404s", "Half of the targets do not exist.")
+@scene("upstream-404s", "Half of the targets do not exist.")
 def not_found(play):
     play.make_upstream(lambda request: response(404, b'{"error":"not found"}') if "gone" in request.target else well(request))
     play.start()
     busy(play, *USERS, "/gone/1", "/gone/2", "/gone/3", every=1, allowed={200, 404})
 
 
-@well_scene("one-failing-request", "One client sends a request each minute that the upstream answers with 503; all others are well.")
+@scene("one-failing-request", "One client sends a request each minute that the upstream answers with 503; all others are well.")
 def failing_arguments(play):
     play.make_upstream(lambda request: (fails(503) if "q=broken" in request.target else well)(request))
     play.start()
@@ -54,22 +73,13 @@ def failing_arguments(play):
     play.expect(garbage.statuses, "no failing request was sent")
 
 
-@well_scene("garbage", "One client sends malformed requests; the others are well.")
+@scene("garbage", "One client sends malformed requests; the others are well.")
 def malformed(play):
     play.start()
-    is_over = threading.Event()
-
-    def send():
-        while not is_over.wait(play.real(3)):
-            with socket.create_connection(("127.0.0.1", play.port), source_address=("127.0.1.99", 0)) as sock:
-                sock.sendall(b"GET /users/1 HTTP/1.1\r\nHost cistern.test\r\n\r\n")
-                sock.recv(1_000)
-    threading.Thread(target=send, daemon=True).start()
-    busy(play)
-    is_over.set()
+    disturbed(play, b"GET /users/1 HTTP/1.1\r\nHost cistern.test\r\n\r\n", lambda sock: sock.recv(1_000))
 
 
-@well_scene("slow-by-nature", "One report takes three seconds each time; the other targets are quick.")
+@scene("slow-by-nature", "One report takes three seconds each time; the other targets are quick.")
 def slow(play):
     def report(request):
         return (play.real(3), well(request)) if request.target == "/report" else well(request)
@@ -77,22 +87,22 @@ def slow(play):
     play.start()
     slow_ones = play.keep_asking("/report", every=6)
     busy(play)
-    play.expect(set(slow_ones.statuses) == OK, f"the report got {set(slow_ones.statuses)}")
+    expect_statuses(play, slow_ones)
 
 
-@well_scene("no-traffic", "No client sends anything.")
+@scene("no-traffic", "No client sends anything.")
 def no_traffic(play):
     play.start()
     play.wait(400)
 
 
-@well_scene("just-started", "Cistern starts with a cold cache, and clients send requests at once.", isQuick=True)
+@scene("just-started", "Cistern starts with a cold cache, and clients send requests at once.", isQuick=True)
 def just_started(play):
     play.start()
     busy(play, *(f"/users/{number}" for number in range(60)), seconds=60, every=0.5, count=4)
 
 
-@well_scene("blips", "Single responses are 503: one each minute.")
+@scene("blips", "Single responses are 503: one each minute.")
 def blips(play):
     last = [time.monotonic()]
 
@@ -106,7 +116,7 @@ def blips(play):
     busy(play, seconds=360, every=1, allowed={200, 503})
 
 
-@well_scene("restart", "Cistern is restarted while clients send requests; the upstream is well.")
+@scene("restart", "Cistern is restarted while clients send requests; the upstream is well.")
 def restart(play):
     play.start()
     play.keep_asking(*USERS, every=2, count=3)
@@ -115,7 +125,7 @@ def restart(play):
     play.wait(200)
 
 
-@well_scene("take-over", "Another process takes over without a gap, twice.")
+@scene("take-over", "Another process takes over without a gap, twice.")
 def take_over(play):
     play.start()
     clients = play.keep_asking(*USERS, every=2, count=3)
@@ -123,10 +133,10 @@ def take_over(play):
         play.wait(80)
         play.take_over()
     play.wait(120)
-    play.expect(set(clients.statuses) == OK, f"statuses {set(clients.statuses)}")
+    expect_statuses(play, clients)
 
 
-@well_scene("reload", "The settings are read again, three times, once with another value.")
+@scene("reload", "The settings are read again, three times, once with another value.")
 def reload(play):
     play.start(config="cache: {stale_for: 2d}\n")
     clients = play.keep_asking(*USERS, every=2, count=3)
@@ -136,10 +146,10 @@ def reload(play):
         said = play.tool("reload")
         play.expect("refused" not in said, said)
     play.wait(60)
-    play.expect(set(clients.statuses) == OK, f"statuses {set(clients.statuses)}")
+    expect_statuses(play, clients)
 
 
-@well_scene("purge", "Everything is purged each minute.")
+@scene("purge", "Everything is purged each minute.")
 def purge(play):
     play.make_upstream(fresh)
     play.start()
@@ -149,11 +159,10 @@ def purge(play):
         play.tool("purge", "--all")
 
 
-@well_scene("outage-of-10-seconds", "The upstream responds 503 to everything for ten seconds.", isQuick=True)
+@scene("outage-of-10-seconds", "The upstream responds 503 to everything for ten seconds.", isQuick=True)
 def short_outage(play):
     play.start()
-    fill(play, *USERS)
-    play.keep_asking(*USERS, every=2, count=3)
+    fill_and_ask(play, every=2, count=3)
     play.wait(60)
     play.upstream.play(fails(503))
     play.wait(10)
@@ -161,11 +170,10 @@ def short_outage(play):
     play.wait(200)
 
 
-@well_scene("redeploy", "The upstream is redeployed twice: it refuses connections for five seconds.")
+@scene("redeploy", "The upstream is redeployed twice: it refuses connections for five seconds.")
 def redeploy(play):
     play.start()
-    fill(play, *USERS)
-    play.keep_asking(*USERS, every=1, count=3)
+    fill_and_ask(play, every=1, count=3)
     for _ in range(2):
         play.wait(60)
         play.upstream.down()
@@ -174,7 +182,7 @@ def redeploy(play):
     play.wait(150)
 
 
-@well_scene("http2-upstream", "The upstream speaks HTTP/2 over TLS.")
+@scene("http2-upstream", "The upstream speaks HTTP/2 over TLS.")
 def http2(play):
     certificates = Certificates(play.directory)
     origin, port = play.make_upstream(), play.spare_port()
@@ -188,15 +196,13 @@ def http2(play):
     play.expect("\ncistern_upstream_http2_connections_total 0\n" not in play.metrics(), "no connection to the upstream speaks HTTP/2")
 
 
-@well_scene("several-apis", "Three APIs, of which clients use one.")
+@scene("several-apis", "Three APIs, of which clients use one.")
 def several_apis(play):
-    names = ("users", "orders", "stock")
-    config = "apis:\n" + "".join(f"  - {{name: {name}, path: /{name}/, upstream: 'http://127.0.0.1:{play.make_upstream().port}'}}\n" for name in names)
-    play.start(config=config, url="")
+    start_apis(play)
     busy(play)
 
 
-@well_scene("quiet-period", "No client sends anything for half a minute, three times.")
+@scene("quiet-period", "No client sends anything for half a minute, three times.")
 def quiet_period(play):
     play.start()
     for _ in range(3):
@@ -204,7 +210,7 @@ def quiet_period(play):
         play.wait(30)
 
 
-@well_scene("quiet-after-blip", "One request fails, and no client sends anything for five minutes.")
+@scene("quiet-after-blip", "One request fails, and no client sends anything for five minutes.")
 def quiet_after_blip(play):
     play.start()
     fill(play, *USERS)
@@ -214,7 +220,7 @@ def quiet_after_blip(play):
     play.wait(300)
 
 
-@well_scene("etags", "Clients and Cistern validate with ETags: most responses are 304.")
+@scene("etags", "Clients and Cistern validate with ETags: most responses are 304.")
 def etags(play):
     play.make_upstream(lambda request: response(304, ETag='"1"') if request.fields.get("if-none-match")
                        else response(cache_control="max-age=0", ETag='"1"'))
@@ -224,30 +230,21 @@ def etags(play):
     play.expect(304 in validating.statuses, "no client got a 304")
 
 
-@well_scene("disconnects", "A client gives up before the response comes, every three seconds.")
+@scene("disconnects", "A client gives up before the response comes, every three seconds.")
 def disconnects(play):
     play.make_upstream(lambda request: (play.real(1.2), well(request)) if "slow" in request.target else well(request))
     play.start()
-    is_over = threading.Event()
-
-    def give_up():
-        while not is_over.wait(play.real(3)):
-            with socket.create_connection(("127.0.0.1", play.port), source_address=("127.0.1.99", 0)) as sock:
-                sock.sendall(b"GET /slow HTTP/1.1\r\nHost: cistern.test\r\n\r\n")
-                time.sleep(play.real(0.5))
-    threading.Thread(target=give_up, daemon=True).start()
-    busy(play)
-    is_over.set()
+    disturbed(play, b"GET /slow HTTP/1.1\r\nHost: cistern.test\r\n\r\n", lambda _: play.wait(0.5))
 
 
-@well_scene("strict-and-well", "Strict mode, with responses that are fresh for ten seconds.")
+@scene("strict-and-well", "Strict mode, with responses that are fresh for ten seconds.")
 def strict(play):
     play.make_upstream(lambda request: response(cache_control="max-age=10"))
     play.start("cache.policy=strict")
     busy(play, every=1)
 
 
-@well_scene("streams", "Clients read event streams that stay open for a minute.")
+@scene("streams", "Clients read event streams that stay open for a minute.")
 def streams(play):
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 
@@ -259,10 +256,10 @@ def streams(play):
     play.start()
     listeners = play.keep_asking("/events", every=30, count=2)
     busy(play)
-    play.expect(set(listeners.statuses) <= OK, f"the streams got {set(listeners.statuses)}")
+    expect_statuses(play, listeners)
 
 
-@well_scene("large-contents", "Responses of 1 MiB, and some of 12 MiB, which are too long to be stored.")
+@scene("large-contents", "Responses of 1 MiB, and some of 12 MiB, which are too long to be stored.")
 def large(play):
     contents = {"/small": json.dumps("x" * (1 << 20)).encode(), "/large": json.dumps("y" * (12 << 20)).encode()}
     play.make_upstream(lambda request: response(content=contents.get(request.target, b"{}"), cache_control="max-age=30"))
@@ -271,7 +268,7 @@ def large(play):
     busy(play, "/small", every=5)
 
 
-@well_scene("rate-limited", "The upstream responds 429 with Retry-After to one client; the others are well.")
+@scene("rate-limited", "The upstream responds 429 with Retry-After to one client; the others are well.")
 def rate_limited(play):
     play.make_upstream(lambda request: response(429, b'{"error":"slow down"}', Retry_After="20") if request.fields.get("authorization") else well(request))
     play.start()
@@ -279,7 +276,7 @@ def rate_limited(play):
     busy(play)
 
 
-@well_scene("writes", "Clients read and write.")
+@scene("writes", "Clients read and write.")
 def writes(play):
     play.make_upstream(lambda request: response(201, b"{}") if request.method == "POST" else fresh(request))
     play.start()
@@ -287,7 +284,7 @@ def writes(play):
     busy(play)
 
 
-@well_scene("users-with-tokens", "Each user has responses of their own.")
+@scene("users-with-tokens", "Each user has responses of their own.")
 def tokens(play):
     play.start()
     for name in ("ann", "bob"):
@@ -295,7 +292,7 @@ def tokens(play):
     busy(play)
 
 
-@well_scene("rejected-requests", "The upstream rejects every third request with 400, 401, 403 or 422.")
+@scene("rejected-requests", "The upstream rejects every third request with 400, 401, 403 or 422.")
 def rejected(play):
     statuses = itertools.cycle((200, 400, 200, 401, 200, 403, 200, 422, 200, 200))
     play.make_upstream(lambda request: response(next(statuses), b'{"error":"no"}', cache_control="no-store"))
@@ -303,14 +300,14 @@ def rejected(play):
     busy(play, every=1, allowed={200, 400, 401, 403, 422})
 
 
-@well_scene("probes-and-no-traffic", "No client sends anything, and the probes are well.")
+@scene("probes-and-no-traffic", "No client sends anything, and the probes are well.")
 def probes(play):
     play.start("failure.probe_path=/health")
     play.wait(300)
     play.expect("/health" in play.upstream.asked, "no probe was sent")
 
 
-@well_scene("closing-upstream", "The upstream closes its connection behind every response, and sometimes before it.")
+@scene("closing-upstream", "The upstream closes its connection behind every response, and sometimes before it.")
 def closing(play):
     numbers = itertools.count()
 
@@ -323,25 +320,23 @@ def closing(play):
     busy(play, every=1)
 
 
-@well_scene("slow-network", "Responses come byte by byte, within a second.")
+@scene("slow-network", "Responses come byte by byte, within a second.")
 def slow_network(play):
     play.make_upstream(lambda request: (Drip(well(request), play.real(0.005)),))
     play.start()
     busy(play, every=3)
 
 
-@well_scene("drill", "An operator practises an outage of twenty seconds.")
+@scene("drill", "An operator practises an outage of twenty seconds.")
 def drill(play):
     play.start("admin.faults=true")
-    fill(play, *USERS)
-    play.keep_asking(*USERS, every=2, count=3)
+    fill_and_ask(play, every=2, count=3)
     play.wait(60)
-    subprocess.run([play.binary, "drill", "--for", "20s", "--admin", f"unix:{play.admin}"], env=play.environment, check=False,
-                   stdout=subprocess.DEVNULL, timeout=60)
+    play.tool("drill", "--for", "20s")
     play.wait(150)
 
 
-@well_scene("kept-connections", "Clients keep their connections, and the upstream keeps its own.")
+@scene("kept-connections", "Clients keep their connections, and the upstream keeps its own.")
 def kept(play):
     play.start()
     end = time.monotonic() + play.real(300)

@@ -40,7 +40,6 @@ class Scene:
     may: tuple
     # By the kind of output a pattern, `Not`, or several.
     outputs: dict
-    isWell: bool = False
     # Of the quick variant.
     isQuick: bool = False
     # Real seconds after which it is given up.
@@ -62,7 +61,7 @@ class Result:
 
 def scene(name, tells, fires=None, may=(), outputs=None, **more):
     """Makes a scene of a function that takes a `Play`.
-    - fires: what `Scene.fires` says, or names only. Nothing fires where all is well."""
+    - fires: what `Scene.fires` says, or names only. Without it no alert may fire."""
     if not isinstance(fires, dict):
         fires = dict.fromkeys(fires or ())
     unknown = set(outputs or {}) - set(KINDS)
@@ -72,11 +71,6 @@ def scene(name, tells, fires=None, may=(), outputs=None, **more):
         SCENES.append(Scene(name, tells, function, fires, tuple(may), outputs or {}, **more))
         return function
     return add
-
-
-def well_scene(name, tells, **more):
-    """A scene in which all is well: no alert fires."""
-    return scene(name, tells, isWell=True, **more)
 
 
 def perform(each, run, instance):
