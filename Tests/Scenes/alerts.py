@@ -13,8 +13,6 @@ import os
 import random
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -24,6 +22,7 @@ from types import SimpleNamespace
 import monitoring
 import scene
 from catalogue import SCENES
+from play import compile_library, free_ports
 
 # Rules that fire in no scene, and why; Tests/Operation/alerts.yaml has their thresholds.
 UNPLAYED = {
@@ -34,7 +33,6 @@ UNPLAYED = {
 MOST_REPEATED = 24
 # Real seconds by which the run itself may be late: beyond it scrapes fail, and what is seen says little.
 MOST_LATE = 0.25
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def arguments():
@@ -50,20 +48,6 @@ def arguments():
     parser.add_argument("--list", action="store_true", help="list the scenes and play nothing")
     parser.add_argument("--keep", action="store_true", help="keep the directories of the scenes")
     return parser.parse_args()
-
-
-def free_ports(count):
-    """Ports below those that the kernel gives to connections, so that nothing takes one before its scene begins."""
-    port, found = random.randrange(10_000, 28_000), []
-    while len(found) < count:
-        port += 1
-        with socket.socket() as sock:
-            try:
-                sock.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-    return found
 
 
 def play_one(each, run, instance, connection):
@@ -188,17 +172,12 @@ def main():
         os.nice(-10)
     except OSError:
         pass
-    directory = tempfile.mkdtemp(prefix="cistern-alerts-")
     # A program that waits for the disk waits in quick seconds: what it writes stays in memory where it can.
-    if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK):
-        shutil.rmtree(directory)
-        directory = tempfile.mkdtemp(prefix="cistern-alerts-", dir="/dev/shm")
-    clock = os.path.join(directory, "quick_clock.so")
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", clock, os.path.join(HERE, "quick_clock.c"), "-ldl"], check=True)
-    ports = free_ports(2 * len(scenes) + 1)
+    directory = tempfile.mkdtemp(prefix="cistern-alerts-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    ports = free_ports(2 * len(scenes) + 1, random.randrange(10_000, 28_000))
     targets = dict(zip((name for each in scenes for name in (each.name, again(each.name))), ports[1:]))
     prometheus = monitoring.Prometheus(directory, options.rules, targets, ports[0], options.speed)
-    run = SimpleNamespace(cistern=os.path.abspath(options.cistern), prometheus=prometheus, clock=clock, directory=directory, ports=targets,
+    run = SimpleNamespace(cistern=os.path.abspath(options.cistern), prometheus=prometheus, clock=compile_library("quick_clock", directory), directory=directory, ports=targets,
                           speed=options.speed, slack=options.slack, keep=options.keep)
     # Ends what was started, also where this is ended from outside.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

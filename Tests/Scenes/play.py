@@ -19,7 +19,7 @@ from types import SimpleNamespace
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "Faults"))
 
-from origin import CLOSE, HANG, RESET, Certificates, Drip, Origin  # noqa: E402, F401  (Tests/Faults/origin.py, also for scenes)
+from origin import CLOSE, HANG, Certificates, Drip, Origin  # noqa: E402, F401  (Tests/Faults/origin.py, also for scenes)
 
 # Where Cistern and the upstream would meet the machine's speed, not the clock: real seconds.
 PATIENCE = 20
@@ -31,6 +31,28 @@ class Wrong(Exception):
 
 class Skipped(Exception):
     """What the scene needs is not there, such as root."""
+
+
+def compile_library(name, directory):
+    """Compiles a library for LD_PRELOAD from the C file of this name here, and returns its path."""
+    path = os.path.join(directory, f"{name}.so")
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", path, os.path.join(HERE, f"{name}.c"), "-ldl"], check=True)
+    return path
+
+
+def free_ports(count, first):
+    """Ports from `first` on that nothing listens on, below those that the kernel gives to connections: so nothing takes one before it is used."""
+    found = []
+    for port in range(first, 32_000):
+        with socket.socket() as sock:
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise Wrong("no port is free")
 
 
 class Upstream(Origin):
@@ -130,8 +152,8 @@ class Play:
       - instance: the scene's name in Prometheus.
     """
 
-    def __init__(self, scene, run, instance):
-        self.scene, self.run, self.instance, self.port, self.speed = scene, run, instance, run.ports[instance], run.speed
+    def __init__(self, run, instance):
+        self.run, self.instance, self.port, self.speed = run, instance, run.ports[instance], run.speed
         self.directory = tempfile.mkdtemp(prefix="cistern-scene-", dir=run.directory)
         self.store = os.path.join(self.directory, "store")
         # Not in the store, which may be on a disk that only Cistern sees.
@@ -184,18 +206,9 @@ class Play:
             del self.environment["LD_PRELOAD"]
         if url is None:
             url = f"http://127.0.0.1:{(self.upstream or self.make_upstream()).port}"
-        self.command = [*prefix, self.binary, "serve", "--listen", f"127.0.0.1:{self.port}", "--cache-dir", self.store, "--shards", "1",
-                        "--set", f"admin.socket={self.admin}"]
-        for address in listen:
-            self.command += ["--listen", address]
-        if url:
-            self.command += ["--upstream", url]
+        self.command = [*prefix, *self.serve_command(self.store, url, (f"127.0.0.1:{self.port}", *listen), (f"admin.socket={self.admin}", *settings))]
         if config:
             self.command += ["--config", self.write("cistern.yaml", config)]
-        if not any(setting.startswith("store.size=") for setting in settings):
-            settings = ("store.size=8MiB", *settings)
-        for setting in settings:
-            self.command += ["--set", setting]
         extra = dict(environment or {})
         if "LD_PRELOAD" in extra:
             extra["LD_PRELOAD"] = ":".join([self.environment.get("LD_PRELOAD", ""), extra["LD_PRELOAD"]]).strip(":")
@@ -208,18 +221,26 @@ class Play:
         self.wait(45)
         self.began = time.time()
 
+    def serve_command(self, store, url, listen, settings):
+        """A Cistern with one shard and, where the settings have no other size, a small store.
+        - url: of the upstream; empty where a file of settings names it."""
+        command = [self.binary, "serve", "--cache-dir", store, "--shards", "1"]
+        for address in listen:
+            command += ["--listen", address]
+        if url:
+            command += ["--upstream", url]
+        # Of two values of a setting the last one counts.
+        for setting in ("store.size=8MiB", *settings):
+            command += ["--set", setting]
+        return command
+
+    def start_other(self, name, url, address, *settings):
+        """Starts another Cistern, whose store is the directory of this name in the scene's."""
+        self.others.append(self.spawn(self.serve_command(os.path.join(self.directory, name), url, [address], settings)))
+
     def spare_port(self):
-        """A port for another process of the scene, which counts as taken for as long as the scene lasts."""
-        sock = socket.socket()
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        for port in range(self.port + 2_000, 32_000):
-            try:
-                sock.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            sock.close()
-            return port
-        raise Wrong("no port is free")
+        """A port for another process of the scene, beyond those of all scenes."""
+        return free_ports(1, self.port + 2_000)[0]
 
     def spawn(self, command):
         with open(self.log_path, "ab") as log:
@@ -270,9 +291,9 @@ class Play:
 
     # What is seen
 
-    def tool(self, *arguments):
-        """What a command of Cistern prints, by its admin socket."""
-        done = subprocess.run([self.binary, *arguments, "--admin", f"unix:{self.admin}"], env=self.environment, timeout=PATIENCE,
+    def tool(self, *arguments, admin=None):
+        """What a command of Cistern prints, by its admin socket, or by that of another one."""
+        done = subprocess.run([self.binary, *arguments, "--admin", f"unix:{admin or self.admin}"], env=self.environment, timeout=PATIENCE,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True)
         return done.stdout
 
@@ -305,14 +326,6 @@ class Play:
     def recover(self):
         """The trouble is over: when the scene ends no alert may fire any more."""
         self.recovered = time.time()
-
-    def until_fires(self, alert, within):
-        """Waits until an alert fires, which takes no longer than so many seconds from `trouble` on; the scene goes on either way."""
-        end = self.troubled + self.real(within) + self.run.slack
-        while time.time() < end:
-            if alert in self.run.prometheus.firings(self.instance, self.began, time.time()):
-                return
-            time.sleep(0.05)
 
     def look(self, target="/users/1", asksLast=False):
         """Collects everything that Cistern says now; the scene's `outputs` are compared with it when it ends.

@@ -2,7 +2,6 @@
 import http.client
 import itertools
 import json
-import os
 import socket
 import threading
 import time
@@ -186,10 +185,8 @@ def redeploy(play):
 def http2(play):
     certificates = Certificates(play.directory)
     origin, port = play.make_upstream(), play.spare_port()
-    store = os.path.join(play.directory, "upstream")
-    play.others.append(play.spawn([
-        play.binary, "serve", "--upstream", f"http://127.0.0.1:{origin.port}", "--listen", f"https://127.0.0.1:{port}", "--cache-dir", store,
-        "--shards", "1", "--cache-size", "8MiB", "--set", f"tls.certificates={certificates.file('good.pem')}:{certificates.file('good.key')}"]))
+    play.start_other("upstream", f"http://127.0.0.1:{origin.port}", f"https://127.0.0.1:{port}",
+                     f"tls.certificates={certificates.file('good.pem')}:{certificates.file('good.key')}")
     play.wait_until("the upstream serves", lambda: socket.create_connection(("127.0.0.1", port)).close() is None)
     play.start(f"upstream.ca_file={certificates.authority}", url=f"https://127.0.0.1:{port}")
     busy(play, every=1)

@@ -78,7 +78,7 @@ def perform(each, run, instance):
     - instance: its name in Prometheus."""
     result = Result(each.name)
     began = time.monotonic()
-    play = Play(each, run, instance)
+    play = Play(run, instance)
     try:
         each.play(play)
         play.finish()
