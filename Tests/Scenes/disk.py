@@ -5,7 +5,7 @@ import subprocess
 
 from play import PATIENCE, Skipped, response
 from scene import Not, scene
-from service import library
+from service import DiskFault
 
 SIZE = 6_000
 
@@ -59,9 +59,9 @@ def hits(play, numbers):
     return sum("cistern; hit" in str(play.get(f"/items/{number}")) for number in numbers)
 
 
-def refused(cause, words, text):
-    """What each output says while the disk refuses writes."""
-    return {
+def refused(name, tells, cause, words, text):
+    """A scene in which the disk refuses writes: its alert, and what each output says meanwhile."""
+    return scene(name, tells, fires=["CisternStoreNotWritable"], may=("CisternStoreWriteErrors",), outputs={
         "response": (r"^status 200$", r"^Cache-Status: cistern; fwd=uri-miss.*detail=store_refused", Not(r"; stored")),
         "gauge": (r"^cistern_store_writable 0$", rf'^cistern_store_write_errors_total\{{cause="{cause}"\}} [1-9]',
                   r'^cistern_not_stored_total\{reason="store_refused"\} [1-9]'),
@@ -70,7 +70,7 @@ def refused(cause, words, text):
         "status": rf"The store cannot be written to: {words} \({text}\), so new responses are not stored",
         "why": (rf"Not stored: the store cannot write to its directory: {words} \({text}\)", r"store\.directory"),
         "log": rf"the cache directory \S+ cannot be written to: {words} \(\S+: {text}\); new responses are passed on and not stored",
-    }
+    })
 
 
 def recover(play, end):
@@ -99,8 +99,9 @@ def small_disk(play):
     play.wait(5)
     play.expect(hits(play, range(count - 1_000, count)) == 1_000, "the last thousand responses do not come from the store")
     play.expect(9 << 20 < disk.bytes() <= 16 << 20, f"the store has {disk.bytes()} bytes")
-    play.expect("is more than the disk of" in disk.check("1GiB"), f"check says: {disk.check('1GiB')}")
-    play.expect("is more than the disk of" not in disk.check("8MiB"), f"check says: {disk.check('8MiB')}")
+    too_much, enough = disk.check("1GiB"), disk.check("8MiB")
+    play.expect("is more than the disk of" in too_much, f"check says: {too_much}")
+    play.expect("is more than the disk of" not in enough, f"check says: {enough}")
     play.get("/items/last")
     play.look("/items/last")
 
@@ -128,8 +129,8 @@ def filled_by_others(play):
     play.expect(disk.bytes() > before * 3 // 2, f"the store does not grow again: it has {disk.bytes()} bytes, and had {before}")
 
 
-@scene("disk-full-from-the-start", "The disk is full before the first response comes; later there is room.", fires=["CisternStoreNotWritable"],
-       may=("CisternStoreWriteErrors",), outputs=refused("no_space", "its disk is full", "No space left on device"))
+@refused("disk-full-from-the-start", "The disk is full before the first response comes; later there is room.",
+         "no_space", "its disk is full", "No space left on device")
 def full_from_the_start(play):
     disk = Disk(play, "size=32m")
     play.make_upstream(item)
@@ -138,15 +139,14 @@ def full_from_the_start(play):
     play.trouble()
     store_many(play, range(3))
     play.wait(120)
-    play.expect("cannot be written to (No space left on device)" in disk.check("16MiB") or "is more than" in disk.check("16MiB"),
-                f"check says: {disk.check('16MiB')}")
+    said = disk.check("16MiB")
+    play.expect("cannot be written to (No space left on device)" in said or "is more than" in said, f"check says: {said}")
     play.get("/items/refused")
     play.look("/items/refused-too")
     recover(play, disk.empty)
 
 
-@scene("no-inodes", "The file system has no inodes left.", fires=["CisternStoreNotWritable"], may=("CisternStoreWriteErrors",),
-       outputs=refused("no_inodes", "its file system has no inodes left", "No space left on device"))
+@refused("no-inodes", "The file system has no inodes left.", "no_inodes", "its file system has no inodes left", "No space left on device")
 def no_inodes(play):
     disk = Disk(play, "size=64m,nr_inodes=64")
     play.make_upstream(item)
@@ -161,14 +161,12 @@ def no_inodes(play):
 
 def failing(play, number):
     """The disk fails with an error that no program of the scene can bring about itself."""
-    flag = os.path.join(play.directory, "fault")
+    disk = DiskFault(play)
     play.make_upstream(item)
-    play.start("store.size=16MiB", environment={
-        "LD_PRELOAD": library(play, "disk_faults"), "DISK_FAULT": flag, "DISK_FAULT_DIRECTORY": play.store})
+    play.start("store.size=16MiB", environment=disk.environment)
     store_many(play, range(50))
     play.wait(5)
-    with open(flag, "w", encoding="ascii") as file:
-        file.write(str(number))
+    disk.begin(number)
     play.trouble()
     play.get("/items/first")
     play.wait(10)
@@ -178,24 +176,21 @@ def failing(play, number):
     play.expect("cistern; hit" not in str(play.get("/items/1")), "what was purged comes from the store")
     play.wait(100)
     play.look("/items/refused")
-    recover(play, lambda: os.remove(flag))
+    recover(play, disk.end)
     play.expect("cistern; hit" in str(play.get("/items/first")), "the response of the first failing write is lost")
 
 
-@scene("read-only", "The file system becomes read-only.", fires=["CisternStoreNotWritable"], may=("CisternStoreWriteErrors",),
-       outputs=refused("read_only", "its file system is read-only", "Read-only file system"))
+@refused("read-only", "The file system becomes read-only.", "read_only", "its file system is read-only", "Read-only file system")
 def read_only(play):
     """A mount with files that are open for writing cannot be remounted read-only; a kernel does it after errors, and writes fail like this."""
     failing(play, errno.EROFS)
 
 
-@scene("io-error", "The disk reports input/output errors.", fires=["CisternStoreNotWritable"], may=("CisternStoreWriteErrors",),
-       outputs=refused("io_error", "its disk reports input/output errors", "Input/output error"))
+@refused("io-error", "The disk reports input/output errors.", "io_error", "its disk reports input/output errors", "Input/output error")
 def io_error(play):
     failing(play, errno.EIO)
 
 
-@scene("quota", "The user's quota of the disk is used up.", fires=["CisternStoreNotWritable"], may=("CisternStoreWriteErrors",),
-       outputs=refused("quota", "the disk quota of this user is used up", "Disk quota exceeded"))
+@refused("quota", "The user's quota of the disk is used up.", "quota", "the disk quota of this user is used up", "Disk quota exceeded")
 def quota(play):
     failing(play, errno.EDQUOT)

@@ -1,7 +1,7 @@
-// A failing disk, for LD_PRELOAD. While the file that DISK_FAULT names exists, creating and writing files in DISK_FAULT_DIRECTORY fails.
-// The file contains the errno.
+// A disk that fails, for LD_PRELOAD. While the file exists that DISK_FAULT names, operations on files in DISK_FAULT_DIRECTORY fail or wait:
+// - the file holds the number of an error: new files and writes fail with it.
+// - the file holds "wait": writes wait until it is gone.
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -10,16 +10,26 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
-static int fault(void) {
+// What DISK_FAULT's file holds, or nothing.
+static void read_fault(char text[16]) {
     const char *flag = getenv("DISK_FAULT");
-    char text[16] = "";
+    memset(text, 0, 16);
     int file = flag ? (int)syscall(SYS_openat, AT_FDCWD, flag, O_RDONLY | O_CLOEXEC) : -1;
-    if (file < 0) return 0;
-    if (syscall(SYS_read, file, text, sizeof text - 1) < 0) text[0] = 0;
+    if (file < 0) return;
+    if (syscall(SYS_read, file, text, 15) < 0) text[0] = 0;
     syscall(SYS_close, file);
-    return atoi(text);
+}
+
+// The number of the error, also in errno, or 0.
+static int fault(void) {
+    char text[16];
+    read_fault(text);
+    int error = atoi(text);
+    if (error) errno = error;
+    return error;
 }
 
 static int is_below(const char *path) {
@@ -33,16 +43,19 @@ static int is_ours(int file) {
     return readlink(link, path, sizeof path - 1) > 0 && is_below(path);
 }
 
+static void wait_for_disk(void) {
+    // Not nanosleep(), which the quick clock shortens.
+    struct timespec pause = {0, 10000000};
+    char text[16];
+    while (read_fault(text), strcmp(text, "wait") == 0) syscall(SYS_nanosleep, &pause, NULL);
+}
+
 int open(const char *path, int flags, ...) {
     va_list rest;
     va_start(rest, flags);
     int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, int) : 0;
     va_end(rest);
-    int error = flags & O_CREAT && is_below(path) ? fault() : 0;
-    if (error) {
-        errno = error;
-        return -1;
-    }
+    if (flags & O_CREAT && is_below(path) && fault()) return -1;
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
@@ -53,19 +66,14 @@ int posix_fallocate(int file, off_t start, off_t length) {
 }
 
 ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset) {
-    int error = is_ours(file) ? fault() : 0;
-    if (error) {
-        errno = error;
-        return -1;
+    if (is_ours(file)) {
+        wait_for_disk();
+        if (fault()) return -1;
     }
     return syscall(SYS_pwrite64, file, bytes, count, offset);
 }
 
 int fdatasync(int file) {
-    int error = is_ours(file) ? fault() : 0;
-    if (error) {
-        errno = error;
-        return -1;
-    }
+    if (is_ours(file) && fault()) return -1;
     return (int)syscall(SYS_fdatasync, file);
 }

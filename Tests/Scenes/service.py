@@ -1,36 +1,45 @@
 """Scenes in which something is wrong with Cistern itself, its disk or its surroundings: one for each rule that is not about the upstream."""
+import errno
 import os
 import signal
 import socket
 import subprocess
-import time
 
 from outages import USERS, fill
-from play import Certificates, Skipped, fresh, response
+from play import Certificates, Skipped, compile_library, fresh, response
 from scene import scene
 
 
-def library(play, name):
-    """Compiles a library for LD_PRELOAD."""
-    path = os.path.join(play.directory, f"{name}.so")
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.c")
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", path, source, "-ldl"], check=True)
-    return path
+class DiskFault:
+    """Writes of a Cistern with this `environment` to its store fail, or wait, between `begin` and `end`."""
+
+    def __init__(self, play):
+        self.play = play
+        self.path = os.path.join(play.directory, "fault")
+        self.environment = {
+            "LD_PRELOAD": compile_library("disk_faults", play.directory), "DISK_FAULT": self.path, "DISK_FAULT_DIRECTORY": play.store}
+
+    def begin(self, fault):
+        """- Parameter fault: the number of an error, or "wait"."""
+        self.play.write("fault", str(fault))
+
+    def end(self):
+        os.remove(self.path)
 
 
 @scene("slow-disk", "The disk takes no writes for a while: more waits for it than fits into memory.", fires=["CisternStoreDrops"], outputs={
     "gauge": r"^cistern_store_dropped_total [1-9]", "alert": r"^CisternStoreDrops: .*disk of `store\.directory`"})
 def slow_disk(play):
-    flag = os.path.join(play.directory, "slow")
+    disk = DiskFault(play)
     play.make_upstream(lambda request: response(content=b'"' + os.urandom(400_000).hex().encode() + b'"', cache_control="max-age=600"))
-    play.start("store.size=256MiB", environment={"LD_PRELOAD": library(play, "slow_disk"), "SLOW_DISK": flag})
+    play.start("store.size=256MiB", environment=disk.environment)
     play.wait(30)
-    open(flag, "w", encoding="ascii").close()
+    disk.begin("wait")
     play.trouble()
     for number in range(150):
         play.get(f"/large/{number}")
     play.wait(60)
-    os.remove(flag)
+    disk.end()
     play.wait(60)
     play.look("/large/1")
 
@@ -237,12 +246,12 @@ def other_secret(play):
 @scene("disk-errors", "The disk reports input/output errors.", fires=["CisternStoreWriteErrors"], may=("CisternStoreNotWritable",), outputs={
     "gauge": r"^cistern_store_write_errors_total\S* [1-9]", "alert": r"^CisternStoreWriteErrors: .*`store\.directory`", "log": r"(?i)cannot be written to"})
 def disk_errors(play):
-    flag = os.path.join(play.directory, "slow")
+    disk = DiskFault(play)
     play.make_upstream(fresh)
-    play.start(environment={"LD_PRELOAD": library(play, "slow_disk"), "SLOW_DISK": flag})
+    play.start(environment=disk.environment)
     fill(play, *USERS)
     play.wait(30)
-    play.write("slow", "errors")
+    disk.begin(errno.EIO)
     play.trouble()
     play.keep_asking(*(f"/items/{number}" for number in range(200)), every=1)
     play.wait(150)
