@@ -84,10 +84,8 @@ def certificate_expires(play):
     play.look()
 
 
-@scene("settings-refused", "A reload of the settings is refused, since a line of the file is wrong.", fires=["CisternSettingsRefused"], isQuick=True, outputs={
-    "gauge": r'^cistern_settings_last_reload\{result="refused"\} 1$', "alert": r"^CisternSettingsRefused: .*`cistern check",
-    "page": r"(?i)refused", "log": r"(?i)stal_for"})
-def settings_refused(play):
+def reload_wrong(play):
+    """A line of the file with the settings becomes wrong, and Cistern reads it again."""
     play.start(config="cache: {stale_for: 2d}\n")
     play.keep_asking(*USERS, every=4)
     play.wait(30)
@@ -95,17 +93,19 @@ def settings_refused(play):
     play.trouble()
     play.process.send_signal(signal.SIGHUP)
     play.wait(60)
+
+
+@scene("settings-refused", "A reload of the settings is refused, since a line of the file is wrong.", fires=["CisternSettingsRefused"], isQuick=True, outputs={
+    "gauge": r'^cistern_settings_last_reload\{result="refused"\} 1$', "alert": r"^CisternSettingsRefused: .*`cistern check",
+    "page": r"(?i)refused", "log": r"(?i)stal_for"})
+def settings_refused(play):
+    reload_wrong(play)
     play.look()
 
 
 @scene("settings-corrected", "A reload is refused; the next one is applied, and the alert ends.", fires=["CisternSettingsRefused"])
 def settings_corrected(play):
-    play.start(config="cache: {stale_for: 2d}\n")
-    play.wait(30)
-    play.write("cistern.yaml", "cache: {stal_for: 2d}\n")
-    play.trouble()
-    play.process.send_signal(signal.SIGHUP)
-    play.wait(60)
+    reload_wrong(play)
     play.write("cistern.yaml", "cache: {stale_for: 3d}\n")
     play.process.send_signal(signal.SIGHUP)
     play.recover()
@@ -156,7 +156,6 @@ class Engine:
 
     def __init__(self, play):
         self.play, self.port = play, play.spare_port()
-        self.process = None
         self.start()
 
     def start(self):
@@ -179,10 +178,18 @@ class Engine:
         self.process.terminate()
         self.process.wait(10)
 
-    def settings(self, secret, fleet="scene"):
+    def settings(self, secret):
         path = self.play.write(f"secret-{secret}", secret * 32 + "\n")
         os.chmod(path, 0o600)
-        return [f"share.servers=redis://127.0.0.1:{self.port}", f"share.fleet={fleet}", f"share.secret_file={path}"]
+        return [f"share.servers=redis://127.0.0.1:{self.port}", "share.fleet=scene", f"share.secret_file={path}"]
+
+
+def start_sharing(play):
+    """Starts Cistern as a node of a fleet, and returns the engine."""
+    engine = Engine(play)
+    play.make_upstream(fresh)
+    play.start(*engine.settings("s"), isQuick=False)
+    return engine
 
 
 @scene("engine-gone", "The engine through which nodes share is gone, and an operator purges.",
@@ -191,9 +198,7 @@ class Engine:
            "alert": (r"^CisternShareBlind: .*`cistern share status`", r"^CisternSharePurgesPending: .*`cistern share status`"),
            "page": r"(?i)(engine|other nodes|shar)", "log": r"the fleet's log cannot be seen: \S+ has ended the connection"})
 def engine_gone(play):
-    engine = Engine(play)
-    play.make_upstream(fresh)
-    play.start(*engine.settings("s"), isQuick=False)
+    engine = start_sharing(play)
     fill(play, *USERS)
     play.wait(60)
     engine.stop()
@@ -207,9 +212,7 @@ def engine_gone(play):
 @scene("engine-empty", "The engine comes back without its data.", fires=["CisternShareGap"], may=("CisternShareBlind",), outputs={
     "gauge": r'^cistern_share_gaps_total\{cause="\w+"\} [1-9]', "alert": r"^CisternShareGap: .*`share\.after_gap`", "log": r"(?i)epoch|lost|gap"})
 def engine_empty(play):
-    engine = Engine(play)
-    play.make_upstream(fresh)
-    play.start(*engine.settings("s"), isQuick=False)
+    engine = start_sharing(play)
     fill(play, *USERS)
     play.tool("purge", "/users/1")
     play.wait(60)
@@ -224,21 +227,14 @@ def engine_empty(play):
 @scene("other-secret", "A node of the fleet has another secret, and purges.", fires=["CisternShareSecret"], may=("CisternShareGap",), outputs={
     "gauge": r"^cistern_share_log_entries_unopened_total [1-9]", "alert": r"^CisternShareSecret: .*`share\.secret_file`", "log": r"(?i)secret"})
 def other_secret(play):
-    engine = Engine(play)
-    play.make_upstream(fresh)
-    play.start(*engine.settings("s"), isQuick=False)
-    store = os.path.join(play.directory, "other")
-    command = [play.binary, "serve", "--upstream", f"http://127.0.0.1:{play.upstream.port}", "--listen", f"127.0.0.1:{play.spare_port()}",
-               "--cache-dir", store, "--shards", "1", "--cache-size", "8MiB"]
-    for setting in engine.settings("t"):
-        command += ["--set", setting]
-    play.others.append(play.spawn(command))
-    admin = f"unix:{store}/admin.sock"
-    play.wait_until("the other node serves", lambda: os.path.exists(f"{store}/admin.sock"))
+    engine = start_sharing(play)
+    admin = os.path.join(play.directory, "other", "admin.sock")
+    play.start_other("other", f"http://127.0.0.1:{play.upstream.port}", f"127.0.0.1:{play.spare_port()}", *engine.settings("t"))
+    play.wait_until("the other node serves", lambda: os.path.exists(admin))
     play.wait(60)
     play.trouble()
     for _ in range(3):
-        subprocess.run([play.binary, "purge", "/users/1", "--admin", admin], env=play.environment, check=False, stdout=subprocess.DEVNULL)
+        play.tool("purge", "/users/1", admin=admin)
         play.wait(30)
     play.look()
 
