@@ -32,12 +32,7 @@ struct FleetLogRestartTests {
     @Test("a write that was seen while the engine was away is told to the others after a stop")
     func write() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
-            let (one, other) = try fleet.pair { $0.timeout = 20 }
-            _ = try one.get("/a")
-            #expect(try one.gave(1))
-            let text = try other.get("/a").text
-            fleet.redis.freeze()
-            #expect(try one.play.request("PUT", "/a", content: "{}").status == 200)
+            let (one, other, text) = try fleet.writeWhileFrozen()
             one.play.stop()
             let files = FleetFiles(beside: StorePlace(directory: one.play.directory, capacityBytes: 16 << 20))
             #expect(files.pendingPurges().joined().map(\.isWrite).contains(true))

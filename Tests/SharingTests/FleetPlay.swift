@@ -151,6 +151,18 @@ final class FleetPlay {
         return (one, other)
     }
 
+    /// Has the first of two nodes handle a write of /a while the engine is frozen. Both nodes have stored /a before.
+    /// - Returns: the two nodes, and the text of the stored response.
+    func writeWhileFrozen() throws -> (FleetMember, FleetMember, text: String) {
+        let (one, other) = try pair { $0.timeout = 20 }
+        _ = try one.get("/a")
+        #expect(try one.gave(1))
+        let text = try other.get("/a").text
+        redis.freeze()
+        #expect(try one.play.request("PUT", "/a", content: "{}").status == 200)
+        return (one, other, text)
+    }
+
     /// How often the origin was asked for a target.
     func asked(_ target: String) -> Int { origin.requests.count { $0.target == target } }
 

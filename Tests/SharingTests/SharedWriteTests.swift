@@ -51,12 +51,7 @@ struct SharedWriteTests {
     @Test("without the engine a response to a write waits no longer than it must, and others hear of it later")
     func writtenWhileFrozen() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
-            let (one, other) = try fleet.pair { $0.timeout = 20 }
-            _ = try one.get("/a")
-            #expect(try one.gave(1))
-            let text = try other.get("/a").text
-            fleet.redis.freeze()
-            #expect(try one.play.request("PUT", "/a", content: "{}").status == 200)
+            let (_, other, text) = try fleet.writeWhileFrozen()
             fleet.redis.thaw()
             #expect(try eventually { try other.get("/a").text != text })
         }
