@@ -158,6 +158,34 @@ def again(name):
     return f"{name}-again"
 
 
+def prepare(options, scenes):
+    """Starts Prometheus, and returns what all scenes share."""
+    # A program that waits for the disk waits in quick seconds: what it writes stays in memory where it can.
+    directory = tempfile.mkdtemp(prefix="cistern-alerts-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    clock = compile_library("quick_clock", directory)
+    ports = free_ports(2 * len(scenes) + 1, random.randrange(10_000, 28_000))
+    targets = dict(zip((name for each in scenes for name in (each.name, again(each.name))), ports[1:]))
+    prometheus = monitoring.Prometheus(directory, options.rules, targets, ports[0], options.speed)
+    return SimpleNamespace(cistern=os.path.abspath(options.cistern), prometheus=prometheus, clock=clock, directory=directory, ports=targets,
+                           speed=options.speed, slack=options.slack, keep=options.keep)
+
+
+def play_and_repeat(scenes, run, at_once):
+    """Plays all scenes, and those that are wrong once more. Returns the results by the scenes' names."""
+    results = {}
+
+    def play(some, at_once, instances):
+        for result in play_all(some, run, at_once, instances):
+            results[result.name] = result
+            tell(result)
+    play(scenes, at_once, str)
+    wrong = [each for each in scenes if scene.is_wrong(results[each.name])]
+    if 0 < len(wrong) <= MOST_REPEATED:
+        print("Once more, to tell a mistake from a busy machine:", flush=True)
+        play(wrong, min(3, at_once), again)
+    return results
+
+
 def main():
     options = arguments()
     scenes = [each for each in SCENES if not options.quick or each.isQuick]
@@ -172,36 +200,23 @@ def main():
         os.nice(-10)
     except OSError:
         pass
-    # A program that waits for the disk waits in quick seconds: what it writes stays in memory where it can.
-    directory = tempfile.mkdtemp(prefix="cistern-alerts-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
-    ports = free_ports(2 * len(scenes) + 1, random.randrange(10_000, 28_000))
-    targets = dict(zip((name for each in scenes for name in (each.name, again(each.name))), ports[1:]))
-    prometheus = monitoring.Prometheus(directory, options.rules, targets, ports[0], options.speed)
-    run = SimpleNamespace(cistern=os.path.abspath(options.cistern), prometheus=prometheus, clock=compile_library("quick_clock", directory), directory=directory, ports=targets,
-                          speed=options.speed, slack=options.slack, keep=options.keep)
+    run = prepare(options, scenes)
     # Ends what was started, also where this is ended from outside.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    results, began, heartbeat = {}, time.monotonic(), Heartbeat()
+    began, heartbeat = time.monotonic(), Heartbeat()
     try:
-        prometheus.wait_ready()
-        for result in play_all(scenes, run, options.at_once, str):
-            results[result.name] = result
-            tell(result)
-        wrong = [each for each in scenes if scene.is_wrong(results[each.name])]
-        if 0 < len(wrong) <= MOST_REPEATED:
-            print("Once more, to tell a mistake from a busy machine:", flush=True)
-            for result in play_all(wrong, run, min(3, options.at_once), again):
-                results[result.name] = result
-                tell(result)
+        run.prometheus.wait_ready()
+        results = play_and_repeat(scenes, run, options.at_once)
     finally:
-        prometheus.stop()
-    print(table(scenes, results, monitoring.alerts(prometheus.rules)))
+        run.prometheus.stop()
+    alerts = monitoring.alerts(run.prometheus.rules)
+    print(table(scenes, results, alerts))
     wrong = [name for name, result in results.items() if scene.is_wrong(result)]
-    silent = [] if options.only or options.quick else silent_alerts(scenes, results, monitoring.alerts(prometheus.rules))
+    silent = [] if options.only or options.quick else silent_alerts(scenes, results, alerts)
     for name in silent:
         print(f"{name} fires in no scene")
     print(f"\n{len(scenes)} scenes in {time.monotonic() - began:.0f} s, {len(wrong)} wrong"
-          + (f"; what was seen there is in {directory}" if wrong else ""))
+          + (f"; what was seen there is in {run.directory}" if wrong else ""))
     if wrong and heartbeat.sentence:
         print(heartbeat.sentence)
     if options.write:
@@ -209,7 +224,7 @@ def main():
     for name in scene.outdated(scenes, results):
         print(f"outputs.json has other words of {name}; --write brings it up to date")
     if not wrong and not options.keep:
-        shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(run.directory, ignore_errors=True)
     return 1 if wrong or silent else 0
 
 
