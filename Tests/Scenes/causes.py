@@ -1,7 +1,7 @@
 """Scenes in which the upstream cannot be understood or trusted: each output names the cause, in the words of the TLS library or of the parser."""
 import ssl
 
-from outages import USERS, WITHIN, cold_outage, down, outage
+from outages import DOWN_WITHOUT_COPIES, USERS, cold_outage, down, outage
 from play import CLOSE, Certificates, response, well
 from scene import Not, scene
 
@@ -37,28 +37,25 @@ def trusted(play, certificate):
     outage(play, lambda play: origin.play(partly_stored, certificate=certificate), target="/never-stored", targets=(*USERS, "/never-stored"))
 
 
-FIRES = {"CisternUpstreamDown": WITHIN, "CisternCopiesMissing": 180}
-
-
-@scene("tls-expired", "The upstream's certificate has expired.", fires=FIRES, isQuick=True,
+@scene("tls-expired", "The upstream's certificate has expired.", fires=DOWN_WITHOUT_COPIES, isQuick=True,
        outputs=caused("certificate has expired", "renew the upstream's certificate", r"upstream\.ca_file"))
 def expired(play):
     trusted(play, "expired")
 
 
-@scene("tls-other-name", "The upstream's certificate is for another name.", fires=FIRES,
+@scene("tls-other-name", "The upstream's certificate is for another name.", fires=DOWN_WITHOUT_COPIES,
        outputs=caused("(IP address|[Hh]ostname) mismatch", r"upstream\.url must have a host that the certificate is for", r"upstream\.ca_file"))
 def other_name(play):
     trusted(play, "another host")
 
 
-@scene("tls-self-signed", "The upstream's certificate is signed by itself.", fires=FIRES,
+@scene("tls-self-signed", "The upstream's certificate is signed by itself.", fires=DOWN_WITHOUT_COPIES,
        outputs=caused("self-signed certificate", r"upstream\.ca_file"))
 def self_signed(play):
     trusted(play, "self-signed")
 
 
-@scene("tls-client-certificate", "The upstream asks for a client certificate, and Cistern has none.", fires=FIRES,
+@scene("tls-client-certificate", "The upstream asks for a client certificate, and Cistern has none.", fires=DOWN_WITHOUT_COPIES,
        outputs=caused("certificate_required", r"upstream\.client_certificate"))
 def client_certificate(play):
     trusted(play, "demanding")
@@ -73,32 +70,32 @@ def misplaced(play, steps, at, scheme="http"):
     cold_outage(play)
 
 
-@scene("http-behind-https", "upstream.url begins with https://, and the upstream does not speak TLS.", fires=FIRES,
+@scene("http-behind-https", "upstream.url begins with https://, and the upstream does not speak TLS.", fires=DOWN_WITHOUT_COPIES,
        outputs=caused(r"(?i)wrong version number|http request|packet length|TLS", r"upstream\.url must begin with http://"))
 def http_behind_https(play):
     misplaced(play, (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", CLOSE), "handshake", "https")
 
 
-@scene("tls-behind-http", "upstream.url begins with http://, and the upstream speaks TLS.", fires=FIRES,
+@scene("tls-behind-http", "upstream.url begins with http://, and the upstream speaks TLS.", fires=DOWN_WITHOUT_COPIES,
        outputs=caused(r"TLS record", r"upstream\.url must begin with https://"))
 def tls_behind_http(play):
     # A fatal alert, unexpected_message.
     misplaced(play, (b"\x15\x03\x01\x00\x02\x02\x0a", CLOSE), "handshake")
 
 
-@scene("mail-server", "A mail server listens on the upstream's port.", fires=FIRES,
+@scene("mail-server", "A mail server listens on the upstream's port.", fires=DOWN_WITHOUT_COPIES,
        outputs=caused(r"begins with a reply code, as SMTP", r"upstream\.url must name the host and port of an HTTP server"))
 def mail_server(play):
     misplaced(play, (b"220 mail.example ESMTP\r\n", 5.0), "accept")
 
 
-@scene("malformed-field", "The upstream's responses have a field line without a colon.", fires=FIRES,
+@scene("malformed-field", "The upstream's responses have a field line without a colon.", fires=DOWN_WITHOUT_COPIES,
        outputs=caused(r"a field line has no colon", r""))
 def malformed_field(play):
     misplaced(play, (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nnonsense\r\nContent-Length: 2\r\n\r\n{}", CLOSE), "handshake")
 
 
-@scene("name-unknown", "The name of the upstream does not resolve.", fires=FIRES,
+@scene("name-unknown", "The name of the upstream does not resolve.", fires=DOWN_WITHOUT_COPIES,
        outputs=caused(r"(?i)name or service not known|no address|name resolution|dns.timeout",
                       # The time of a real look-up is not compressed.
                       r"upstream\.(url must have a host that the name servers|connect_timeout is how long)"))

@@ -5,6 +5,8 @@ from scene import Not, scene
 USERS = ("/users/1", "/users/2", "/users/3")
 # Seconds from the start of an outage until its alert.
 WITHIN = 120
+# Alerts of an upstream that is down while requests get no copies.
+DOWN_WITHOUT_COPIES = {"CisternUpstreamDown": WITHIN, "CisternCopiesMissing": 180}
 
 # What each output says of an upstream that is down.
 DOWN = {
@@ -142,7 +144,7 @@ def html_page(play):
 
 
 @scene("cold-cache", "The upstream responds 503 to everything from the start on: nothing is stored, so nothing can be rescued.",
-       fires={"CisternUpstreamDown": WITHIN, "CisternCopiesMissing": 180},
+       fires=DOWN_WITHOUT_COPIES,
        outputs=down(response=r"^status 503$", alert=(r"^CisternUpstreamDown: ", r"^CisternCopiesMissing: "), why=r"503 miss"))
 def cold_cache(play):
     play.make_upstream(fails(503))
@@ -151,7 +153,7 @@ def cold_cache(play):
 
 
 @scene("cold-cache-refused", "Nothing listens on the upstream's port from the start on, and nothing is stored.",
-       fires={"CisternUpstreamDown": WITHIN, "CisternCopiesMissing": 180},
+       fires=DOWN_WITHOUT_COPIES,
        outputs=down(response=(r"^status 50[23]$", r"^Proxy-Status: cistern; error=(connection_refused|destination_unavailable)"), why="refused"))
 def cold_cache_refused(play):
     play.make_upstream().down()
@@ -216,7 +218,7 @@ def nothing_to_check_with(play):
     play.look("/nothing", asksLast=True)
 
 
-@scene("writes-only", "Clients send writes only; the upstream responds 503 to all of them.", fires={"CisternUpstreamDown": WITHIN, "CisternCopiesMissing": 180},
+@scene("writes-only", "Clients send writes only; the upstream responds 503 to all of them.", fires=DOWN_WITHOUT_COPIES,
        outputs=down(response=r"^status 503$"))
 def writes_only(play):
     play.start()
@@ -225,7 +227,7 @@ def writes_only(play):
     play.look("/orders")
 
 
-@scene("strict", "In strict mode the upstream responds 503 to everything.", fires={"CisternUpstreamDown": WITHIN, "CisternCopiesMissing": 180},
+@scene("strict", "In strict mode the upstream responds 503 to everything.", fires=DOWN_WITHOUT_COPIES,
        outputs=down(response=r"^status 50[34]$"))
 def strict(play):
     play.make_upstream(lambda request: response(cache_control="max-age=0, must-revalidate"))
