@@ -63,12 +63,13 @@ class Upstream(Origin):
     def __init__(self, script, certificates=None):
         super().__init__(certificates)
         self.asked = []
+        self.certificate = "good"
         self.play(script)
 
     def play(self, script, certificate="good", at="answer", steps=()):
         """From now on this script counts, also on connections that are open.
         - at: "accept" or "handshake": `steps` are performed at once, or behind the client's first bytes, and the connection ends."""
-        self.change(keeps=certificate == getattr(self, "certificate", certificate) and at == "answer")
+        self.change(keeps=certificate == self.certificate and at == "answer")
         self.certificate, self.at, self.fault, self.times, self.script = certificate, at, SimpleNamespace(steps=steps), 0, script
         self.listen()
 
