@@ -31,6 +31,8 @@ UNPLAYED = {
 }
 # Scenes that are wrong are played once more, unless there are more.
 MOST_REPEATED = 24
+# How many times as fast the clock runs unless --speed says otherwise. The limits of scenes are for this speed.
+SPEED = 30
 # Real seconds by which the run itself may be late: beyond it scrapes fail, and what is seen says little.
 MOST_LATE = 0.25
 
@@ -42,7 +44,7 @@ def arguments():
     parser.add_argument("--only", default="", help="scenes whose names contain one of these, with commas")
     parser.add_argument("--quick", action="store_true", help="the few scenes that continuous integration plays")
     parser.add_argument("--write", action="store_true", help="write outputs.json")
-    parser.add_argument("--speed", type=int, default=30, help="how many times as fast the clock runs")
+    parser.add_argument("--speed", type=int, default=SPEED, help="how many times as fast the clock runs")
     parser.add_argument("--at-once", type=int, default=min(8, 3 * (os.cpu_count() or 1)), help="scenes played at the same time")
     parser.add_argument("--slack", type=float, default=1.5, help="real seconds that a busy machine may delay an alert")
     parser.add_argument("--list", action="store_true", help="list the scenes and play nothing")
@@ -56,6 +58,11 @@ def play_one(each, run, instance, connection):
     connection.send(scene.perform(each, run, instance))
 
 
+def limit(each, run):
+    """Real seconds after which a scene is given up: more with a slower clock."""
+    return each.limit * max(1, SPEED / run.speed)
+
+
 def play_all(scenes, run, at_once, instances):
     """Each scene in a process of its own; yields results as they come.
     - instances: from a scene's name to the name that it has in Prometheus."""
@@ -65,9 +72,9 @@ def play_all(scenes, run, at_once, instances):
     try:
         yield from follow(waiting, running, run, at_once, instances)
     finally:
-        for _, process, _, _ in running.values():
+        for process, _, _ in running.values():
             process.terminate()
-        for _, process, _, _ in running.values():
+        for process, _, _ in running.values():
             process.join(10)
 
 
@@ -80,8 +87,8 @@ def follow(waiting, running, run, at_once, instances):
             process = multiprocessing.Process(target=play_one, args=(each, run, instances(each.name), there))
             process.start()
             there.close()
-            running[each.name] = (each, process, here, time.monotonic() + each.limit)
-        for name, (each, process, here, end) in list(running.items()):
+            running[each.name] = (process, here, time.monotonic() + limit(each, run))
+        for name, (process, here, end) in list(running.items()):
             if here.poll(0):
                 try:
                     result = here.recv()
@@ -89,7 +96,7 @@ def follow(waiting, running, run, at_once, instances):
                     result = scene.Result(name, wrong=["the scene ended without a result"])
             elif time.monotonic() > end:
                 process.terminate()
-                result = scene.Result(name, wrong=[f"the scene took longer than {each.limit} s"])
+                result = scene.Result(name, wrong=["the scene took too long, and was ended"])
             else:
                 continue
             process.join(10)

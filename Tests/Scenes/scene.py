@@ -42,7 +42,7 @@ class Scene:
     outputs: dict
     # Of the quick variant.
     isQuick: bool = False
-    # Real seconds after which it is given up.
+    # Real seconds after which it is given up, at the usual speed.
     limit: float = 180
 
 
