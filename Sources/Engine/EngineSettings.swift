@@ -64,7 +64,7 @@ public struct EngineLimits: Sendable, Equatable {
 }
 
 public struct EngineSettings: Sendable, Equatable, CustomStringConvertible {
-    /// One server, or some of a Cluster, which tells of the rest.
+    /// One address, or several servers of a Cluster, which tells of the rest.
     public var servers: [EngineServer]
     /// nil: the user that needs no name.
     public var username: String?

@@ -7,8 +7,8 @@ enum SharingSettingsTable {
     static let all: [Setting<CisternSettings>] = [
         setting(
             "share.servers", .list(\.share.servers),
-            "Redis or Valkey, through which nodes share what they store and purge: redis://name:6379, rediss:// by TLS, a Unix socket; of a "
-                + "Cluster some of its servers. Empty: nothing is shared."),
+            "Redis or Valkey, through which nodes share what they store and purge: redis://name:6379, rediss:// by TLS, a Unix socket. One "
+                + "address that leads to the primary, or several servers of one Cluster. Empty: nothing is shared."),
         setting(
             "share.fleet", .text(\.share.fleet),
             "Nodes of one name share; part of every key there: letters, digits, - and _."),

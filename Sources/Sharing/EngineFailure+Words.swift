@@ -20,6 +20,8 @@ extension EngineFailure {
         case .loading: "is reading its data in"
         case .readOnly: "is a replica, or has lost its primary"
         case .clusterDown: "says that the Cluster is down: some of its slots are nobody's, or most of its primaries cannot be reached"
+        case .notCluster:
+            "is not a Cluster, and share.servers has several addresses: name the one address that leads to the primary (a managed engine's, a balancer's, a name that Sentinel moves), or servers of one Cluster"
         case .redirected: "is not the one that has it, and the others say the same"
         case .full: "takes nothing more: its memory or its disk is full, or it has too few replicas"
         case .protocolError: "says what no Redis says"
@@ -32,7 +34,7 @@ extension EngineFailure {
     /// Whether it stays so until somebody changes a setting, here or there.
     var isMisconfiguration: Bool {
         switch self {
-        case .denied, .commandForbidden, .keyForbidden, .untrusted: true
+        case .denied, .commandForbidden, .keyForbidden, .untrusted, .notCluster: true
         case .unreachable, .connectionLost, .timedOut, .breakerOpen, .queueFull, .loading, .readOnly, .clusterDown, .redirected, .full,
             .protocolError, .noTLS, .closed:
             false

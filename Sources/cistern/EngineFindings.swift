@@ -125,10 +125,9 @@ struct EngineFindings {
 
     private mutating func noteMemory() {
         let told = facts.filter { !$0.info.isEmpty }
-        for one in told where one.info["valkey_version"] == nil {
-            let version = one.info["redis_version"] ?? "unknown"
-            guard (Int(version.prefix { $0 != "." }) ?? 0) < 7 else { continue }
-            warnings.append("share.servers: \(one.server) is Redis \(version): 7.0 at least is needed, or Valkey")
+        for one in told {
+            guard let version = InfoText.outdatedVersion(one.info) else { continue }
+            mistakes.append("share.servers: \(InfoText.sentence(outdated: version, one.server))")
         }
         for policy in Set(told.map(\.hasPolicy)).sorted() where policy.hasPrefix("allkeys") {
             warn(
@@ -178,8 +177,8 @@ struct EngineFindings {
         let outside = facts.filter { $0.role == .unlisted && $0.failure == nil && !$0.info.isEmpty }
         if isCluster {
             warn(outside, "there is none of the Cluster's servers", "it is not asked")
-        } else if !facts.contains(where: \.isClusterServer) {
-            warn(outside.filter(\.isPrimary), "there is another primary", "it is not asked: the nodes of a fleet have to ask the same one")
+        } else if let one = outside.first(where: { !$0.isClusterServer }) {
+            mistakes.append("share.servers: \(one.server) \(EngineFailure.notCluster.sentence(fleet: fleet))")
         }
     }
 

@@ -43,6 +43,7 @@ struct Serve: ParsableCommand {
         let logger = LogSetup.start(settings.log)
         DescriptorLimit.raise()
         for warning in AccessCheck.warnings(settings) + SecretFiles.warnings(settings) { logger.warning("\(warning)") }
+        try Startup.checkEngine(settings, logger)
         let predecessor = takesOver ? try Startup.predecessor(settings, logger) : nil
         let (proxy, handed) = try Startup.placingHandedSockets(reader, after: predecessor, logger)
         if let warning = DescriptorLimit.warning(proxy) { logger.warning("\(warning)") }
@@ -143,6 +144,14 @@ extension SettingsOptions {
 }
 
 enum Startup {
+    /// An engine that no node can share with is a mistake in the settings.
+    static func checkEngine(_ settings: CisternSettings, _ logger: Logger) throws {
+        guard let refusal = SharingStartCheck.refusal(ProxySettings(settings).fleet) else { return }
+        logger.critical("\(refusal)")
+        LogSetup.writer.finish()
+        throw ExitCode.configuration
+    }
+
     /// The running process, with all that it hands over.
     static func predecessor(_ settings: CisternSettings, _ logger: Logger) throws -> Predecessor {
         let proxy = ProxySettings(settings)

@@ -10,15 +10,51 @@ enum SharingStartCheck {
     /// nil where nothing is shared.
     static func findings(_ fleet: FleetSettings?) -> EngineFindings? {
         guard let fleet else { return nil }
-        let loop = EventLoop(label: "cistern.check.share")
-        // Written by the loop.
-        let found = Mutex<EngineFindings?>(nil)
-        let done = DispatchSemaphore(value: 0)
-        loop.execute {
+        return onLoop { loop, then in
             let asking = EngineQuestions(fleet, loop)
             asking.ask { findings in
-                found.withLock { $0 = findings }
                 asking.close()
+                then(findings)
+            }
+        }
+    }
+
+    /// Milliseconds that a start waits for the engine.
+    private static let startPatience: Int64 = 1_000
+
+    /// Why `serve` does not start: what no node could share with, and nobody mends while it runs. nil: nothing is known of that, as the engine may be away.
+    static func refusal(_ fleet: FleetSettings?) -> String? {
+        guard let fleet else { return nil }
+        return onLoop { loop, then in
+            let client = EngineClient(loop: loop, fleet.engine)
+            let question = EngineCommand(["INFO", "server"].map { Array($0.utf8) }, key: fleet.logKey)
+            client.send(question, patienceMilliseconds: startPatience) { reply in
+                let server = client.server(forKey: fleet.logKey)
+                let sentence: String? =
+                    if reply.failure == .notCluster {
+                        "the engine \(EngineFailure.notCluster.sentence(fleet: fleet.name))"
+                    } else {
+                        InfoText(reply.text ?? []).outdatedVersion.map { InfoText.sentence(outdated: $0, server) }
+                    }
+                loop.atEndOfBatch {
+                    client.close()
+                    then(sentence.map { "share.servers: \($0)" })
+                }
+            }
+        }
+    }
+
+    /// - Parameter ask: called on a loop of its own, until it calls `then`.
+    private static func onLoop<Found: Sendable>(
+        _ ask: @escaping @Sendable (_ loop: EventLoop, _ then: @escaping (Found?) -> Void) -> Void
+    ) -> Found? {
+        let loop = EventLoop(label: "cistern.check.share")
+        // Written by the loop.
+        let found = Mutex<Found?>(nil)
+        let done = DispatchSemaphore(value: 0)
+        loop.execute {
+            ask(loop) { result in
+                found.withLock { $0 = result }
                 loop.stop { done.signal() }
             }
         }

@@ -43,7 +43,7 @@ struct ShareStatusTests {
         let alone = ShareStatus.text([
             "servers": [["address": "10.0.0.1:1", "role": "alone"], ["address": "10.0.0.2:1", "role": "unlisted"]]
         ])
-        #expect(alone.contains("10.0.0.2:1  named in share.servers, and not asked: another is the primary"))
+        #expect(alone.contains("10.0.0.2:1  named in share.servers, and not asked: several addresses have to be servers of one Cluster"))
     }
 
     @Test("a purge is told together with who cannot read it")

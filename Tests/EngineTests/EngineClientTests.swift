@@ -281,33 +281,38 @@ struct EngineClientTests {
         #expect(play.begin("GET", "a").now == [.failed(.breakerOpen)])
     }
 
-    @Test("the first of several servers that can be reached is asked")
+    @Test("the Cluster is found by the first of several servers that can be reached")
     func seeds() {
         let engine = ScriptedEngine()
+        engine.react { [port = engine.port] words in words[0] == "CLUSTER" ? [.reply(ScriptedEngine.slots([(0...16_383, port)]))] : nil }
         let play = EnginePlay([
             .host("127.0.0.1", port: TestTools.freePort()), .host("127.0.0.1", port: TestTools.freePort()), engine.server,
         ])
         #expect(play.ask("SET", "a", "1", patience: 1000) == Self.ok)
     }
 
-    @Test("of several servers that are no Cluster the primary is asked, and none of its replicas while it is away")
-    func role() {
-        let (replica, primary) = (ScriptedEngine(), ScriptedEngine())
-        for (engine, role) in [(replica, "slave"), (primary, "master")] {
-            engine.react { words in
-                let text = "# Replication\r\nrole:\(role)\r\n"
-                return words[0] == "INFO" ? [.reply("$\(text.utf8.count)\r\n\(text)\r\n")] : nil
-            }
-        }
-        let play = EnginePlay([replica.server, primary.server])
+    @Test("several servers that are not a Cluster are not asked, nor is one of them while the others are away; once they are, they are")
+    func notCluster() {
+        let (one, other) = (ScriptedEngine(), ScriptedEngine())
+        let play = EnginePlay([one.server, other.server])
+        #expect(play.ask("SET", "a", "1", patience: 1000) == .failed(.notCluster))
+        other.down()
+        play.advance(1000)
+        #expect(play.ask("SET", "a", "1", patience: 1000) == .failed(.notCluster))
+        #expect(one.commands.isEmpty && other.commands.isEmpty)
+        #expect(play.onLoop { $0.servers.allSatisfy { $0.role == .unlisted } })
+        one.react { [port = one.port] words in words[0] == "CLUSTER" ? [.reply(ScriptedEngine.slots([(0...16_383, port)]))] : nil }
+        play.advance(1000)
         #expect(play.ask("SET", "a", "1", patience: 1000) == Self.ok)
-        #expect(replica.commands == [["INFO", "replication"]] && primary.commands.contains(["SET", "a", "1"]))
-        primary.down()
-        #expect(play.advance { !$0.isOpen })
-        primary.up()
-        #expect(play.advance { $0.isOpen })
-        #expect(play.ask("SET", "a", "2", patience: 1000) == Self.ok)
-        #expect(replica.commands.allSatisfy { $0[0] == "INFO" })
+    }
+
+    @Test("of several servers of which the user may not ask whether they are a Cluster none is asked, and that is what is told")
+    func clusterForbidden() {
+        let engines = [ScriptedEngine(), ScriptedEngine()]
+        let refusal = "-NOPERM this user has no permissions to run the 'cluster|slots' command\r\n"
+        for engine in engines { engine.react { $0[0] == "CLUSTER" ? [.reply(refusal)] : nil } }
+        #expect(EnginePlay(engines.map(\.server)).ask("GET", "a", patience: 1000) == .failed(.commandForbidden))
+        #expect(EnginePlay([engines[0].server]).ask("GET", "a", patience: 1000) == .nothing, "one is all there is")
     }
 
     @Test("a server that is a replica now is connected to anew, since its name may lead to another")

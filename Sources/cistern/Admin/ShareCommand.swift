@@ -86,13 +86,15 @@ struct ShareStatus: AdminCommand {
     private static let unlistedInCluster =
         "the Cluster's map, read every 30 s, does not have it (it is away, has just come back, or has another name there)"
 
+    private static let unlistedAlone = "several addresses have to be servers of one Cluster"
+
     private static func server(_ server: JSONValue, isCluster: Bool, _ fleet: String) -> String {
         let role =
             switch server["role"]?.string {
             case "primary": "primary of \(server["slots"]?.integer ?? 0) slots"
             case "alone": "alone"
             case "replica": "replica, asked where it takes over"
-            default: "named in share.servers, and not asked: \(isCluster ? unlistedInCluster : "another is the primary")"
+            default: "named in share.servers, and not asked: \(isCluster ? unlistedInCluster : unlistedAlone)"
             }
         let failure = server["failure"]?.string.map {
             ", not asked: it \(EngineFailure(rawValue: $0)?.sentence(fleet: fleet) ?? Printable.text($0))"
