@@ -5,6 +5,7 @@ extension LogFollower {
         let wasSeeing = state == .seeing
         state = .away
         owesReading = false
+        echo.awaited = nil
         return wasSeeing ? [.blind(since: lastAnswer, cause)] : []
     }
 
@@ -13,11 +14,14 @@ extension LogFollower {
         lastTick = now
         if state != .away, now - lastAnswer > limits.silence { return leave(wasStopped ? .stopped : .silence) + [.reconnect] }
         if case .missing(let until) = state, now >= until { return abandonMissing() + checkpoint() }
+        if let failing = listenForEcho(now) { return failing }
+        let greeting = greetInTime(now)
         // Who does not read, because too much waits to be obeyed, hears nothing else.
         let rest = owesReading ? limits.looking / 4 : limits.looking
-        guard state == .seeing || (owesReading && state != .away), now - lastLook >= rest else { return [] }
+        let mayLook = state == .seeing || state == .mute || (owesReading && state != .away)
+        guard mayLook, now - lastLook >= rest else { return greeting }
         lastLook = now
-        return [.look]
+        return greeting + [.look]
     }
 
     /// A clock that counts while a machine is stopped as well; where it was set forward that looks the same, and the log is met again all the same.
@@ -56,6 +60,7 @@ extension LogFollower {
             reached?.added = isOtherLog ? info.removed : nil
         }
         let isNewPrimary = former.map { isOtherLog || $0.primary != info.primary || info.last < highest } ?? false
+        losses.meet(info, isOtherLog: isOtherLog, isNewPrimary: isNewPrimary, read: position, hasGoneBack: info.last < highest)
         let fence = isNewPrimary && !isOtherLog ? meet(info, fleetMilliseconds ?? 0, &actions) : nil
         if !remembers { past = met == nil || isOtherLog ? obeyed : min(past, obeyed) }
         highest = max(highest, info.last)
@@ -63,6 +68,7 @@ extension LogFollower {
         if isTrimmed { (verified, removed) = (max(next, info.floor), info.removed) }
         counted = isTrimmed ? nil : reached?.added
         (isCounting, isMeeting, onTheWay) = (false, isNewPrimary && !isOtherLog, 0)
+        if isNewPrimary { losses.lift(to: highest) }
         (met, engineTime, state) = (info, nil, .catchingUp(to: info.last))
         return actions + [.mayAppend(fence: fence, isNewPrimary: isNewPrimary), .readFrom(next)]
     }
@@ -83,7 +89,8 @@ extension LogFollower {
         isFilled = true
         if let met { startCounting(met) }
         counted = reached?.added
-        reached?.primary = info.primary
+        actions += tellLosses(floor: info.floor)
+        if losses.owed == nil { reached?.primary = info.primary }
         state = .missing(until: now + limits.waitForMissing)
         return actions + lookForMissing(now) + checkpoint()
     }

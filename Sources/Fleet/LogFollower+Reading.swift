@@ -3,17 +3,20 @@
 extension LogFollower {
     mutating func take(_ entries: [PlacedEntry], _ now: Int64) -> [Action] {
         var actions: [Action] = []
+        let before = position
         for placed in entries where placed.position > next {
             take(placed, &actions)
             // What follows comes again.
             if next < placed.position { break }
         }
-        return finishBatch(isEnd: false, now, actions)
+        if position > before { echo.read(now) }
+        return finishBatch(isEnd: false, now, actions + hear())
     }
 
     private mutating func take(_ placed: PlacedEntry, _ actions: inout [Action]) {
         next = placed.position
         highest = max(highest, next)
+        losses.found(next)
         let isLate = next <= position
         count(isLate: isLate)
         if !isLate {
@@ -23,6 +26,7 @@ extension LogFollower {
         guard placed.entry.origin.map({ seen.note($0, at: placed.position) }) ?? true else { return }
         if let fence = Fence(placed) {
             actions.append(.doubt(after: fence.doubtedAfter, before: fence.position))
+            actions += takeLosses(of: fence)
             readBehind(fence, &actions)
             return
         }
@@ -80,7 +84,7 @@ extension LogFollower {
         switch state {
         case .catchingUp: actions += lookOnTheWay()
         case .away: break
-        case .verifying, .missing, .seeing:
+        case .verifying, .missing, .seeing, .mute:
             if let late = lowestLate {
                 lowestLate = nil
                 actions.append(.append(Fence(at: highest, doubtedAfter: late.previous)))
@@ -95,10 +99,11 @@ extension LogFollower {
         case (.seeing, true):
             state = .missing(until: now + limits.waitForMissing)
             return [.blind(since: now, .missing)]
-        case (.missing, false):
-            state = .seeing
-            return [.seeing]
-        case (.seeing, false), (.missing, true), (.away, _), (.catchingUp, _), (.verifying, _): return []
+        case (.mute, true):
+            state = .missing(until: now + limits.waitForMissing)
+            return []
+        case (.missing, false): return finishReading()
+        case (.seeing, false), (.mute, false), (.missing, true), (.away, _), (.catchingUp, _), (.verifying, _): return []
         }
     }
 
@@ -110,8 +115,7 @@ extension LogFollower {
             if lost > past { actions.append(.gap(.lostEntries)) }
         }
         guard case .missing = state else { return actions }
-        state = .seeing
-        return actions + [.seeing]
+        return actions + finishReading()
     }
 
     /// Whoever reads for long may be passed by trimming, and may end before all is read.
@@ -124,7 +128,7 @@ extension LogFollower {
     /// What was read is whole up to here, so the next process may go on from here: not where something of it is missing, which that would take for
     /// its past.
     mutating func keepOnTheWay() -> [Action] {
-        guard case .catchingUp = state, !seen.isMissingSome(shownAfter: past), let reached, reached != kept,
+        guard case .catchingUp = state, !isMeeting, !seen.isMissingSome(shownAfter: past), let reached, reached != kept,
             checkpoints.last?.kept != reached
         else { return [] }
         return report(keeping: reached)
@@ -133,7 +137,9 @@ extension LogFollower {
     mutating func checkpoint() -> [Action] {
         switch state {
         case .away: return []
-        case .seeing:
+        case .seeing, .mute:
+            // Until the others know of a loss, the next process has to find it again.
+            guard losses.owed == nil else { return handedBytes < limits.portionBytes ? [] : report(keeping: nil) }
             guard let reached, checkpoints.last?.kept != reached else { return [] }
             return report(keeping: reached)
         case .catchingUp, .verifying, .missing:

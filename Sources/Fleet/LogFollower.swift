@@ -24,6 +24,8 @@ public struct LogFollower: Hashable, Sendable {
         public var entriesOnTheWay = 4_096
         /// Milliseconds between two looks at the state of the log.
         public var looking: Int64 = 2_000
+        /// Milliseconds without a new entry until some node has appended one: half of how long a node may be disconnected without harm.
+        public var quiet: Int64 = 15_000
         public var nodes = 8_192
         public var missing = 1_024
 
@@ -41,6 +43,8 @@ public struct LogFollower: Hashable, Sendable {
         case missing(until: Int64)
         /// What the others say is obeyed as they say it.
         case seeing
+        /// All is read, and what this node appends is refused or not read: others may be as mute.
+        case mute
     }
 
     /// Times are those of a clock that never goes back, in milliseconds.
@@ -62,6 +66,10 @@ public struct LogFollower: Hashable, Sendable {
         case applied(report: UInt64)
         /// What `keep` has asked for: it lies on the disk, or something later does.
         case kept(KeptPosition)
+        /// The engine has appended an entry of this node there.
+        case appended(LogPosition)
+        /// The engine has refused an entry of this node, which is sent again.
+        case refused
         /// The engine's clock differs from what it was before (`FleetClock.note`): ages of what was stored until now are not to be relied on.
         case clockJumped
         /// At least every 250 ms.
@@ -95,6 +103,8 @@ public struct LogFollower: Hashable, Sendable {
         case mayAppend(fence: Fence?, isNewPrimary: Bool)
         /// To the writer (`LogWriter.Event.fence`), at whatever id the engine gives.
         case append(Fence)
+        /// Append a greeting (`LogWriter.Event.greet`).
+        case greet
         case seeing
         /// Since the last answer.
         case blind(since: Int64, BlindCause)
@@ -150,6 +160,8 @@ public struct LogFollower: Hashable, Sendable {
     var handedBytes = 0
     /// Entries that were read since the log was looked at, of what was said while this node was away.
     var onTheWay = 0
+    var echo: Echo
+    var losses: Losses
 
     struct Checkpoint: Hashable, Sendable {
         var report: UInt64
@@ -164,6 +176,7 @@ public struct LogFollower: Hashable, Sendable {
         (self.kept, lastTick) = (kept, now)
         highest = kept?.position ?? .beginning
         seen = SeenSequences(nodes: limits.nodes, missing: limits.missing)
+        (echo, losses) = (Echo(last: now), Losses(kept: kept?.position))
     }
 
     /// What a request that goes upstream now would write into its record; nil: its response is not shared. It is what the disk has: a
@@ -189,6 +202,7 @@ public struct LogFollower: Hashable, Sendable {
         switch event {
         case .connected(let info, let fleetMilliseconds):
             lastAnswer = now
+            echo.meet(now, limits.quiet)
             return connect(info, fleetMilliseconds: fleetMilliseconds)
         case .applied(let report): return keep(report)
         case .kept(let position):
@@ -196,6 +210,8 @@ public struct LogFollower: Hashable, Sendable {
             return []
         case .lost: return leave(.lost)
         case .tick: return tick(now)
+        case .appended(let position): return noteAppended(position, now)
+        case .refused: return noteRefused()
         case .entries, .nothingNew, .engineTime, .epoch, .looked, .clockJumped:
             guard state != .away else { return [] }
             // What lay there while this process was stopped says nothing of now.
@@ -210,7 +226,7 @@ public struct LogFollower: Hashable, Sendable {
         case .looked(let info): return verify(info, now)
         case .clockJumped:
             return [.raiseFloor(max(highest, position)), .append(Fence(at: highest, doubtedAfter: .beginning))]
-        case .connected, .applied, .kept, .lost, .tick: return []
+        case .connected, .applied, .kept, .lost, .tick, .appended, .refused: return []
         }
     }
 }

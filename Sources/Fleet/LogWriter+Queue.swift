@@ -12,7 +12,8 @@ extension LogWriter {
             actions.append(.hold(covering))
         }
         guard let token else { return actions }
-        if phase == .away || unsentWrites[covering, default: []].count >= limits.waiters {
+        // While the engine is away or refuses, nobody waits.
+        if phase == .away || pausedUntil > .min || unsentWrites[covering, default: []].count >= limits.waiters {
             actions.append(.tell(token, .later))
         } else {
             unsentWrites[covering, default: []].append(token)

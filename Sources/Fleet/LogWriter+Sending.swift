@@ -14,8 +14,8 @@ extension LogWriter {
     }
 
     /// Says how far the sequence has come; and gives a `WAIT` for earlier entries something to wait for.
-    private mutating func greet(_ now: Int64) {
-        guard !queue.contains(where: { $0.message.kind == .hello }) else { return }
+    mutating func greet(_ now: Int64) {
+        guard !queue.contains(where: { $0.message.kind == .hello && $0.sequence == nil }) else { return }
         queue.append(Item(message: LogMessage(.hello), since: now))
     }
 
@@ -34,7 +34,7 @@ extension LogWriter {
         items.sort { ($0.sequence ?? 0) < ($1.sequence ?? 0) }
         items += unnumbered
         // Another log may have been met, whose marks lack what was said in the former.
-        let again = items.filter { !$0.isHeld }.map { Action.hold($0.message) }
+        let again = items.filter { !$0.isHeld && $0.message.kind != .hello }.map { Action.hold($0.message) }
         for index in items.indices { (items[index].isHeld, items[index].place) = (true, nil) }
         queue = items + queue.filter { $0.sequence == nil }
         guard let forgotten, forgotten >= since, unsentWrites[.everythingStale] == nil else { return again }
@@ -143,7 +143,12 @@ extension LogWriter {
                     refused.append(item)
                 }
             }
-            for index in refused.indices { actions += Self.tell(&refused[index], .refused) }
+            for index in refused.indices {
+                actions += Self.tell(&refused[index], .refused)
+                guard !refused[index].isPurge, !refused[index].isKept else { continue }
+                actions += refused[index].tokens.map { .tell($0, .later) }
+                refused[index].tokens = []
+            }
             queue.insert(contentsOf: refused, at: 0)
             if refused.isEmpty { (pause, pausedUntil) = (limits.firstPause, .min) } else { pauseSending(now) }
             return actions + (items.contains(where: \.isPurge) || waitsAgainAt == nil ? askReplicas(now) : [])
@@ -166,8 +171,10 @@ extension LogWriter {
 
     private mutating func appended(_ item: Item, at position: LogPosition, _ now: Int64) -> [Action] {
         hasAppended = true
-        guard item.message.kind != .hello, let sequence = item.sequence else { return [] }
+        guard let sequence = item.sequence else { return [] }
+        // A greeting too: one that is lost with a primary would be a hole.
         remember(Remembered(message: item.message, sequence: sequence, time: now))
+        guard item.message.kind != .hello else { return [] }
         var item = item
         let (wasSettled, wasHeld) = (item.isSettled, item.isHeld)
         (item.isSettled, item.isHeld) = (true, false)

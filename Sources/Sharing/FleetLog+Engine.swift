@@ -75,13 +75,14 @@ extension FleetLog {
         else { return nil }
         figures.replicas = Self.replicas(replication)
         return LogInfo(
-            epoch: epoch, primary: Array((server["run_id"] ?? "").utf8) + Array((replication["master_replid"] ?? "").utf8),
-            last: stream.last, first: stream.first, lastDeleted: stream.lastDeleted, count: stream.count, added: stream.added)
+            epoch: epoch, primary: Self.primary(server, replication), last: stream.last, first: stream.first,
+            lastDeleted: stream.lastDeleted, count: stream.count, added: stream.added)
     }
 
     /// - Parameter made: what was said to the epoch that the log gets where it has none.
     private func met(_ replies: [EngineReply], made: EngineReply, asked: Int64) {
         noteServer()
+        if let version = replies[2].text.map(InfoText.init)?.outdatedVersion { return lose(for: .outdated(version, figures.server)) }
         // Without an epoch nothing else that is said of the log means anything.
         if replies[0] == .nothing, made.failure != nil { return lose([made]) }
         let failure = replies.lazy.compactMap(\.failure).first
@@ -136,6 +137,8 @@ extension FleetLog {
             let isSaid = replies.contains { $0.failure == nil }
             return isSaid ? .notUnderstood : .failed(.connectionLost, figures.server)
         }
+        // That is not one server's.
+        if failure == .notCluster { return .failed(failure, nil) }
         return .failed(failure, figures.server ?? reader.openFailure(forKey: keys.log)?.server)
     }
 
@@ -234,11 +237,19 @@ extension FleetLog {
 
     /// A connection for writing to the same server, on which nothing was written yet.
     func connectWriter(_ fence: Fence?, isNewPrimary: Bool) {
-        let question = EngineCommand([Array("EXISTS".utf8), keys.log], key: keys.log)
+        let questions = [
+            EngineCommand([Array("EXISTS".utf8), keys.log], key: keys.log), EngineCommand("INFO", "server"),
+            EngineCommand("INFO", "replication"),
+        ]
         writer.sendAll(
-            [question], patienceMilliseconds: Self.patience,
+            questions, patienceMilliseconds: Self.patience,
             then: inSession { log, replies in
-                guard replies[0].failure == nil else { return log.lose(replies) }
+                guard !replies.contains(where: { $0.failure != nil }) else { return log.lose(replies) }
+                let (server, replication) = (InfoText(replies[1].text ?? []), InfoText(replies[2].text ?? []))
+                guard Self.primary(server, replication) == log.metLog?.primary else {
+                    log.connectAnew()
+                    return log.lose(for: .unheard)
+                }
                 log.writerConnection = log.writer.connection(forKey: log.keys.log)
                 let replicas = log.figures.replicas
                 log.handle(.connected(isNewPrimary: isNewPrimary, fence: fence, replicas: replicas, log: log.metLog))
@@ -259,14 +270,29 @@ extension FleetLog {
                 // Whether what was under way was done is not known: it is sent again.
                 guard log.writerConnection == log.writer.connection(forKey: log.keys.log) else { return log.lose() }
                 let refusal = replies.prefix(entries.count).lazy.compactMap(\.failure).first
-                log.noteRefusal(refusal)
                 if refusal == .full { log.trimOfFull() }
                 if replies.count > entries.count { log.noteTrimming(replies[entries.count].failure) }
                 let answers = zip(entries, replies).map { Self.reply($1, to: $0) }
                 guard let all = answers as? [LogWriter.Reply] else { return log.lose(replies) }
                 log.handle(.answered(all))
+                log.listen(to: all, refusal)
             })
     }
+
+    /// What was appended has to be read; who is refused is not connected.
+    private func listen(to replies: [LogWriter.Reply], _ refusal: EngineFailure?) {
+        for reply in replies.reversed() {
+            guard case .appended(let position) = reply else { continue }
+            handle(LogFollower.Event.appended(position))
+            break
+        }
+        guard replies.contains(.refused) else { return }
+        lastRefusal = refusal
+        handle(LogFollower.Event.refused)
+    }
+
+    /// Its address may lead to several servers.
+    func connectAnew() { for client in [reader, writer] { client.connectAnew(forKey: keys.log) } }
 
     private func command(_ outgoing: LogWriter.Outgoing) -> EngineCommand {
         let fields = outgoing.entry.fields

@@ -59,9 +59,9 @@ public final class FleetLog: @unchecked Sendable {
     private var warned: Set<String> = []
     /// When it was warned of entries that do not open (milliseconds of the loop's clock).
     private var warnedOfUnopened: Int64?
-    /// Whether it was warned of entries that the engine does not take, and it has taken none since.
-    private var isRefused = false
-    /// The same of trimming.
+    /// Why the engine has refused an entry last.
+    var lastRefusal: EngineFailure?
+    /// Whether it was warned that the log is not trimmed, and it was not since.
     private var isUntrimmed = false
 
     /// What is to be obeyed, and the report that follows it.
@@ -89,6 +89,8 @@ public final class FleetLog: @unchecked Sendable {
     private var hasSight = false
 
     private static let tickMilliseconds = 250
+    /// Milliseconds without an entry until a node appends one, however short `share.blind_limit` is.
+    private static let leastQuiet: Int64 = 500
     /// Handed over together.
     private static let ordersAtATime = 2_048
 
@@ -103,7 +105,9 @@ public final class FleetLog: @unchecked Sendable {
         positionFile = FileKeeper("cistern.fleet.position", loop: loop) { $0.following.mayKeepPosition && files.keep($0.position) }
         reader = EngineClient(loop: loop, settings.engine)
         writer = EngineClient(loop: loop, settings.engine)
-        follower = LogFollower(node: number, kept: files.keptPosition()?.kept, now: time.monotonicMilliseconds)
+        var limits = LogFollower.Limits()
+        if let limit = settings.blindLimit { limits.quiet = max(Self.leastQuiet, limit / 2) }
+        follower = LogFollower(node: number, kept: files.keptPosition()?.kept, now: time.monotonicMilliseconds, limits: limits)
         logWriter = LogWriter(node: number)
         trimming = LogTrimming(keep: settings.keep, node: number)
     }
@@ -209,6 +213,7 @@ public final class FleetLog: @unchecked Sendable {
         case .renewEpoch: renewEpoch()
         case .mayAppend(let fence, let isNewPrimary): connectWriter(fence, isNewPrimary: isNewPrimary)
         case .append(let fence): perform(logWriter.handle(.fence(fence), now: now))
+        case .greet: perform(logWriter.handle(.greet, now: now))
         case .seeing:
             sight += 1
             batch.sight = sight
@@ -219,9 +224,10 @@ public final class FleetLog: @unchecked Sendable {
             hasSight = false
             let time = loop.time.wallMilliseconds - max(0, now - since)
             node?.sight.lose(at: Timestamp(milliseconds: time))
-            figures.blindSince = time
-            figures.blindings += 1
-            figures.trouble = LogTrouble(cause, known: figures.trouble, figures.server)
+            if figures.blindSince == nil { figures.blindings += 1 }
+            figures.blindSince = min(figures.blindSince ?? time, time)
+            figures.trouble = LogTrouble(cause, known: figures.trouble, refusal: lastRefusal, figures.server)
+            if cause == .unheard { connectAnew() }
             warnOfBlindness()
         case .reconnect: meetAgain()
         }
@@ -244,20 +250,6 @@ public final class FleetLog: @unchecked Sendable {
         warned.insert(trouble.label)
         logger.warning(
             "the fleet's log cannot be seen: \(trouble.sentence(fleet: settings.name)). Copies count as fresh for share.blind_limit only, and nothing is taken from other nodes"
-        )
-    }
-
-    /// Why the engine does not take what this node has to say; nil: it has.
-    func noteRefusal(_ failure: EngineFailure?) {
-        guard let failure else {
-            if isRefused { logger.notice("the engine takes again what this node has purged or changed") }
-            isRefused = false
-            return
-        }
-        guard !isRefused, failure.isMisconfiguration || failure == .full else { return }
-        isRefused = true
-        logger.warning(
-            "other nodes are not told what this one has purged or changed: the engine \(failure.sentence(fleet: settings.name)). It is kept, and sent again"
         )
     }
 

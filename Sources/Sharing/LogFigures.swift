@@ -49,11 +49,18 @@ public enum LogTrouble: Sendable, Equatable {
     case otherPrimary
     case removed
     case missing
+    /// The engine can be read, and does not take what this node appends. Why it does not, where it says so.
+    case refused(EngineFailure?, EngineServer?)
+    /// What is appended is not read: the address leads to several servers.
+    case unheard
+    /// A version of Redis that lacks what is needed.
+    case outdated(String, EngineServer?)
 
     /// - Parameters:
     ///   - known: what was said of it by who asked.
+    ///   - refusal: why the engine refused an entry last.
     ///   - server: who has the log.
-    init(_ cause: BlindCause, known: LogTrouble?, _ server: EngineServer?) {
+    init(_ cause: BlindCause, known: LogTrouble?, refusal: EngineFailure? = nil, _ server: EngineServer?) {
         switch cause {
         case .lost: self = known ?? .failed(.connectionLost, server)
         case .silence: self = .failed(.timedOut, server)
@@ -62,6 +69,8 @@ public enum LogTrouble: Sendable, Equatable {
         case .otherPrimary: self = .otherPrimary
         case .removed: self = .removed
         case .missing: self = .missing
+        case .refused: self = .refused(refusal, server)
+        case .unheard: self = .unheard
         }
     }
 
@@ -74,6 +83,9 @@ public enum LogTrouble: Sendable, Equatable {
         case .otherPrimary: "other_primary"
         case .removed: "log_removed"
         case .missing: "entries_missing"
+        case .refused: "refused"
+        case .unheard: "unheard"
+        case .outdated: "outdated"
         }
     }
 
@@ -86,12 +98,19 @@ public enum LogTrouble: Sendable, Equatable {
         case .otherPrimary: "another server has the log now, which is read first"
         case .removed: "the log was removed from the engine, and is read anew"
         case .missing: "entries of another node are missing, and are waited for"
+        case .refused(let failure, let server):
+            "\(server?.description ?? "the engine") can be read, and refuses entries: it \(failure?.sentence(fleet: fleet) ?? "does not say why")"
+        case .unheard:
+            "what this node appends is not what it reads: an address in share.servers leads to several servers, and has to lead to one primary"
+        case .outdated(let version, let server): InfoText.sentence(outdated: version, server)
         }
     }
 
     var isMisconfiguration: Bool {
         switch self {
         case .failed(let failure, _): failure.isMisconfiguration
+        case .refused(let failure, _): failure?.isMisconfiguration ?? false
+        case .unheard, .outdated: true
         case .notUnderstood, .stopped, .otherLog, .otherPrimary, .removed, .missing: false
         }
     }

@@ -123,6 +123,8 @@ struct EntryTests {
     func fence() {
         let fence = Fence(at: LogPosition(9), doubtedAfter: LogPosition(4, 2))
         #expect(Fence(PlacedEntry(LogPosition(9), fence.entry)) == fence)
+        let losing = Fence(at: LogPosition(9), doubtedAfter: LogPosition(4, 2), lostUpTo: LogPosition(7, 1))
+        #expect(Fence(PlacedEntry(LogPosition(9), losing.entry)) == losing)
         let garbled = PlacedEntry(LogPosition(9), LogEntry(LogMessage(.fence, argument: [1]), origin: nil))
         #expect(Fence(garbled) == Fence(at: LogPosition(9), doubtedAfter: .beginning))
         #expect(Fence(PlacedEntry(LogPosition(9), .unopened)) == nil)

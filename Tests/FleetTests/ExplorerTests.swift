@@ -23,6 +23,7 @@ struct Budget: Hashable {
     var takes = 0
     var pauses = 0
     var replications = 1
+    var dumps = 0
     /// Of a new primary to the former's.
     var clock: Int64 = 0
 }
@@ -48,6 +49,7 @@ struct Explorer {
         case cut(Int)
         case restart(Int)
         case failOver(Int)
+        case returnWithDump
         case trim
         case flush
         case pass
@@ -116,6 +118,7 @@ struct Explorer {
             if budget.failOvers > 0 { steps.append(.failOver(replica)) }
         }
         if budget.trims > 0, fleet.engine.content.entries.count > 1 { steps.append(.trim) }
+        if budget.dumps > 0 { steps.append(.returnWithDump) }
         if budget.flushes > 0 { steps.append(.flush) }
         if budget.pauses > 0 { steps.append(.pass) }
         return steps
@@ -159,6 +162,9 @@ struct Explorer {
         case .failOver(let replica):
             state.budget.failOvers -= 1
             state.fleet.failOver(to: replica, clock: state.fleet.engine.clock + state.budget.clock)
+        case .returnWithDump:
+            state.budget.dumps -= 1
+            state.fleet.returnWithDump()
         case .trim:
             state.budget.trims -= 1
             state.fleet.trim(keeping: 1)
@@ -215,6 +221,7 @@ struct Scenario: CustomTestStringConvertible {
             fleet.report(node)
         }
         for replica in fleet.engine.replicas.indices { fleet.engine.replicate(to: replica) }
+        fleet.engine.writeDown()
         fleet.time += 100
         return Explorer.State(fleet: fleet, budget: budget)
     }
@@ -242,6 +249,7 @@ struct ExplorerTests {
         Scenario("the log is trimmed", Budget(fetches: 1, purges: 2, cuts: 1, trims: 1)).with { $0.isCoarse = true },
         Scenario("a node that is new at a primary whose clock is behind", Budget(fetches: 1, purges: 2, failOvers: 1, clock: -5_000))
             .with { ($0.isCoarse, $0.late) = (true, 1) },
+        Scenario("an older dump, and a restart", Budget(fetches: 1, purges: 1, restarts: 1, cuts: 1, dumps: 1)).with { $0.isCoarse = true },
         Scenario("two splits", Budget(fetches: 1, purges: 1, cuts: 2, takes: 1)),
         Scenario("another primary", nodes: 3, Budget(fetches: 1, purges: 1, failOvers: 1)).with { $0.isCoarse = true },
         Scenario("another primary, whose clock is behind", nodes: 3, Budget(fetches: 1, purges: 1, failOvers: 1, clock: -5_000))

@@ -143,13 +143,28 @@ struct ModelFleet: Hashable {
     }
 
     mutating func failOver(to replica: Int, clock: Int64) {
-        let former = engine.content.entries
+        let former = engine.content
         engine.promote(replica, clock: clock)
+        lose(former)
+    }
+
+    /// All servers of the engine were lost, and are back with an older dump.
+    mutating func returnWithDump() {
+        let former = engine.content
+        engine.returnWithDump()
+        lose(former)
+    }
+
+    /// A purge is lost for good where its sender has ended and no node's disk is beyond it.
+    private mutating func lose(_ former: ModelEngine.Content) {
         let left = Set(engine.content.entries.compactMap(\.entry.origin))
         let alive = Set(nodes.map(\.follower.node))
-        for placed in former {
+        for placed in former.entries {
             guard let origin = placed.entry.origin, !left.contains(origin), !alive.contains(origin.node) else { continue }
-            for index in purges.indices where placed.entry.message.argument == Self.argument(of: purges[index]) {
+            let isKnown = nodes.contains { node in
+                node.disk.kept.map { $0.epoch == former.epoch && $0.position >= placed.position } ?? false
+            }
+            for index in purges.indices where !isKnown && placed.entry.message.argument == Self.argument(of: purges[index]) {
                 purges[index].isLost = true
             }
         }
@@ -201,7 +216,10 @@ struct ModelFleet: Hashable {
             nodes[node].outgoing = nil
             let replies = outgoing.map { isOutOfMemory ? .refused : engine.append($0, time: time) }
             nodes[node].written = engine.content.version
-            if answerIsLost { cut(node) } else { write(node, .answered(replies)) }
+            if answerIsLost { return cut(node) }
+            write(node, .answered(replies))
+            for reply in replies { if case .appended(let position) = reply { follow(node, .appended(position)) } }
+            if replies.contains(.refused) { follow(node, .refused) }
         } else if nodes[node].isWaiting {
             nodes[node].isWaiting = false
             if answerIsLost { cut(node) } else { write(node, .waited(replicas: engine.waited(for: nodes[node].written))) }
@@ -253,6 +271,7 @@ struct ModelFleet: Hashable {
                 write(node, .connected(isNewPrimary: isNewPrimary, fence: fence, replicas: count, log: log))
             case .append(let fence): write(node, .fence(fence))
             case .renewEpoch: engine.renewEpoch()
+            case .greet: write(node, .greet)
             case .seeing, .blind: break
             case .reconnect:
                 cut(node)

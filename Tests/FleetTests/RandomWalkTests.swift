@@ -45,6 +45,7 @@ struct RandomWalk {
 
     mutating func run(steps count: Int) {
         for node in fleet.nodes.indices { fleet.connect(node) }
+        fleet.engine.writeDown()
         for _ in 0..<count where fleet.violation == nil { step() }
         if fleet.violation == nil { fleet.checkEnd() }
     }
@@ -86,9 +87,27 @@ struct RandomWalk {
         case 6: if numbers.isTrue(oneIn: 4) { fleet.flush() }
         case 7: fleet.isOutOfMemory.toggle()
         case 8: fleet.purge(node, key: 0, kind: .all)
+        case 10: fleet.engine.writeDown()
+        case 11: numbers.isTrue(oneIn: 2) ? fleet.returnWithDump() : loseUnheard(node)
         case 9: fleet.time += [2_000, 30_000, 90_000].randomElement(using: &numbers)!
         default: break
         }
+    }
+
+    /// A purge is answered as durable while another node is away, who purged ends, and the engine is back without it.
+    private mutating func loseUnheard(_ node: Int) {
+        fleet.cut((node + 1) % fleet.nodes.count)
+        fleet.connect(node)
+        fleet.purge(node, key: Int.random(in: 0..<keys, using: &numbers))
+        for _ in 0..<Int.random(in: 1...4, using: &numbers) {
+            fleet.read(node)
+            fleet.deliver(node)
+            for replica in fleet.engine.replicas.indices { fleet.engine.replicate(to: replica) }
+            fleet.deliver(node)
+            fleet.report(node)
+        }
+        if numbers.isTrue(oneIn: 2) { fleet.restart(node) }
+        fleet.returnWithDump()
     }
 
     /// Mostly the best replica, as a cluster chooses; its clock may be anything.

@@ -251,6 +251,17 @@ struct WriterTests {
         #expect(play.when(.tick) == [Play.send((a, 1), (b, 2))])
     }
 
+    @Test("nobody waits for a write that the engine refuses, nor for one that comes meanwhile; both are appended once it takes them")
+    func refusedWrites() {
+        var play = Play.connected()
+        _ = play.when(.append(a, .write, token: 1))
+        #expect(play.when(.answered([.refused])) == [.tell(1, .later)])
+        #expect(play.when(.append(b, .write, token: 2)) == [.hold(b), .tell(2, .later)])
+        play.now += 1_000
+        #expect(play.when(.tick) == [Play.send((a, 1), (b, 2))])
+        #expect(play.when(.answered([Play.at(10), Play.at(11)])) == [.settle(a, at: LogPosition(10)), .settle(b, at: LogPosition(11))])
+    }
+
     @Test("a purge that comes while the engine refuses others is answered as refused at once, and sent with them")
     func refusedBehind() {
         var play = Play.connected()

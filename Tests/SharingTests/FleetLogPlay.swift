@@ -32,13 +32,14 @@ final class FleetLogPlay {
         func finish() {}
     }
 
-    init(_ redis: RedisProcess) throws {
+    init(_ redis: RedisProcess, _ change: (inout FleetSettings) -> Void = { _ in }) throws {
         self.redis = redis
         let secrets = try FleetSecrets(file: Array(FleetPlay.secret.utf8))
         var settings = FleetSettings(
             engine: EngineSettings(servers: [.host("127.0.0.1", port: redis.port)]), name: "play", secrets: secrets)
         // A busy machine is no slow engine.
         settings.timeout = 10_000
+        change(&settings)
         let logger = Logger(label: "play") { [said] _ in LineHandler(said: said) }
         node = FleetNode(settings, beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20), logger)
         node.start(Obedient(handed: handed))
