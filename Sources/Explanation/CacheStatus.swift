@@ -11,6 +11,9 @@ public struct CacheStatus {
     /// The detail of a response to a write that went out before its marks were in the store's files: a crash may bring back what was stored before.
     public static let goesBeforeMarks = "marks_not_written"
 
+    /// The same where other nodes are not told yet: until then they serve what they have stored before.
+    public static let goesBeforeNodes = "nodes_not_told"
+
     /// Longer than most lines.
     private static let usualBytes = 128
     /// More than all our words take, with two numbers.

@@ -63,6 +63,10 @@ final class Fetch: @unchecked Sendable {
     var held: HeldResponse?
     /// The response to a write goes out although what it has changed is not in the store's files.
     var goesBeforeMarks = false
+    /// The same where the fleet's log does not have it.
+    var goesBeforeNodes = false
+    /// `FleetLevel.lastTold` before the change.
+    var lastToldBefore: UInt64 = 0
     /// Of what comes of it: when the request was sent and its response came, and its place among all that were sent.
     var recency = Recency(
         order: .unknown, isImported: false, requestTime: Timestamp(milliseconds: 0), responseTime: Timestamp(milliseconds: 0))

@@ -36,7 +36,9 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     /// Writes of this shard that are not in the log yet, by their numbers, and who waits for them.
     private var untold: Set<UInt64> = []
-    private var lastTold: UInt64 = 0
+    public private(set) var lastTold: UInt64 = 0
+    /// The last of those that were given up: they come into the log later.
+    private var lastUntold: UInt64 = 0
     private var waiters: [ToldWaiter] = []
 
     /// What a record has beside its content, at most: its key and head.
@@ -147,16 +149,19 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         lastTold += 1
         let number = lastTold
         untold.insert(number)
-        node.tell(LogMessage(mark: mark, isSoft: isDoubtful)) { [self] in loop.execute { self.noteTold(number) } }
+        node.tell(LogMessage(mark: mark, isSoft: isDoubtful)) { [self] isTold in loop.execute { self.noteTold(number, isTold) } }
     }
 
     /// Whether a write is not in the log yet.
     public var isAwaited: Bool { !untold.isEmpty }
 
-    /// Calls `then`, on the loop, once all that was changed here until now is in the log, or after `share.timeout`.
-    public func whenTold(_ then: @escaping () -> Void) {
-        guard isAwaited else { return then() }
-        let waiter = ToldWaiter(untold, then)
+    /// Waits until all that was changed here until now is in the log, for `share.timeout` at most.
+    /// - Parameters:
+    ///   - former: `lastTold` before the change.
+    ///   - then: called on the loop; told whether the changes since are in the log.
+    public func whenTold(since former: UInt64, _ then: @escaping (_ isTold: Bool) -> Void) {
+        let waiter = ToldWaiter(untold) { [self] left in then(lastUntold <= former && !left.contains { $0 > former }) }
+        guard isAwaited else { return waiter.goOn() }
         waiters.append(waiter)
         waiter.timer = loop.schedule(after: .milliseconds(Int(node.settings.timeout))) { [self] in
             waiters.removeAll { $0 === waiter }
@@ -164,8 +169,9 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         }
     }
 
-    private func noteTold(_ number: UInt64) {
+    private func noteTold(_ number: UInt64, _ isTold: Bool) {
         untold.remove(number)
+        if !isTold { lastUntold = max(lastUntold, number) }
         for waiter in waiters { waiter.left.remove(number) }
         let ready = waiters.filter(\.left.isEmpty)
         waiters.removeAll(where: \.left.isEmpty)
@@ -298,9 +304,9 @@ public protocol SharedWaiter: AnyObject {
 private final class ToldWaiter {
     var left: Set<UInt64>
     var timer: LoopTimer?
-    private var then: (() -> Void)?
+    private var then: ((_ left: Set<UInt64>) -> Void)?
 
-    init(_ left: Set<UInt64>, _ then: @escaping () -> Void) { (self.left, self.then) = (left, then) }
+    init(_ left: Set<UInt64>, _ then: @escaping (_ left: Set<UInt64>) -> Void) { (self.left, self.then) = (left, then) }
 
     /// Once.
     func goOn() {
@@ -308,6 +314,6 @@ private final class ToldWaiter {
         timer = nil
         let then = then
         self.then = nil
-        then?()
+        then?(left)
     }
 }

@@ -117,11 +117,11 @@ public final class FleetNode: Sendable {
 
     /// Something was changed here by a write. From now on nothing older is taken.
     /// - Parameter then: once it is in the log, or will not be waited for: from any thread.
-    func tell(_ message: LogMessage, then: @escaping @Sendable () -> Void) {
+    func tell(_ message: LogMessage, then: @escaping @Sendable (_ isTold: Bool) -> Void) {
         // Until the log's loop holds it itself.
         message.mark.map { mark in state.withLock { $0.table.hold(mark) } }
         log.loop.execute { [self] in
-            log.append(message, nil) { _ in then() }
+            log.append(message, nil) { outcome in if case .appended = outcome { then(true) } else { then(false) } }
             message.mark.map { mark in state.withLock { $0.table.settle(mark, at: nil) } }
         }
     }

@@ -96,6 +96,20 @@ struct FleetDocumentTests {
 
     // MARK: The engine
 
+    @Test("several servers that are not a Cluster are a mistake for check and at the start, and one of them alone is none")
+    func severalServers() throws {
+        let servers = [try redis(), try redis()]
+        let share = try settings("a", servers)
+        let path = try file("several.yaml", share + "store: {directory: \(temporary.path)/cache-several}\nlisten: \"127.0.0.1:0\"\n")
+        let started = try CommandLineTool.run("serve --config \(path) --upstream http://127.0.0.1:1")
+        for outcome in [try check(share), started] {
+            #expect(outcome.status == 78)
+            #expect(
+                outcome.text.contains("is not a Cluster, and share.servers has several addresses: name the one address"), "\(outcome.text)")
+        }
+        #expect(try check(try settings("b", [servers[0]])).status == 0)
+    }
+
     @Test("the blocks of redis.conf start a server, alone and of a Cluster, and cistern check finds its replica wanting, and nothing else")
     func blocks() throws {
         let redis = try redis()
@@ -213,20 +227,24 @@ struct FleetDocumentTests {
     @Test("an engine that lets a node follow and not write is told of, once, and when it is over")
     func refused() throws {
         let redis = try redis()
-        let node = try serve("a", try settings("a", [redis]), to: ScriptedOrigin { _ in [.json("{}")] })
+        let origin = ScriptedOrigin { _ in [.json("{}")] }
+        let node = try serve("a", try settings("a", [redis]), to: origin)
         #expect(try eventually { node.text.contains("the fleet's log is followed") })
         administer(redis, "ACL SETUSER cistern -xadd")
         for _ in 0..<2 {
             let purge = try command("purge /a", "a")
             #expect(purge.status == 75 && purge.text.contains("the engine does not take it (refused)"), "\(purge.text)")
         }
-        let warning = "other nodes are not told what this one has purged or changed: the engine does not let the user use a command"
+        let warning = "cannot be seen: 127.0.0.1:\(redis.port) can be read, and refuses entries: it does not let the user use a command"
         #expect(node.text.split(separator: "\n").count { $0.contains(warning) } == 1, "\(node.text)")
+        let write = try node.request("PUT", "/a", content: "{}")
+        #expect(write.status == 200 && write["Cache-Status"]?.hasSuffix("; detail=nodes_not_told") == true, "\(write)")
         // A target is a message for each scheme, and one purge.
         #expect(try command("share status", "a").text.contains("purges    pending: 2 refused: NOT told"))
         administer(redis, "ACL SETUSER cistern +xadd")
-        #expect(try eventually { node.text.contains("the engine takes again what this node has purged") })
+        #expect(try eventually { node.text.split(separator: "\n").count { $0.contains("the fleet's log is followed") } == 2 })
         #expect(node.stop().status == 0)
+        origin.down()
     }
 
     @Test(
