@@ -5,7 +5,8 @@
 
 What one node stored answers a miss at another; one crowd at all nodes is one request upstream; a purge at one is obeyed by all, through the loss of the
 log's primary too; four nodes ask the upstream hardly more often than one, and work hardly more; what is shared costs a local hit nothing and a miss
-little, and an engine that is gone nothing. Prints each figure with its bar; ends with 1 where one is missed.
+little, and an engine that is gone nothing. Engines at one address: one that takes no writes, one that returns with an older dump, and those with which no
+node starts. Prints each figure with its bar; ends with 1 where one is missed.
 """
 import argparse
 import http.client
@@ -410,11 +411,19 @@ class Trial(Ground):
         self.tell("the engine gone: CPU of a miss, beyond that of such a node", more, "us", "1 us", more <= 1)
 
     def run(self):
-        self.start_nodes()
+        # It is made of what this file has.
+        import fleet_edges
+        edges = {"mute": fleet_edges.mute, "dump": fleet_edges.dump, "refused": fleet_edges.refused}
         parts = {
             "sharing": self.sharing, "crowd": self.crowd, "purging": lambda: self.purging(20, "purging"), "failover": self.failover, "costs": self.costs}
+        wanted = self.options.only.split(",") if self.options.only else [*edges, *parts]
+        for name, part in edges.items():
+            if name in wanted:
+                part(self)
+        if any(name in wanted for name in parts):
+            self.start_nodes()
         for name, part in parts.items():
-            if not self.options.only or name in self.options.only.split(","):
+            if name in wanted:
                 part()
         for node in self.nodes:
             node.stop()
