@@ -30,6 +30,15 @@ public enum FetchFailure: Sendable, Equatable {
         }
     }
 
+    /// Whether the upstream has failed, and not a limit of Cistern.
+    public var isOfUpstream: Bool {
+        switch self {
+        case .transfer(let error): !error.isOwn
+        case .fault: true
+        case .stopped, .slow, .tooManyStreams: false
+        }
+    }
+
     /// Text of the cause; nil if unknown.
     public var details: String? {
         switch self {

@@ -12,4 +12,13 @@ public enum FlightOutcome: Sendable, Equatable {
     case failed(FetchFailure)
     /// The leader gave up before there was a response.
     case abandoned
+
+    /// Whether the next request for the key would wait in vain too: nothing is shared, or the upstream fails.
+    public var isForLeaderAlone: Bool {
+        switch self {
+        case .unshareable: true
+        case .failed(let failure): failure.isOfUpstream
+        case .stored, .outdated, .overtaken, .abandoned: false
+        }
+    }
 }

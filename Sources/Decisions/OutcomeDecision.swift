@@ -175,14 +175,10 @@ extension OutcomeFacts {
         case .abandoned: return .askAnew(isLast: hasWaited)
         case .failed(.tooManyStreams): return end(.tooManyStreams)
         case .failed(let failure):
-            if let rescue = ownRescue {
-                guard isOfAnotherClient else { return .rescue(rescue, failure) }
-                return hasWaited ? .askAlone : .askAnew(isLast: true)
-            }
-            guard hasWaited else { return .askAnew(isLast: true) }
-            // The leader got what the upstream said. So does each of the others: they ask themselves.
-            if case .fault = failure { return .askAlone }
-            return end(failure)
+            // The failure may be about the leader's request. No follower waits behind another one to find that out.
+            guard let rescue = ownRescue else { return .askAlone }
+            guard isOfAnotherClient else { return .rescue(rescue, failure) }
+            return hasWaited ? .askAlone : .askAnew(isLast: true)
         }
     }
 

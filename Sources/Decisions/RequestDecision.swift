@@ -125,6 +125,10 @@ public struct RequestPlace: Sendable, Equatable {
     public var isPartitioned: Bool { target.isPartitioned }
     public var unknownFieldsHash: UInt64 { target.keys.unknownFieldsHash }
 
+    /// Whether the request may have the lease of its target, and so end it: the response would do for other nodes. What they compare leaves out fields
+    /// that change with each request.
+    public var takesLease: Bool { sharing == .repeated && target.keys.unknownFields?.changing.isEmpty ?? true }
+
     public enum Sharing: Sendable {
         /// It says of itself what it wants, so it is asked for alone.
         case none

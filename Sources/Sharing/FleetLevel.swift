@@ -27,12 +27,10 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     /// Look-ups that the engine has not replied to.
     let patience: PatienceLine<SharedSearch>
-    /// What is asked of the upstream for all nodes, by the key under which it will be stored here.
-    var leases: [HashedKey: HeldLease] = [:]
     var renewal: LoopTimer?
+    /// Look-ups that wait for another node's lease.
+    var waitingForNodes = 0
     private var around: LoopTimer?
-    /// What could not be shared lately, and until when (milliseconds of the loop): it is not looked for.
-    private var unshareable: [ByteKey: Int64] = [:]
 
     /// Writes of this shard that are not in the log yet, by their numbers, and who waits for them.
     private var untold: Set<UInt64> = []
@@ -41,10 +39,6 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     /// What a record has beside its content, at most: its key and head.
     private static let overheadBytes = 256 << 10
-    /// How much of that is remembered.
-    static let leaseLimit = 4_096
-    static let unshareableLimit = 4_096
-    static let unshareableMilliseconds: Int64 = 2_000
 
     public init(_ node: FleetNode, on loop: EventLoop) {
         (self.node, self.loop) = (node, loop)
@@ -55,8 +49,8 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         client = EngineClient(loop: loop, engine)
         patience = PatienceLine(loop: loop, milliseconds: node.settings.timeout) { $0.giveUp() }
         keep = EngineWords("PX", String(node.settings.keep))
-        leaseWords = EngineWords(String(decoding: node.name, as: UTF8.self), "NX", "GET", "PX", String(SharedSearch.leaseMilliseconds))
-        renewalWords = EngineWords(String(decoding: node.name, as: UTF8.self), "XX", "PX", String(SharedSearch.leaseMilliseconds))
+        leaseWords = EngineWords(String(decoding: node.name, as: UTF8.self), "NX", "GET", "PX", String(LeaseTimes.expiry))
+        renewalWords = EngineWords(String(decoding: node.name, as: UTF8.self), "XX", "PX", String(LeaseTimes.expiry))
         client.onChange = { [unowned client, node] in node.note($0, $1, by: client) }
     }
 
@@ -118,23 +112,20 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         guard recency.requestTime.milliseconds <= wallNow,
             let placed = node.place(recency, wallNow: wallNow, now: loop.batchMilliseconds)
         else { return count(.unplaced) }
-        var lease: HeldLease?
-        if !leases.isEmpty {
-            if isResponse { lease = leases.removeValue(forKey: HashedKey(item.key)) } else { leases[HashedKey(item.key)]?.isGiven = true }
-        }
+        let (lease, isRemoved) = offering(item.key, isResponse: isResponse)
         let place = lease?.place ?? node.keys.place(of: node.settings.secrets.first.name(of: key))
         let record = SharedRecord(key: key, metadata: item.metadata, head: item.head, body: item.body)
         let given = GivenRecord(record, placed.version, fleetTime: placed.fleetTime)
         let valueBytes = given.sealedBytes
         guard valueBytes < client.settings.limits.replyBytes else {
-            if let lease { leaveAlone(item.key, lease) }
+            if let lease { mark(HashedKey(item.key), lease, .eachNode, 0, loop.batchMilliseconds) }
             return count(.tooLong)
         }
         var commands = EngineCommands(room: valueBytes + Self.commandBytes)
         commands.add(
             Words.set, place.record, valueBytes: valueBytes, { given.appendSealed(to: &$0, by: &sealer, at: place.record.bytes) }, keep)
         // Others find the response, or may ask: they are told both in one piece.
-        if let lease, isOurs(lease) { commands.add(Words.unlink, place.lease) }
+        if isRemoved { commands.add(Words.unlink, place.lease) }
         client.sendAll(commands, patienceMilliseconds: Self.offerPatience, isUrgent: false) { replies in
             if case .status = replies[0] { count(.sent) } else { count(.failed) }
         }
@@ -181,8 +172,6 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         static let get = EngineWords("GET")
         static let set = EngineWords("SET")
         static let unlink = EngineWords("UNLINK")
-        /// What lies in the place of a lease, and for how long.
-        static let alone = EngineWords([FleetLevel.alone] + ["PX", String(FleetLevel.unshareableMilliseconds)].map { Array($0.utf8) })
     }
 
     /// How long records are kept.
@@ -201,8 +190,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     public func obstacle(for keys: TargetKeys) -> SharedObstacle? {
         guard client.isOpen else { return .failing }
         guard !isBlind else { return .blind }
-        guard !unshareable.isEmpty, let end = unshareable[ByteKey(keys.own)] else { return nil }
-        return end <= loop.batchMilliseconds ? nil : .unshareable
+        return isForEachNode(keys.own) ? .unshareable : nil
     }
 
     /// Looks for a response, stores here what may be taken, and tells whoever waits, on the loop: at the latest after `share.timeout`, or, where another
@@ -227,56 +215,6 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     func ended(_ search: SharedSearch) {
         let name = SearchName(key: search.key, mayWait: search.mayWait)
         if underWay[name] === search { underWay[name] = nil }
-    }
-
-    /// This node is to ask the upstream for all.
-    /// - Parameters:
-    ///   - place: where it lies in the engine.
-    ///   - key: under which it will be stored here.
-    func hold(_ place: RecordPlace, for key: HashedKey) {
-        let now = loop.batchMilliseconds
-        if leases.count >= Self.leaseLimit { leases = leases.filter { $0.value.end > now } }
-        guard leases.count < Self.leaseLimit else { return giveBack(place) }
-        leases[key] = HeldLease(place: place, end: now + SharedSearch.leaseMilliseconds, last: now + Self.renewingMilliseconds)
-        keepLeases()
-    }
-
-    /// Nobody needs to wait for this node.
-    func giveBack(_ place: RecordPlace) {
-        var commands = EngineCommands()
-        commands.add(Words.unlink, place.lease)
-        client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { _ in }
-    }
-
-    /// What this node has asked the upstream for is over.
-    /// - Parameters:
-    ///   - key: under which it was to be stored here.
-    ///   - isStored: it is. Where it was not given then, it cannot be shared.
-    public func ended(_ key: [UInt8], isUnshareable: Bool, isStored: Bool = false) {
-        loop.assertOnLoop()
-        guard !leases.isEmpty, let lease = leases.removeValue(forKey: HashedKey(key)) else { return }
-        if isUnshareable || (isStored && !lease.isGiven) { return leaveAlone(key, lease) }
-        if isOurs(lease) { giveBack(lease.place) }
-    }
-
-    /// Everybody asks for himself for a while: else each would wait for the one before.
-    private func leaveAlone(_ key: [UInt8], _ lease: HeldLease) {
-        noteUnshareable(key)
-        guard isOurs(lease) else { return }
-        var commands = EngineCommands()
-        commands.add(Words.set, lease.place.lease, Words.alone)
-        client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { _ in }
-    }
-
-    /// Of one that has ended by itself another node may be the holder.
-    private func isOurs(_ lease: HeldLease) -> Bool { lease.end > loop.batchMilliseconds }
-
-    /// What lies in the place of a lease where the last response could not be shared: everybody asks.
-    static let alone = [UInt8(ascii: "-")]
-
-    func noteUnshareable(_ key: [UInt8]) {
-        if unshareable.count >= Self.unshareableLimit { unshareable = [:] }
-        unshareable[ByteKey(key)] = loop.batchMilliseconds + Self.unshareableMilliseconds
     }
 }
 

@@ -21,6 +21,8 @@ public final class FleetNode: Sendable {
     let name: [UInt8]
     private let state = Mutex(State())
     /// Changed by the shards.
+    let leases = Mutex(LeaseTable())
+    /// Changed by the shards.
     private let watch = Mutex(EngineWatch())
     private let logger: Logger
 

@@ -281,7 +281,7 @@ struct SharedResponseTests {
 
     @Test("who joins a look-up that others have given up does not wait for it")
     func joinedLate() throws {
-        try FleetPlay.run(FleetPlay.numbered(["Cache-Control: no-store"])) { fleet in
+        try FleetPlay.run(FleetPlay.numbered(["Cache-Control: max-age=0"])) { fleet in
             let (one, _) = try fleet.pair { settings in
                 settings.timeout = 20
                 settings.engine.limits = SharedLeaseTests.patientLimits
