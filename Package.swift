@@ -178,7 +178,7 @@ let package = Package(
             ],
             path: "Tests/TestSupport", swiftSettings: strict),
         tests("TakeOverTests", ["TakeOver"]),
-        tests("FleetTests", ["Fleet", "TestSupport"]),
+        tests("FleetTests", ["CachePolicy", "Coordination", "Decisions", "Fleet", "HTTPCore", "Locking", "TestSupport", "Upstream"]),
         tests(
             "SharingTests",
             [

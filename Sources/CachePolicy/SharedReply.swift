@@ -44,7 +44,7 @@ public enum SharedObstacle: String, Sendable {
     case failing
     /// What others purge is not seen: what they have stored may have been purged.
     case blind
-    /// The last response could not be shared: everybody asks for himself for a while.
+    /// The last response could not be shared, or the upstream failed: each node asks for itself for a while.
     case unshareable
     /// The upstream has said whose the credentials are: such responses are not shared.
     case told

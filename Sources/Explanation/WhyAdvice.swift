@@ -229,7 +229,7 @@ extension SharedObstacle {
             switch self {
             case .failing: "the engine fails, and is not asked (cistern share status says why)"
             case .blind: "what other nodes purge cannot be seen just now (cistern share status says why)"
-            case .unshareable: "the last response could not be shared, so each node asks for itself for a moment"
+            case .unshareable: "the last response could not be shared, or the upstream failed, so each node asks for itself for a while"
             case .told: "what is stored for a user of whom the upstream has told (credentials.identity.lookup) is not shared"
             }
         return "What other nodes had stored was not looked for: \(reason)."
