@@ -54,7 +54,8 @@ public final class CollapsedRequests: Sendable {
         }
 
         /// A response that could be shared lets requests wait for each other again.
-        mutating func note(_ outcome: FlightOutcome, of key: FlightKey, upstream: Int64, by client: UInt64, now: Int64, isRemembered: Bool) {
+        mutating func note(_ outcome: FlightOutcome, of key: FlightKey, upstream: Int64, by client: UInt64, now: Int64, isRemembered: Bool)
+        {
             if outcome == .stored {
                 unshareable.forget(key.hash)
             } else if isRemembered, outcome.isForLeaderAlone {

@@ -43,11 +43,9 @@ public struct UnshareableTargets: Sendable {
         counts[client, default: 0] += 1
     }
 
-    public mutating func contains(_ target: SeededHash, now: Int64) -> Bool {
+    public func contains(_ target: SeededHash, now: Int64) -> Bool {
         guard !entries.isEmpty, let entry = entries[target] else { return false }
-        guard entry.end <= now else { return true }
-        forget(target)
-        return false
+        return now < entry.end
     }
 
     /// Removes a target whose response could be shared.

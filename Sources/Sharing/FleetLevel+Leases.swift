@@ -91,30 +91,20 @@ extension FleetLevel {
         for (key, lease) in held where lease.end - now < LeaseTimes.expiry - LeaseTimes.renewal / 2 { renew(key, lease, now) }
     }
 
-    /// A lease that the engine may have removed meanwhile is taken anew, if it is still free.
+    /// A lease that the engine has removed meanwhile is taken anew, if it is still free. One that may be another node's by now is not renewed.
     private func renew(_ key: HashedKey, _ lease: HeldLease, _ now: Int64) {
-        let isOver = lease.end <= now
         var commands = EngineCommands()
-        commands.add(Words.set, lease.place.lease, isOver ? leaseWords : renewalWords)
+        if lease.end > now { commands.add(Words.set, lease.place.lease, renewalWords) }
+        commands.add(Words.set, lease.place.lease, leaseWords)
         client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { [self] replies in
-            var next = lease
-            switch replies[0] {
-            case .nothing where isOver, .status, .bytes(node.name): next.end = now + LeaseTimes.expiry
-            case .nothing: next.end = now
-            // It is another node's.
-            case .bytes: return node.leases.withLock { if $0.held[key]?.began == lease.began { $0.held[key] = nil } }
-            default: return
-            }
+            guard let reply = replies.last, reply == .nothing || reply.text != nil else { return }
+            let isOurs = reply == .nothing || reply == .bytes(node.name)
             let isHeld = node.leases.withLock { table in
                 guard table.held[key]?.began == lease.began else { return false }
-                table.held[key]?.end = next.end
+                if isOurs { table.held[key]?.end = now + LeaseTimes.expiry } else { table.held[key] = nil }
                 return true
             }
-            if next.end <= now {
-                if isHeld { renew(key, next, loop.batchMilliseconds) }
-            } else if !isHeld, isOver {
-                giveBack(lease.place)
-            }
+            if reply == .nothing, !isHeld { giveBack(lease.place) }
         }
     }
 

@@ -141,8 +141,9 @@ final class SharedSearch {
         case .nothing: lease = .taken
         case .bytes(let holder) where holder == node.name: lease = .ofThisNode
         case .bytes(let value):
-            guard value.count == 1, let mark = LeaseMark(rawValue: value[0]) else { return lease = .ofAnother }
-            lease = .marked(mark)
+            let mark = value.count == 1 ? LeaseMark(rawValue: value[0]) : nil
+            lease = mark.map { .marked($0) } ?? .ofAnother
+            guard let mark else { break }
             level.figures.leases[.alone, default: 0] += 1
             level.noteMark(mark, lookUp.keys.own)
         default: lease = .unknown

@@ -1,9 +1,11 @@
 // Who leads a fetch, who waits for it, and what wakes those who wait: without sockets.
 
+import CachePolicy
 import Decisions
 import HTTPCore
 import Locking
 import Testing
+import Upstream
 
 @testable import Coordination
 
@@ -164,7 +166,9 @@ struct CollapsedRequestsTests {
 
     @Test(
         "a limit of Cistern, and what says nothing of the next response, are not remembered",
-        arguments: [FlightOutcome.stored, .outdated, .overtaken, .abandoned, .failed(.tooManyStreams), .failed(.transfer(.connectionLimitReached))])
+        arguments: [
+            FlightOutcome.stored, .outdated, .overtaken, .abandoned, .failed(.tooManyStreams), .failed(.transfer(.connectionLimitReached)),
+        ])
     func notRemembered(outcome: FlightOutcome) {
         let requests = CollapsedRequests()
         let leader = Follower()

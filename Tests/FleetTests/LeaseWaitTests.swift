@@ -12,28 +12,33 @@ struct LeaseWaitTests {
         arguments: [LeaseState.taken, .ofThisNode, .marked(.eachNode), .marked(.eachRequest), .unknown])
     func proceeding(state: LeaseState) {
         var wait = LeaseWait(deadline: 1_000)
-        #expect(wait.handle(state, to: .take, now: 0) == .proceed)
+        let step1 = wait.handle(state, to: .take, now: 0)
+        #expect(step1 == .proceed)
     }
 
     @Test("a lease that is missing is taken when its holder has had time to renew it")
     func missing() {
         var wait = LeaseWait(deadline: 1_000)
-        #expect(wait.handle(.ofAnother, to: .take, now: 0) == .askLater(.poll, milliseconds: 20))
-        #expect(wait.handle(.free, to: .poll, now: 20) == .ask(.look))
-        #expect(wait.handle(.free, to: .look, now: 21) == .askLater(.look, milliseconds: 20))
-        #expect(wait.handle(.free, to: .look, now: 85) == .askLater(.look, milliseconds: 5))
-        // Renewed meanwhile.
-        #expect(wait.handle(.ofAnother, to: .look, now: 90) == .askLater(.poll, milliseconds: 20))
-        #expect(wait.handle(.free, to: .poll, now: 110) == .ask(.look))
-        #expect(wait.handle(.free, to: .look, now: 180) == .ask(.take))
-        #expect(wait.handle(.taken, to: .take, now: 181) == .proceed)
+        let rows: [(LeaseState, LeaseWait.Question, Int64, LeaseWait.Step)] = [
+            (.ofAnother, .take, 0, .askLater(.poll, milliseconds: 20)), (.free, .poll, 20, .ask(.look)),
+            (.free, .look, 21, .askLater(.look, milliseconds: 20)), (.free, .look, 85, .askLater(.look, milliseconds: 5)),
+            // Renewed meanwhile.
+            (.ofAnother, .look, 90, .askLater(.poll, milliseconds: 20)), (.free, .poll, 110, .ask(.look)),
+            (.free, .look, 180, .ask(.take)), (.taken, .take, 181, .proceed),
+        ]
+        for (state, question, now, expected) in rows {
+            let step = wait.handle(state, to: question, now: now)
+            #expect(step == expected, "\(state), \(now)")
+        }
     }
 
     @Test("the wait ends at its deadline")
     func deadline() {
         var wait = LeaseWait(deadline: 30)
-        #expect(wait.handle(.ofAnother, to: .take, now: 20) == .askLater(.poll, milliseconds: 10))
-        #expect(wait.handle(.ofAnother, to: .poll, now: 30) == .proceed)
+        let step10 = wait.handle(.ofAnother, to: .take, now: 20)
+        #expect(step10 == .askLater(.poll, milliseconds: 10))
+        let step11 = wait.handle(.ofAnother, to: .poll, now: 30)
+        #expect(step11 == .proceed)
     }
 
     @Test("a holder that is gone is replaced 300 ms after its last renewal")

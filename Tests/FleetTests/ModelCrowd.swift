@@ -27,14 +27,15 @@ struct CrowdSchedule {
 }
 
 final class ModelCrowd {
-    final class Client: FlightFollower {
+    /// `@unchecked Sendable` because a model has one thread.
+    final class Client: FlightFollower, @unchecked Sendable {
         let number: Int
         let node: Int
         let arrival: Int64
-        nonisolated(unsafe) var ended: Int64?
-        nonisolated(unsafe) var flight: Flight?
-        nonisolated(unsafe) var isFollowing = false
-        nonisolated(unsafe) var outcome: FlightOutcome?
+        var ended: Int64?
+        var flight: Flight?
+        var isFollowing = false
+        var outcome: FlightOutcome?
 
         init(_ number: Int, _ node: Int, _ arrival: Int64) { (self.number, self.node, self.arrival) = (number, node, arrival) }
 
@@ -114,9 +115,15 @@ final class ModelCrowd {
     private func arrive(_ client: Client) {
         let node = client.node
         guard !nodes[node].isGone else { return }
-        if nodes[node].isStored { return client.ended = now }
+        guard !nodes[node].isStored else {
+            client.ended = now
+            return
+        }
         guard now >= nodes[node].markEnd, !nodes[node].collapsed.isUnshareable(Self.key, now: now) else { return enter(client) }
-        guard nodes[node].search == nil else { nodes[node].search?.waiters.append(client); return }
+        guard nodes[node].search == nil else {
+            nodes[node].search?.waiters.append(client)
+            return
+        }
         nodes[node].search = Search(wait: LeaseWait(deadline: now + Self.wait), waiters: [client])
         ask(.take, node)
     }

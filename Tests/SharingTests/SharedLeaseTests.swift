@@ -87,7 +87,9 @@ struct SharedLeaseTests {
         }
     }
 
-    @Test("a response that is too long for other nodes keeps their clients waiting no longer than until its length is known", arguments: [true, false])
+    @Test(
+        "a response that is too long for other nodes keeps their clients waiting no longer than until its length is known",
+        arguments: [true, false])
     func lengthKnown(inHead: Bool) throws {
         let (asked, gate) = (Gate(), Gate())
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: max-age=600\r\n"
