@@ -24,6 +24,8 @@ struct HeldLease {
 public enum LeaseEnd: Sendable, Equatable {
     /// Another node may ask.
     case free
+    /// A stored response went out. Its record may still be on its way from another shard, so the lease ends by itself.
+    case served
     /// The response is stored here. If it was not offered to other nodes, each node asks.
     case stored
     /// Each node sends one request.
@@ -125,6 +127,7 @@ extension FleetLevel {
         let key = HashedKey(key)
         guard let lease = node.leases.withLock({ $0.held.removeValue(forKey: key) }) else { return }
         switch end {
+        case .served: break
         case .free: if isOurs(lease) { giveBack(lease.place) }
         case .stored: if lease.isGiven { if isOurs(lease) { giveBack(lease.place) } } else { mark(key, lease, .eachNode, client, now) }
         case .eachNode: mark(key, lease, .eachNode, client, now)

@@ -67,6 +67,8 @@ final class ModelCrowd {
     }
 
     static let wait: Int64 = 5_000
+    /// No schedule takes as long.
+    private static let end: Int64 = 60_000
     private static let roundTrip: Int64 = 1
     private static let key = FlightKey([1])
 
@@ -92,6 +94,7 @@ final class ModelCrowd {
             at(death) { [self] in nodes.firstIndex(where: \.hasLease).map { nodes[$0].isGone = true } }
         }
         while let next = events.indices.min(by: { (events[$0].at, events[$0].number) < (events[$1].at, events[$1].number) }) {
+            guard events[next].at < Self.end else { break }
             let event = events.remove(at: next)
             now = event.at
             event.act()
@@ -232,7 +235,7 @@ final class ModelCrowd {
     private func land(_ client: Client, _ leads: Bool, _ began: Int64) {
         let (node, collapsed) = (client.node, nodes[client.node].collapsed)
         if outcome == .stored { nodes[node].isStored = true }
-        if schedule.kind != .tooLong { endLease(node, outcome == .stored ? nil : .eachRequest) }
+        endLease(node, schedule.kind == .shareable ? nil : schedule.kind == .tooLong ? .eachNode : .eachRequest)
         let followers = clients.filter { $0.isFollowing && $0.node == node }
         if leads, let flight = client.flight {
             collapsed.end(flight, outcome, by: 1, now: now)
