@@ -201,7 +201,9 @@ let package = Package(
         tests("FaultInjectionTests", ["FaultInjection"]),
         tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking", "TestSupport"]),
         tests("ResponseCacheTests", ["ResponseCache", "CachePolicy", "CacheStore", "HTTPCore", "Identity", "JSON", "TestSupport"]),
-        tests("CoordinationTests", ["CachePolicy", "Coordination", "Decisions", "HTTPCore", "Locking", "Telemetry", "TestSupport", "Upstream", logging]),
+        tests(
+            "CoordinationTests",
+            ["CachePolicy", "Coordination", "Decisions", "HTTPCore", "Locking", "Telemetry", "TestSupport", "Upstream", logging]),
         tests(
             "ExaminationTests",
             ["Examination", "CachePolicy", "ContentCodings", "Forwarding", "Hashing", "HTTPCore", "JSON", "TestSupport"]),

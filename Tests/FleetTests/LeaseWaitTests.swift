@@ -104,7 +104,7 @@ struct LeaseWaitTests {
         for number in schedule.clients.indices { schedule.clients[number].at = min(schedule.clients[number].at, Int64(number)) }
         schedule.clients[0].at = 0
         let start = Int64.random(in: 30...max(30, schedule.whole), using: &random)
-        schedule.stall = start..<start + Int64.random(in: 1...90, using: &random)
+        schedule.stall = start..<start + Int64.random(in: 1...240, using: &random)
         let crowd = ModelCrowd(schedule)
         crowd.run()
         #expect(crowd.requests == 1, "\(schedule)")

@@ -192,6 +192,11 @@ final class ModelCrowd {
 
     private func enter(_ client: Client) {
         let node = client.node
+        // The store is looked into again after each wait.
+        guard !nodes[node].isStored else {
+            client.ended = now
+            return
+        }
         guard now >= nodes[node].requestEnd else { return fetch(client) }
         let end = client.arrival + Self.wait
         let joined = nodes[node].collapsed.join(Self.key, now: now, as: client, mayWait: now < end)
