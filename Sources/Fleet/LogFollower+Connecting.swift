@@ -48,6 +48,7 @@ extension LogFollower {
             (highest, lowestLate) = (.beginning, nil)
             // What waits to be obeyed still does.
             for index in checkpoints.indices { checkpoints[index].kept = nil }
+            (applied, formerCeiling) = (nil, .beginning)
         }
         (obeyed, next) = (position, remembers ? min(position, info.last) : .beginning)
         let isTrimmed = isTrimmed(info)
@@ -59,6 +60,8 @@ extension LogFollower {
         let fence = isNewPrimary && !isOtherLog ? meet(info, fleetMilliseconds ?? 0, &actions) : nil
         if !remembers { past = met == nil || isOtherLog ? obeyed : min(past, obeyed) }
         highest = max(highest, info.last)
+        // The same primary has all that an earlier process has read of it.
+        if !isNewPrimary { formerCeiling = min(formerCeiling, highest) }
         if !remembers || isNewPrimary { (verified, removed) = (next, info.removed) }
         if isTrimmed { (verified, removed) = (max(next, info.floor), info.removed) }
         counted = isTrimmed ? nil : reached?.added
@@ -118,9 +121,9 @@ extension LogFollower {
         next = min(next, obeyed)
         reached?.added = nil
         // The former primary has given no id above this one.
-        let bound = max(highest, position, LogPosition(fleetMilliseconds))
+        let bound = max(highest, position, formerCeiling, LogPosition(fleetMilliseconds))
         // What an earlier process obeyed may be lost: the table is filled without it.
-        if !remembers { actions.append(.raiseFloor(position)) }
+        if !remembers { actions.append(.raiseFloor(max(position, formerCeiling))) }
         guard info.last < bound else { return nil }
         let fence = Fence(at: bound.later(byMilliseconds: limits.fenceLead), doubtedAfter: info.last)
         highest = fence.position

@@ -124,7 +124,7 @@ extension LogFollower {
     /// What was read is whole up to here, so the next process may go on from here: not where something of it is missing, which that would take for
     /// its past.
     mutating func keepOnTheWay() -> [Action] {
-        guard case .catchingUp = state, !seen.isMissingSome(shownAfter: past), let reached, reached != kept,
+        guard case .catchingUp = state, !seen.isMissingSome(shownAfter: past), let reached, !reached.isSame(as: kept),
             checkpoints.last?.kept != reached
         else { return [] }
         return report(keeping: reached)
@@ -134,7 +134,7 @@ extension LogFollower {
         switch state {
         case .away: return []
         case .seeing:
-            guard let reached, checkpoints.last?.kept != reached else { return [] }
+            guard let reached, reached != checkpoints.last?.kept ?? applied || handedBytes > 0 else { return [] }
             return report(keeping: reached)
         case .catchingUp, .verifying, .missing:
             // Until all is known of what was read, it is read again by the next process. What waits to be obeyed is bounded all the same.
@@ -155,11 +155,36 @@ extension LogFollower {
         return owesReading ? [] : [.readFrom(next)]
     }
 
-    mutating func keep(_ report: UInt64) -> [Action] {
+    mutating func applied(_ report: UInt64, _ now: Int64) -> [Action] {
         guard let last = checkpoints.lastIndex(where: { $0.report <= report }) else { return [] }
-        let kept = checkpoints[...last].last { $0.kept != nil }?.kept
+        applied = checkpoints[...last].last { $0.kept != nil }?.kept ?? applied
         checkpoints.removeSubrange(...last)
-        return (kept.map { [.keep($0)] } ?? []) + (owesReading && state != .away ? readOn() : [])
+        return keepIfDue(now) + (owesReading && state != .away ? readOn() : [])
+    }
+
+    /// At once where no record could be written without it: of another log or primary, or above the ceiling.
+    mutating func keepIfDue(_ now: Int64) -> [Action] {
+        guard let applied, !applied.isSame(as: kept) else { return [] }
+        let isUrgent = asked.map { $0.epoch != applied.epoch || $0.primary != applied.primary || $0.ceiling < applied.position } ?? true
+        guard isUrgent || now - askedAt >= limits.keepInterval else { return [] }
+        return [.keep(toKeep(applied, now))]
+    }
+
+    /// What remains to be kept when the process ends; nil: nothing.
+    public mutating func lastToKeep(now: Int64) -> KeptPosition? {
+        guard let applied, !applied.isSame(as: kept) else { return nil }
+        return toKeep(applied, now)
+    }
+
+    private mutating func toKeep(_ applied: KeptPosition, _ now: Int64) -> KeptPosition {
+        var position = applied
+        let top = max(applied.position, self.position)
+        let later = top.later(byMilliseconds: limits.ceilingLead)
+        let former = [asked, kept].compactMap { $0?.epoch == applied.epoch ? $0?.ceiling : nil }
+        // No clock has made the last ids that there are.
+        position.ceiling = former.reduce(later.milliseconds == .max ? top : later, max)
+        (asked, askedAt) = (position, now)
+        return position
     }
 
     /// What was not read for a while says nothing of whether this process was stopped.

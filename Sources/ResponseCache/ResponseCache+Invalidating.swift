@@ -18,21 +18,32 @@ extension ResponseCache {
     ) -> Bool {
         // By whichever scheme the write came, the other's copies are of the same: also those that nobody finds as long as there is one scheme.
         let heads = [head, head.byOtherScheme]
+        var marks = WrittenMarks(isDoubtful: false)
         switch Invalidation.effect(of: response, to: head, origin: settings.upstream, settings.policy) {
         case .nothing: return false
         case .takesOut:
             for head in heads {
-                invalidateAlike(after: response, to: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now)
+                invalidateAlike(after: response, to: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now, &marks)
             }
         case .makesStale:
+            marks.isDoubtful = true
             shared.storeMemory.doubts.note(at: shared.times.ofMark(now))
-            for head in heads { makeStale(writtenBy: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now) }
+            for head in heads { makeStale(writtenBy: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now, &marks) }
         }
+        if !marks.keys.isEmpty { level?.invalidated(marks.keys, isDoubtful: marks.isDoubtful) }
         return true
     }
 
+    /// Marks that one write leaves. Other nodes of the fleet hear of them together.
+    struct WrittenMarks {
+        fileprivate(set) var isDoubtful: Bool
+        fileprivate(set) var keys: [[UInt8]] = []
+    }
+
     /// Marks responses as stale after a write that a login or a captive portal answered.
-    private func makeStale(writtenBy head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp) {
+    private func makeStale(
+        writtenBy head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp, _ marks: inout WrittenMarks
+    ) {
         let path = head.pathAndQuery
         var keys: [[UInt8]] = []
         if !sparingTarget {
@@ -44,22 +55,22 @@ extension ResponseCache {
         if withCollection, let collection = Invalidation.collection(of: path) {
             keys.append(Self.collectionKey(sharedKey(of: collection[...], for: head)))
         }
-        for key in keys {
-            mark(DoubtfulWrites.markKey(key), at: now)
-            level?.invalidated(key, isDoubtful: true)
-        }
+        for key in keys { mark(DoubtfulWrites.markKey(key), at: now) }
+        marks.keys += keys
     }
 
     private func invalidateAlike(
-        after response: ResponseHead, to head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp
+        after response: ResponseHead, to head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp,
+        _ marks: inout WrittenMarks
     ) {
         let path = head.pathAndQuery
         let targets = Invalidation.targets(method: head.method, target: path, response: response, origin: settings.upstream)
         // The target itself comes first.
-        for target in targets.dropFirst(sparingTarget ? 1 : 0) { invalidate(target: target, for: head, at: now) }
-        invalidate(groups: CacheTags.firstGroups(of: response.fields, named: "cache-group-invalidation"), at: now)
+        for target in targets.dropFirst(sparingTarget ? 1 : 0) { invalidate(target: target, for: head, at: now, &marks) }
+        let groups = CacheTags.firstGroups(of: response.fields, named: "cache-group-invalidation")
+        for group in groups.prefix(settings.policy.memberLimit) { mark(groupKey(group), at: now, &marks) }
         guard withCollection, let collection = Invalidation.collection(of: path) else { return }
-        markEverywhere(Self.collectionKey(sharedKey(of: collection[...], for: head)), at: now)
+        mark(Self.collectionKey(sharedKey(of: collection[...], for: head)), at: now, &marks)
     }
 
     /// What a write to this target will look at: brought in while the upstream works, so that nobody waits for it when its response comes.
@@ -70,43 +81,30 @@ extension ResponseCache {
     }
 
     /// Drops what is stored for a target, in every partition, and under what the upstream said of its path.
-    func invalidate(target: [UInt8], for head: RequestHead, at now: Timestamp) {
-        invalidate(sharedKey(of: target[...], for: head), at: now)
+    func invalidate(target: [UInt8], for head: RequestHead, at now: Timestamp, _ marks: inout WrittenMarks) {
+        invalidate(sharedKey(of: target[...], for: head), at: now, &marks)
         guard let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: target[...], for: head)) else { return }
-        invalidate(keys(for: head, target: target, variance, unknown: nil).shared, at: now)
-    }
-
-    /// Drops every response of these groups.
-    func invalidate(groups: [String], at now: Timestamp) {
-        for group in groups.prefix(settings.policy.memberLimit) { markEverywhere(groupKey(group), at: now) }
+        invalidate(keys(for: head, target: target, variance, unknown: nil).shared, at: now, &marks)
     }
 
     /// Drops what is stored under a shared key, in every partition and for every variant and content. The mark comes first: who stores at the
     /// same moment finds it, or is found.
-    private func invalidate(_ sharedKey: [UInt8], at now: Timestamp) {
+    private func invalidate(_ sharedKey: [UInt8], at now: Timestamp, _ marks: inout WrittenMarks) {
         // Another than that of the last write, since it is part of keys: many may come in one millisecond.
         var time = now
         if let last = Self.time(of: store.lookUp(Self.invalidationKey(sharedKey).span)), 0..<1000 ~= last.milliseconds - now.milliseconds {
             time = Timestamp(milliseconds: last.milliseconds + 1)
         }
-        markEverywhere(Self.invalidationKey(sharedKey), at: time)
+        mark(Self.invalidationKey(sharedKey), at: time, &marks)
         store.remove(sharedKey.span)
     }
 
-    /// Here, and on the other nodes of the fleet.
-    private func markEverywhere(_ key: [UInt8], at time: Timestamp) {
+    private func mark(_ key: [UInt8], at time: Timestamp, _ marks: inout WrittenMarks) {
         mark(key, at: time)
-        level?.invalidated(key, isDoubtful: false)
+        marks.keys.append(key)
     }
 
-    /// In memory in any case, for what is under way. In the store only where something is stored that the mark concerns, or where others than this process
-    /// may have something: they tell of it later, or get to know of it by the mark.
-    func mark(_ key: [UInt8], at now: Timestamp) {
-        let time = shared.times.ofMark(now)
-        shared.marks.note(key, at: time)
-        guard settings.fleet != nil || store.hasPeer || shared.storeMemory.paths.mayHave(key) else { return }
-        store.insert(NewItem(key: key, metadata: StoredMetadata.invalidation(at: time), head: [], body: [], retention: .outlives))
-    }
+    func mark(_ key: [UInt8], at now: Timestamp) { shared.mark(key, at: now) }
 
     // MARK: Looking at marks
 
@@ -239,5 +237,17 @@ extension [UInt8] {
         key.append(contentsOf: self)
         key.append(letter)
         return key
+    }
+}
+
+extension SharedCacheState {
+    /// In memory in any case, for fetches under way. In the store only if a response may be stored there that the mark concerns, or if another process
+    /// may have one. A write of this node also leaves a mark in the store until other nodes know of the write.
+    /// - Parameter isOwn: false: the log of the fleet has it, so the node reads it again after a restart.
+    func mark(_ key: [UInt8], at now: Timestamp, isOwn: Bool = true) {
+        let time = times.ofMark(now)
+        marks.note(key, at: time)
+        guard isOwn && settings.fleet != nil || store.hasPeer || storeMemory.paths.mayHave(key) else { return }
+        store.insert(NewItem(key: key, metadata: StoredMetadata.invalidation(at: time), head: [], body: [], retention: .outlives))
     }
 }

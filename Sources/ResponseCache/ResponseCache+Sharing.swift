@@ -217,22 +217,6 @@ extension ResponseCache {
 
     // MARK: What others say
 
-    /// What another node's write or purge has made invalid is so here from now on: for what is stored, and for what is under way.
-    /// - Parameters:
-    ///   - mark: key of the mark, as passed to `SharedLevel.invalidated`.
-    ///   - isDoubtful: whether stored responses become stale instead of being removed.
-    public func follow(mark: [UInt8], isDoubtful: Bool = false, at now: Timestamp) {
-        guard let letter = mark.last else { return }
-        if isDoubtful { shared.storeMemory.doubts.note(at: shared.times.ofMark(now)) }
-        self.mark(isDoubtful ? DoubtfulWrites.markKey(mark) : mark, at: now)
-        guard letter == UInt8(ascii: "I") else { return }
-        let sharedKey = Array(mark.dropLast())
-        if !isDoubtful { store.remove(sharedKey.span) }
-        // What the upstream has said of its arguments here, others may not know: what lies under it is found no more. The mark may be another API's.
-        guard shared.varianceSign.isSet, let key = StoredKey(sharedKey) else { return }
-        SearchVarianceMemory.forget(path: key.pathKey(of: sharedKey), in: store)
-    }
-
     /// The marks that take out all that is stored for a target, its preflights too; nil where what else is in keys cannot be known.
     public func marks(ofTarget text: String) -> [[UInt8]]? {
         guard keyMaker.hasPlainKeys else { return nil }
@@ -267,5 +251,23 @@ extension ResponseCache {
         let groups = record.head.withUnsafeBytes(Self.groups) ?? []
         appendMarks([lookUp.keys.shared], collectionKey(of: lookUp.head), groups, to: &keys)
         return keys
+    }
+}
+
+extension SharedCacheState {
+    /// What another node's write or purge has made invalid is so here from now on: for what is stored, and for what is under way. Called on any thread.
+    /// - Parameters:
+    ///   - mark: key of the mark, as passed to `SharedLevel.invalidated`.
+    ///   - isDoubtful: whether stored responses become stale instead of being removed.
+    public func follow(mark: [UInt8], isDoubtful: Bool = false, at now: Timestamp) {
+        guard let letter = mark.last else { return }
+        if isDoubtful { storeMemory.doubts.note(at: times.ofMark(now)) }
+        self.mark(isDoubtful ? DoubtfulWrites.markKey(mark) : mark, at: now, isOwn: false)
+        guard letter == UInt8(ascii: "I") else { return }
+        let sharedKey = Array(mark.dropLast())
+        if !isDoubtful { store.remove(sharedKey.span) }
+        // What the upstream has said of its arguments here, others may not know: what lies under it is found no more. The mark may be another API's.
+        guard varianceSign.isSet, let key = StoredKey(sharedKey) else { return }
+        SearchVarianceMemory.forget(path: key.pathKey(of: sharedKey), in: store)
     }
 }

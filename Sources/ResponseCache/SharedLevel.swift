@@ -19,9 +19,9 @@ public protocol SharedLevel: AnyObject {
 
     /// A write has made something invalid, on all nodes.
     /// - Parameters:
-    ///   - mark: key of the local mark of this invalidation. It contains no credentials.
+    ///   - marks: keys of the local marks of this write. They contain no credentials.
     ///   - isDoubtful: whether a login or a captive portal answered the write. Stored responses then become stale and are kept.
-    func invalidated(_ mark: [UInt8], isDoubtful: Bool)
+    func invalidated(_ marks: [[UInt8]], isDoubtful: Bool)
 }
 
 /// What lies in the shared level for one place: a response, or the marker that leads to variants.

@@ -13,25 +13,24 @@ import Telemetry
 
 extension ProxyServer {
     public func announcePurge(_ selection: FleetSelection, isSoft: Bool) -> (any AnnouncedPurge)? {
-        process.fleet.map { $0.announce(messages(selection, isSoft: isSoft)) }
+        process.fleet.map { $0.announce(message(selection, isSoft: isSoft)) }
     }
 
-    /// Where a target's keys are known, marks say it: then no node has to go through all that it stores. But for APIs that are not served here just
-    /// now, whose keys are not known: those of other nodes may be.
-    private func messages(_ selection: FleetSelection, isSoft: Bool) -> [LogMessage] {
+    /// One message for a purge. The keys of a target's marks are enough if they are known: other nodes then need not search their stores. They are not
+    /// known of APIs that only other nodes serve.
+    private func message(_ selection: FleetSelection, isSoft: Bool) -> LogMessage? {
         switch selection.kind {
-        case .nothing: return []
-        case .everything where selection.apis.isEmpty: return [LogMessage(.all, isSoft: isSoft)]
+        case .nothing: return nil
+        case .everything where selection.apis.isEmpty: return LogMessage(.all, isSoft: isSoft)
         case .target where !isSoft:
             let caches = serving.apis.compactMap { $0.state.cache.map { ResponseCache($0, mayWait: true) { [self] in cacheTime } } }
             let meant = caches.filter { selection.isMeant($0.shared.settings) }.map { $0.marks(ofTarget: selection.value) }
-            guard !meant.contains(where: { $0 == nil }) else { break }
-            let marks = meant.flatMap { $0 ?? [] }.map { LogMessage(.target, argument: $0) }
-            guard selection.mayMeanOthers(than: caches.map(\.shared.settings)) else { return marks }
-            return marks + [LogMessage(.selection, argument: selection.bytes)]
+            guard !meant.contains(where: { $0 == nil }), !selection.mayMeanOthers(than: caches.map(\.shared.settings)) else { break }
+            let marks = meant.flatMap { $0 ?? [] }
+            return marks.isEmpty ? nil : LogMessage(marks: marks)
         case .everything, .target, .prefix, .tag: break
         }
-        return [LogMessage(.selection, argument: selection.bytes, isSoft: isSoft)]
+        return LogMessage(.selection, argument: selection.bytes, isSoft: isSoft)
     }
 
     var cacheTime: CacheTime { CacheTime(wall: Timestamp(milliseconds: wallMilliseconds), monotonic: monotonicMilliseconds) }

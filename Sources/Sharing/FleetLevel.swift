@@ -142,12 +142,12 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     // MARK: What others have to know
 
-    public func invalidated(_ mark: [UInt8], isDoubtful: Bool) {
+    public func invalidated(_ marks: [[UInt8]], isDoubtful: Bool) {
         loop.assertOnLoop()
         lastTold += 1
         let number = lastTold
         untold.insert(number)
-        node.tell(LogMessage(mark: mark, isSoft: isDoubtful)) { [self] in loop.execute { self.noteTold(number) } }
+        node.tell(LogMessage(of: marks, isSoft: isDoubtful)) { [self] in loop.execute { self.noteTold(number) } }
     }
 
     /// Whether a write is not in the log yet.

@@ -8,6 +8,8 @@ import Reactor
 extension FleetLog {
     private static let holdMilliseconds: Int64 = 1_000
     private static let patience: Int64 = 1_000
+    /// Between a reply with entries and the next reading: as much longer a purge may take to reach this node.
+    private static let gatheringMilliseconds: Int64 = 5
     /// Until it is tried again.
     private static let restMilliseconds = 250
     /// Entries are trimmed by age as they are appended, and by number now and then.
@@ -93,7 +95,6 @@ extension FleetLog {
         let fleet = node?.change { $0.clock.latest(now) } ?? nil
         note(time, asked: asked)
         metConnection = reader.connection(forKey: keys.log)
-        metLog = info
         handle(.connected(info, fleetMilliseconds: fleet))
         trimByAge(info)
     }
@@ -107,7 +108,7 @@ extension FleetLog {
                     return log.lose(replies)
                 }
                 log.handle(LogFollower.Event.looked(info))
-                log.handle(LogWriter.Event.looked(info))
+                log.handle(LogWriter.Event.replicas(log.figures.replicas))
                 log.trimByAge(info)
             })
     }
@@ -147,15 +148,27 @@ extension FleetLog {
 
     // MARK: Reading
 
+    /// Entries that come soon after others are read together.
     func read(from position: LogPosition) {
-        let commands = [
-            EngineCommand([Array("GET".utf8), keys.epoch], key: keys.log), EngineCommand("TIME"),
-            reading(from: position),
-        ]
+        let rest = nextReading - now
+        guard follower.isSeeing, rest > 0 else { return readNow(from: position) }
+        let asked = session
+        loop.schedule(after: .milliseconds(Int(rest))) { [weak self] in
+            guard let self, isRunning, session == asked else { return }
+            readNow(from: position)
+        }
+    }
+
+    /// Asks for the epoch and the time once a second: that is how long a wait for entries takes at most, too.
+    private func readNow(from position: LogPosition) {
+        let isChecking = !follower.isSeeing || now - lastCheck >= Self.holdMilliseconds
+        if isChecking { lastCheck = now }
+        let checks = [EngineCommand([Array("GET".utf8), keys.epoch], key: keys.log), EngineCommand("TIME")]
+        let reading = reading(from: position, hold: Self.holdMilliseconds - (now - lastCheck))
         let patience = Self.holdMilliseconds + 400
         let asked = loop.time.wallMilliseconds
         reader.sendAll(
-            commands, patienceMilliseconds: patience,
+            (isChecking ? checks : []) + [reading], patienceMilliseconds: patience,
             then: inSession { log, replies in
                 // What lay here while the machine was stopped says nothing of now: the other clock stands still with it.
                 guard log.loop.time.wallMilliseconds - asked <= patience else { return log.lose(for: .stopped) }
@@ -164,31 +177,29 @@ extension FleetLog {
     }
 
     /// What is there already is not waited for: the node is blind until it has read it.
-    private func reading(from position: LogPosition) -> EngineCommand {
+    private func reading(from position: LogPosition, hold: Int64) -> EngineCommand {
         var words = ["XREAD", "COUNT", String(readCount.count)]
-        var hold: Int64 = 0
-        if case .catchingUp = follower.state {
-        } else {
-            hold = Self.holdMilliseconds
-            words += ["BLOCK", String(hold)]
-        }
+        var hold = hold
+        if case .catchingUp = follower.state { hold = 0 } else { words += ["BLOCK", String(hold)] }
         words.append("STREAMS")
         return EngineCommand(words.map { Array($0.utf8) } + [keys.log, Array(position.text.utf8)], key: keys.log, holdMilliseconds: hold)
     }
 
     private func came(_ replies: [EngineReply]) {
         guard !replies.contains(where: { $0.failure != nil }), metConnection == reader.connection(forKey: keys.log) else {
-            noteUnread(replies[2].failure)
+            noteUnread(replies.last?.failure)
             return lose(replies)
         }
         readCount.came(isSeeing: follower.isSeeing)
-        let epoch = Self.epoch(replies[0])
-        guard epoch == follower.epoch else { return handle(.epoch(epoch)) }
-        guard let time = Self.time(replies[1]).flatMap({ UInt64(exactly: $0) }) else { return lose(replies) }
-        let asked = session
-        handle(.engineTime(time))
-        guard session == asked else { return }
-        switch replies[2] {
+        if replies.count > 1 {
+            let epoch = Self.epoch(replies[0])
+            guard epoch == follower.epoch else { return handle(.epoch(epoch)) }
+            guard let time = Self.time(replies[1]).flatMap({ UInt64(exactly: $0) }) else { return lose(replies) }
+            let asked = session
+            handle(.engineTime(time))
+            guard session == asked else { return }
+        }
+        switch replies.last ?? .nothing {
         case .nothing: handle(.nothingNew)
         case .list(let streams):
             guard let entries = Self.entries(streams) else { fallthrough }
@@ -208,6 +219,7 @@ extension FleetLog {
     }
 
     private func take(_ entries: [(position: LogPosition, fields: [LogField])]) {
+        nextReading = now + Self.gatheringMilliseconds
         let placed = entries.map { PlacedEntry($0.position, open($0.fields)) }
         for one in placed {
             if let origin = one.entry.origin { noteNode(origin.node, one.position) }
@@ -241,7 +253,7 @@ extension FleetLog {
                 guard replies[0].failure == nil else { return log.lose(replies) }
                 log.writerConnection = log.writer.connection(forKey: log.keys.log)
                 let replicas = log.figures.replicas
-                log.handle(.connected(isNewPrimary: isNewPrimary, fence: fence, replicas: replicas, log: log.metLog))
+                log.handle(.connected(isNewPrimary: isNewPrimary, fence: fence, replicas: replicas))
             })
     }
 

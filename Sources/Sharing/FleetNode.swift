@@ -119,34 +119,52 @@ public final class FleetNode: Sendable {
     /// - Parameter then: once it is in the log, or will not be waited for: from any thread.
     func tell(_ message: LogMessage, then: @escaping @Sendable () -> Void) {
         // Until the log's loop holds it itself.
-        message.mark.map { mark in state.withLock { $0.table.hold(mark) } }
+        hold(message)
         log.loop.execute { [self] in
-            log.append(message, nil) { _ in then() }
-            message.mark.map { mark in state.withLock { $0.table.settle(mark, at: nil) } }
+            log.append(message, .write) { _ in then() }
+            settle(message, at: nil)
         }
     }
 
     /// What is about to be purged here is not taken from others any more.
-    public func announce(_ messages: [LogMessage]) -> any AnnouncedPurge {
-        for message in messages { message.mark.map { mark in state.withLock { $0.table.hold(mark) } } }
-        return Announcement(node: self, messages: messages)
+    /// - Parameter message: nil: the purge concerns nothing that others may have.
+    public func announce(_ message: LogMessage?) -> any AnnouncedPurge {
+        message.map(hold)
+        return Announcement(node: self, message: message)
     }
 
     private struct Announcement: AnnouncedPurge {
         let node: FleetNode
-        let messages: [LogMessage]
+        let message: LogMessage?
 
         func tell(then: @escaping @Sendable (PurgeReach) -> Void) {
+            guard let message else { return then(.durable) }
             node.log.loop.execute {
-                let sum = PurgeSum(messages.count, then)
-                let purge = node.log.nextPurge()
-                for message in messages {
-                    node.log.append(message, purge) { sum.add($0) }
-                    message.mark.map { mark in node.state.withLock { $0.table.settle(mark, at: nil) } }
-                }
+                node.log.append(message, .purge) { then(PurgeReach($0)) }
+                node.settle(message, at: nil)
             }
         }
     }
 
+    func hold(_ message: LogMessage) { change { for mark in message.tableMarks { $0.table.hold(mark) } } }
+
+    func settle(_ message: LogMessage, at position: LogPosition?) {
+        change { for mark in message.tableMarks { $0.table.settle(mark, at: position) } }
+    }
+
+    func note(_ placed: PlacedEntry) { change { for mark in placed.entry.message.tableMarks { $0.table.note(mark, at: placed.position) } } }
+
     static func hash(_ mark: [UInt8]) -> UInt64 { mark.withUnsafeBytes(ContentHash.number) }
+}
+
+extension PurgeReach {
+    init(_ outcome: LogWriter.Outcome) {
+        switch outcome {
+        case .durable, .appended: self = .durable
+        case .noReplica: self = .pending(reason: "no_replica")
+        case .pending(let cause): self = .pending(reason: cause.rawValue)
+        case .later: self = .pending(reason: LogWriter.Pending.notReached.rawValue)
+        case .refused: self = .local
+        }
+    }
 }

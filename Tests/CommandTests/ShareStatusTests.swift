@@ -19,7 +19,7 @@ struct ShareStatusTests {
         "pending purges are told by what they wait for",
         arguments: [
             ([:], "none is pending"),
-            (["no_replica": 2, "refused": 0], "pending: 2 no_replica: told, and the engine has no replica"),
+            (["not_replicated": 2, "refused": 0], "pending: 2 not_replicated: told, and no replica of the engine has them yet"),
             (
                 ["not_reached": 1, "not_replicated": 3],
                 "pending: 1 not_reached: NOT told to other nodes, as the engine cannot be asked; 3 not_replicated: told, and no replica of the engine has them yet"

@@ -109,16 +109,6 @@ struct EntryTests {
         #expect(KeptPosition(bytes: [UInt8](repeating: 0, count: 2_000)) == nil)
     }
 
-    @Test("a purge is kept as bytes, and other bytes are none")
-    func keptPurges() {
-        for message in [LogMessage(.target, argument: [1, 2]), LogMessage(.all, isSoft: true)] {
-            #expect(LogMessage(bytes: message.bytes) == message)
-        }
-        for bytes in [[], [0x74], [0x74, 2], [0x66, 0], [0x68, 0], [0x3f, 0], [0, 0]] as [[UInt8]] {
-            #expect(LogMessage(bytes: bytes) == nil)
-        }
-    }
-
     @Test("a fence that does not say what is in doubt doubts all below")
     func fence() {
         let fence = Fence(at: LogPosition(9), doubtedAfter: LogPosition(4, 2))
@@ -126,5 +116,18 @@ struct EntryTests {
         let garbled = PlacedEntry(LogPosition(9), LogEntry(LogMessage(.fence, argument: [1]), origin: nil))
         #expect(Fence(garbled) == Fence(at: LogPosition(9), doubtedAfter: .beginning))
         #expect(Fence(PlacedEntry(LogPosition(9), .unopened)) == nil)
+    }
+
+    @Test(
+        "several marks are one message, and come back; damaged they are nothing",
+        arguments: [[], [[1]], [[1, 2], [], [3]]] as [[[UInt8]]])
+    func marks(keys: [[UInt8]]) {
+        let message = LogMessage(marks: keys, isSoft: true)
+        #expect(message.kind == .marks && message.isSoft && message.marks == keys)
+        for count in 0..<message.argument.count {
+            let cut = LogMessage(.marks, argument: Array(message.argument.prefix(count))).marks
+            #expect(cut == nil || cut == Array(keys.prefix(cut?.count ?? 0)))
+        }
+        #expect(LogMessage(.marks, argument: Array(repeating: 255, count: 9)).marks == nil)
     }
 }

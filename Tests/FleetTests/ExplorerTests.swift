@@ -39,6 +39,7 @@ struct Explorer {
         case deliver(Int)
         case loseAnswer(Int)
         case report(Int)
+        case keep(Int)
         case replicate(Int)
         case beginFetch(Int)
         case endFetch(Int)
@@ -101,6 +102,7 @@ struct Explorer {
             if node.outgoing != nil || node.isWaiting { steps.append(.deliver(index)) }
             if node.outgoing != nil, budget.lostAnswers > 0 { steps.append(.loseAnswer(index)) }
             if node.report != nil, !keepsAtOnce { steps.append(.report(index)) }
+            if node.keeping != nil, !keepsAtOnce { steps.append(.keep(index)) }
             if !node.fetches.isEmpty { steps.append(.endFetch(index)) }
             if budget.fetches > 0 { steps.append(.beginFetch(index)) }
             if budget.takes > 0, fleet.mayTake(index, key: 0) { steps.append(.take(index)) }
@@ -131,6 +133,7 @@ struct Explorer {
             while isCoarse, state.fleet.hasToRead(node), !state.fleet.nodes[node].follower.isMissing { state.fleet.read(node) }
         case .deliver(let node): if isCoarse { deliverAll(node, &state) } else { state.fleet.deliver(node) }
         case .report(let node): state.fleet.report(node)
+        case .keep(let node): state.fleet.keep(node)
         case .replicate(let replica):
             state.budget.replications -= 1
             state.fleet.engine.replicate(to: replica)
@@ -172,6 +175,7 @@ struct Explorer {
         if keepsAtOnce {
             for node in state.fleet.nodes.indices {
                 state.fleet.report(node)
+                state.fleet.keep(node)
                 // Numbers of reports would tell apart what is the same.
                 if state.fleet.nodes[node].follower.checkpoints.isEmpty { state.fleet.nodes[node].follower.lastReport = 0 }
             }
@@ -213,6 +217,7 @@ struct Scenario: CustomTestStringConvertible {
         for node in 0..<nodes - late {
             fleet.read(node)
             fleet.report(node)
+            fleet.keep(node)
         }
         for replica in fleet.engine.replicas.indices { fleet.engine.replicate(to: replica) }
         fleet.time += 100
@@ -232,6 +237,8 @@ struct ExplorerTests {
         Scenario("a restart", Budget(fetches: 1, purges: 1, restarts: 1)).with { ($0.keepsAtOnce, $0.isCoarse) = (false, true) },
         Scenario("the log is trimmed", Budget(fetches: 1, purges: 1, cuts: 1, trims: 1)).with { $0.isCoarse = true },
         Scenario("all is deleted", Budget(fetches: 1, purges: 1, restarts: 1, flushes: 1)).with { $0.isCoarse = true },
+        Scenario("a crash before a write of another node is flushed", Budget(fetches: 1, writes: 1, restarts: 1))
+            .with { ($0.keepsAtOnce, $0.isCoarse) = (false, true) },
         Scenario("another primary", Budget(fetches: 1, purges: 1, failOvers: 1)).with { $0.isCoarse = true },
         Scenario("another primary, whose clock is behind", Budget(fetches: 1, purges: 1, failOvers: 1, clock: -5_000))
             .with { $0.isCoarse = true },

@@ -36,11 +36,13 @@ struct RandomWalk {
         numbers = SeededNumbers(state: seed)
         let count = Int.random(in: 2...5, using: &numbers)
         keys = Int.random(in: 1...3, using: &numbers)
-        fleet = ModelFleet(nodes: count, keys: keys, replicas: Int.random(in: 1...2, using: &numbers))
+        var limits = LogFollower.Limits()
+        // Positions are kept on the way, and reports asked for, at each entry.
+        if numbers.isTrue(oneIn: 2) { (limits.entriesOnTheWay, limits.portionBytes) = (1, 1) }
+        (limits.keepInterval, limits.ceilingLead) = (numbers.isTrue(oneIn: 2) ? 0 : 2_000, numbers.isTrue(oneIn: 2) ? 5 : 10_000)
+        fleet = ModelFleet(nodes: count, keys: keys, replicas: Int.random(in: 1...2, using: &numbers), limits)
         recoversAll = true
         fleet.engine.clock = Int64.random(in: -5_000...5_000, using: &numbers)
-        // Positions are kept on the way, and reports asked for, at each entry.
-        if numbers.isTrue(oneIn: 2) { (fleet.limits.entriesOnTheWay, fleet.limits.portionBytes) = (1, 1) }
     }
 
     mutating func run(steps count: Int) {
@@ -67,7 +69,8 @@ struct RandomWalk {
         case ..<55: fleet.read(node, atMost: numbers.isTrue(oneIn: 3) ? 1 : .max)
         case ..<67: fleet.deliver(node, answerIsLost: numbers.isTrue(oneIn: 12))
         case ..<73: fleet.engine.replicate(to: Int.random(in: fleet.engine.replicas.indices, using: &numbers))
-        case ..<79: fleet.report(node)
+        case ..<77: fleet.report(node)
+        case ..<79: fleet.keep(node)
         case ..<82: fleet.cut(node)
         case ..<88: fleet.connect(node)
         case ..<94: fleet.pass([1, 10, 100, 1_000].randomElement(using: &numbers)!)
@@ -80,7 +83,7 @@ struct RandomWalk {
         let what = Int.random(in: 0..<12, using: &numbers)
         fleet.note("befalls \(what)")
         switch what {
-        case 0, 1: fleet.restart(node)
+        case 0, 1: fleet.restart(node, isCrash: numbers.isTrue(oneIn: 2))
         case 2, 3, 4: failOver()
         case 5: fleet.trim(keeping: Int.random(in: 0...5, using: &numbers))
         case 6: if numbers.isTrue(oneIn: 4) { fleet.flush() }

@@ -85,7 +85,8 @@ private final class WalkedStore {
 
     func write(_ target: String, at now: Timestamp) {
         let head = Self.request(WalkQuestion(target: target, user: "", values: [:]))
-        cache.invalidate(target: Array(target.utf8), for: head, at: now)
+        var marks = ResponseCache.WrittenMarks(isDoubtful: false)
+        cache.invalidate(target: Array(target.utf8), for: head, at: now, &marks)
     }
 
     func purge(isSoft: Bool, at now: Timestamp) {

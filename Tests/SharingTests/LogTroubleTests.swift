@@ -51,8 +51,8 @@ struct SaidOfLogTests {
             play.redis.direct.ask("ACL SETUSER default -xtrim")
             // Trimmed by number once in a thousand entries.
             for round in 0..<9 {
-                let told = play.purge((0..<128).map { "\(round) \($0)" })
-                #expect(try eventually { told.now == .pending(reason: "no_replica") })
+                let told = (0..<128).map { play.purge(["\(round) \($0)"]) }
+                #expect(try eventually { told.allSatisfy { $0.now == .pending(reason: "no_replica") } })
             }
             #expect(play.figures.appended >= 1_000 && play.redis.direct.ask("INFO commandstats").contains("cmdstat_xtrim"))
             #expect(play.said.count(of: "other nodes are not told") == 0, "\(play.said.all)")

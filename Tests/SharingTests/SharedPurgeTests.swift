@@ -265,10 +265,10 @@ struct SharedPurgeTests {
             #expect(try other.get("/a").text == "{\"n\":1}")
             one.play.stop()
             let files = FleetFiles(beside: StorePlace(directory: one.play.directory, capacityBytes: 16 << 20))
-            #expect(files.keep(pending: [[PendingMessage(message: LogMessage(.all))]], isLeft: true))
+            #expect(files.keep(pending: [PendingMessage(message: LogMessage(.all))], isLeft: true))
             try one.play.start()
             #expect(try other.comes(to: "{\"n\":2}", "/a"))
-            #expect(files.pendingPurges().map { $0.map(\.message) } == [[LogMessage(.all)]] && files.takeLeftPurges().isEmpty)
+            #expect(files.pendingPurges().map(\.message) == [LogMessage(.all)] && files.takeLeftPurges().isEmpty)
         }
     }
 

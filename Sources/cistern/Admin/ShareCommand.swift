@@ -75,7 +75,6 @@ struct ShareStatus: AdminCommand {
                 case "not_reached": ": NOT told to other nodes, as the engine cannot be asked"
                 case "refused": ": NOT told to other nodes, as the engine does not take them"
                 case "not_replicated": ": told, and no replica of the engine has them yet"
-                case "no_replica": ": told, and the engine has no replica"
                 default: ""
                 }
             return "\(count) \(Printable.text(reason.name))\(meaning)"
