@@ -24,7 +24,7 @@ IMAGE_PACKAGES := buildah python3 binutils
 BINARY ?= .build/release/cistern
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages image-test image-packages manifests takeovers writers fleet fleet-days fleet-packages alerts alert-packages
+.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages image-test image-packages manifests takeovers writers fleet fleet-days scale fleet-packages alerts alert-packages
 
 run: build
 ifdef UPSTREAM
@@ -113,6 +113,10 @@ writers: build fault-packages
 fleet: build bench-packages test-packages
 	Tests/Operation/fleet.py --cistern .build/release/cistern $(ARGUMENTS)
 	FLEET_WALKS=10000 $(SWIFT) test --filter FleetTests.RandomWalkTests
+
+# What following the log costs, with up to 300 nodes: the table of Configuration/Sharing.md, which ARGUMENTS=--write writes.
+scale: build bench-packages test-packages
+	Tests/Operation/scale.py --cistern .build/release/cistern $(ARGUMENTS)
 
 # Three nodes on bad days: splits, a slow or lost engine, wrong rights, forged records, clocks apart; another engine with ARGUMENTS="--server PATH".
 fleet-days: build fleet-packages
@@ -217,6 +221,7 @@ help:
 	@echo "make takeovers          processes that take over from each other, and reload, under load"
 	@echo "make writers            writes and reads while processes take over from each other"
 	@echo "make fleet              four nodes that share through a Cluster of six, and a primary that is killed"
+	@echo "make scale              what following the log of a fleet costs, with up to 300 nodes"
 	@echo "make fleet-days         nodes that share, on bad days"
 	@echo "make alerts             outages and quiet days before a real Prometheus: every alert, and what each output says"
 	@echo "make lint               formatting and the rules of the house"

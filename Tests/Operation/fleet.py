@@ -398,6 +398,22 @@ class Trial(Ground):
         self.engine_gone(alone)
         alone.stop()
 
+    def following(self):
+        """What the writes of one node cost the others, whose clients are quiet."""
+        from scale import CountedNode, Server, compiled, followed
+
+        library, server, nodes, rate = compiled(self.directory, "flushes.so", "-shared", "-fPIC", "-ldl"), Server(self.directory), [], 100
+        try:
+            nodes = [CountedNode(self, library, server.port) for _ in range(NODES)]
+            spent, flushes, commands, _ = followed(self, server, nodes, rate, 10)
+        finally:
+            for node in nodes:
+                node.process.kill()
+            server.end()
+        self.tell(f"CPU of a node for each of {rate} writes a second elsewhere", spent, "ms", "0.1 ms", spent <= 0.1)
+        self.tell("flushes of its disk", flushes, "/s", "1 /s", flushes <= 1)
+        self.tell(f"commands of the engine for a write, with {NODES} nodes", commands, "", f"{NODES + 1.5}", commands <= NODES + 1.5)
+
     def engine_gone(self, alone):
         self.engine.end()
         for path in range(50):
@@ -412,7 +428,8 @@ class Trial(Ground):
     def run(self):
         self.start_nodes()
         parts = {
-            "sharing": self.sharing, "crowd": self.crowd, "purging": lambda: self.purging(20, "purging"), "failover": self.failover, "costs": self.costs}
+            "sharing": self.sharing, "crowd": self.crowd, "purging": lambda: self.purging(20, "purging"), "failover": self.failover,
+            "following": self.following, "costs": self.costs}
         for name, part in parts.items():
             if not self.options.only or name in self.options.only.split(","):
                 part()
