@@ -181,8 +181,8 @@ extension LogFollower {
         let top = max(applied.position, self.position)
         let later = top.later(byMilliseconds: limits.ceilingLead)
         let former = [asked, kept].compactMap { $0?.epoch == applied.epoch ? $0?.ceiling : nil }
-        // No clock has made the last ids that there are.
-        position.ceiling = former.reduce(later.milliseconds == .max ? top : later, max)
+        // No clock has made the first and the last ids that there are.
+        position.ceiling = former.reduce(top == .beginning || later.milliseconds == .max ? top : later, max)
         (asked, askedAt) = (position, now)
         return position
     }

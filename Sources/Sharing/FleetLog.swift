@@ -29,7 +29,6 @@ public final class FleetLog: @unchecked Sendable {
     var figures = LogFigures()
     /// The same for others.
     private let published = Mutex(LogFigures())
-    private var publishedAt = Int64.min / 2
 
     /// Who wants to know what became of what.
     private var waiting: [LogWriter.Token: (LogWriter.Outcome) -> Void] = [:]
@@ -81,7 +80,6 @@ public final class FleetLog: @unchecked Sendable {
     private var hasSight = false
 
     private static let tickMilliseconds = 250
-    private static let publishingMilliseconds: Int64 = 50
     /// Handed over together.
     private static let ordersAtATime = 2_048
 
@@ -156,7 +154,6 @@ public final class FleetLog: @unchecked Sendable {
         figures.engineFailures = reader.figures.failures.merging(writer.figures.failures, uniquingKeysWith: +)
         handle(LogFollower.Event.tick)
         if !figures.pendingPurges.isEmpty { countPending() }
-        publish()
         timer = loop.schedule(after: .milliseconds(Self.tickMilliseconds)) { [weak self] in self?.tick() }
     }
 
@@ -172,7 +169,7 @@ public final class FleetLog: @unchecked Sendable {
         }
         flushBatch()
         keepSight()
-        publishSoon()
+        publish()
     }
 
     /// Each answer counts for a while.
@@ -183,13 +180,7 @@ public final class FleetLog: @unchecked Sendable {
 
     public var publishedFigures: LogFigures { published.withLock { $0 } }
 
-    func publish() {
-        published.withLock { $0 = figures }
-        publishedAt = now
-    }
-
-    /// Now, or with the next tick: the figures have a line for each node, which is copied.
-    private func publishSoon() { if now - publishedAt >= Self.publishingMilliseconds { publish() } }
+    func publish() { published.withLock { $0 = figures } }
 
     private func perform(_ action: LogFollower.Action) {
         switch action {
@@ -381,7 +372,7 @@ public final class FleetLog: @unchecked Sendable {
         let told = actions.filter(\.isTellingPending)
         keepPending(actions) { [self] in for action in told { perform(action) } }
         for action in actions where !action.isTellingPending { perform(action) }
-        publishSoon()
+        publish()
         writerTimer?.cancel()
         writerTimer = nil
         guard let next = logWriter.nextTick else { return }

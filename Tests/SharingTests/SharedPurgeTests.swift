@@ -252,13 +252,13 @@ struct SharedPurgeTests {
             #expect(try one.get("/a/new")["Cache-Status"]?.contains("; hit") == true)
             for node in [one, other] {
                 for gap in ["epoch", "trimmed", "lost_entries"] {
-                    #expect(try node.metric("cistern_share_gaps_total{cause=\"\(gap)\"}") == 0)
+                    #expect(try node.metric("cistern_share_gaps_total{cause=\"\(gap)\"}") == 0, "\(gap)")
                 }
             }
         }
     }
 
-    @Test("what a process before has left pending is sent, and written down")
+    @Test("what a process before has left pending is sent, and is over once an engine without replicas has it")
     func leftPending() throws {
         try FleetPlay.run(FleetPlay.numbered()) { fleet in
             let (one, other) = try fleet.pair()
@@ -268,7 +268,7 @@ struct SharedPurgeTests {
             #expect(files.keep(pending: [PendingMessage(message: LogMessage(.all))], isLeft: true))
             try one.play.start()
             #expect(try other.comes(to: "{\"n\":2}", "/a"))
-            #expect(files.pendingPurges().map(\.message) == [LogMessage(.all)] && files.takeLeftPurges().isEmpty)
+            #expect(try eventually { files.pendingPurges().isEmpty && files.takeLeftPurges().isEmpty })
         }
     }
 
