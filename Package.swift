@@ -88,7 +88,8 @@ let package = Package(
         room(
             "Sharing",
             [
-                "CachePolicy", "CacheStore", "CHash", "CSystem", "Descriptors", "Engine", "Fleet", "Hashing", "HTTPCore", "Locking",
+                "CachePolicy", "CacheStore", "CHash", "ContentCodings", "CSystem", "Descriptors", "Engine", "Fleet", "Hashing", "HTTPCore",
+                "Locking",
                 "Reactor",
                 "ResponseCache", logging,
             ]),
@@ -182,7 +183,8 @@ let package = Package(
         tests(
             "SharingTests",
             [
-                "Sharing", "Addresses", "Administration", "CacheStore", "Downstream", "Engine", "Fleet", "Forwarding", "Locking", "Reactor",
+                "Sharing", "Addresses", "Administration", "CacheStore", "ContentCodings", "Downstream", "Engine", "Fleet", "Forwarding",
+                "Locking", "Reactor",
                 "ResponseCache",
                 "ReverseProxy", "Server", "TestSupport", "Upstream", logging,
             ]),

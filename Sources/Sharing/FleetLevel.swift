@@ -3,6 +3,7 @@
 
 import CachePolicy
 import CacheStore
+import ContentCodings
 import Engine
 import Fleet
 import HTTPCore
@@ -15,6 +16,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     let loop: EventLoop
     let client: EngineClient
     private var sealer: FleetSealer
+    private let zstd = QuickZstd()
     public internal(set) var figures = FleetFigures()
     /// Who misses the same waits for the same look-up.
     private var underWay: [SearchName: SharedSearch] = [:]
@@ -98,6 +100,12 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     // MARK: Giving
 
+    /// - Returns: nil where the value is no record that this node can use.
+    func open(_ value: [UInt8], at place: SharedPlace, lying lies: RecordPlace) -> GivenRecord? {
+        let secret = node.settings.secrets.all[place.secret]
+        return GivenRecord(value, sealedBy: secret, at: lies.record.bytes, by: zstd, limit: client.settings.limits.replyBytes)
+    }
+
     public var contentLimitBytes: Int { node.settings.contentLimitBytes }
 
     public func mayOffer() -> Bool {
@@ -124,7 +132,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         }
         let place = lease?.place ?? node.keys.place(of: node.settings.secrets.first.name(of: key))
         let record = SharedRecord(key: key, metadata: item.metadata, head: item.head, body: item.body)
-        let given = GivenRecord(record, placed.version, fleetTime: placed.fleetTime)
+        let given = GivenRecord(record, placed.version, fleetTime: placed.fleetTime).packed(by: zstd)
         let valueBytes = given.sealedBytes
         guard valueBytes < client.settings.limits.replyBytes else {
             if let lease { leaveAlone(item.key, lease) }

@@ -150,9 +150,7 @@ final class SharedSearch {
         switch reply {
         case .bytes(let value):
             let (place, lies) = (asked[number].place, asked[number].lies)
-            guard let given = GivenRecord(value, sealedBy: node.settings.secrets.all[place.secret], at: lies.record.bytes) else {
-                return refuse(.unreadable)
-            }
+            guard let given = level.open(value, at: place, lying: lies) else { return refuse(.unreadable) }
             take(given, place)
         case .nothing: break
         default: hasFailed = true
