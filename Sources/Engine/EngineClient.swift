@@ -132,6 +132,9 @@ public final class EngineClient: @unchecked Sendable {
         lines = [:]
     }
 
+    /// Smoothed round trip to its servers, in microseconds.
+    public var roundTripMicroseconds: Int64 { counted.figures.roundTrips.smoothedMicroseconds }
+
     public var figures: EngineFigures {
         loop.assertOnLoop()
         var figures = counted.figures

@@ -57,6 +57,8 @@ public enum EngineFailure: String, Error, Sendable, CaseIterable {
     case untrusted
     /// It can be reached, and TLS was not agreed on: perhaps it speaks none there.
     case noTLS = "tls"
+    /// SELECT is refused: the number is too high, the server is a Cluster's, or the user may not use the command.
+    case noDatabase = "no_database"
     /// The client was closed.
     case closed
 }

@@ -25,6 +25,8 @@ extension EngineFailure {
         case .protocolError: "says what no Redis says"
         case .untrusted: "has a certificate that is not trusted (share.tls.ca_file), or does not trust ours"
         case .noTLS: "can be reached, and does not agree on TLS: has it TLS on that port? rediss:// asks for it, redis:// does not"
+        case .noDatabase:
+            "does not give the database that share.servers names behind the port: a Cluster has 0 only, and the user needs +select for another"
         case .closed: "is not asked any more"
         }
     }
@@ -32,7 +34,7 @@ extension EngineFailure {
     /// Whether it stays so until somebody changes a setting, here or there.
     var isMisconfiguration: Bool {
         switch self {
-        case .denied, .commandForbidden, .keyForbidden, .untrusted: true
+        case .denied, .commandForbidden, .keyForbidden, .untrusted, .noDatabase: true
         case .unreachable, .connectionLost, .timedOut, .breakerOpen, .queueFull, .loading, .readOnly, .clusterDown, .redirected, .full,
             .protocolError, .noTLS, .closed:
             false

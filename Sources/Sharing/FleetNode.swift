@@ -34,10 +34,12 @@ public final class FleetNode: Sendable {
     }
 
     public init(_ settings: FleetSettings, beside store: StorePlace, _ logger: Logger, time: any TimeSource = SystemTime.shared) {
-        (self.settings, self.logger) = (settings, logger)
         keys = EngineKeys(fleet: settings.name)
         number = UInt64.random(in: 1 ... .max)
         name = Array(String(number, radix: 16).utf8)
+        var settings = settings
+        settings.engine.clientName = "cistern-\(settings.name)-\(String(number, radix: 16))"
+        (self.settings, self.logger) = (settings, logger)
         let sight = FleetSight(blindLimit: settings.blindLimit, afterGap: settings.afterGap, since: time.wallMilliseconds)
         membership = FleetMembership(FleetHashing(settings.secrets.partitions), sight)
         log = FleetLog(settings, keys, number, beside: store, logger, time: time)

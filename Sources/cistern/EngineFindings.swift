@@ -98,6 +98,7 @@ struct EngineFindings {
             switch failure {
             case .denied: mistakes.append("share.user: \(line)")
             case .untrusted: mistakes.append("share.tls: \(line)")
+            case .noDatabase: mistakes.append("share.servers: \(line)")
             default: warnings.append("share.servers: \(line)")
             }
         }

@@ -42,7 +42,9 @@ struct Serve: ParsableCommand {
         let settings = reader.settings
         let logger = LogSetup.start(settings.log)
         DescriptorLimit.raise()
-        for warning in AccessCheck.warnings(settings) + SecretFiles.warnings(settings) { logger.warning("\(warning)") }
+        for warning in AccessCheck.warnings(settings) + SecretFiles.warnings(settings) + SharingCheck.warnings(settings) {
+            logger.warning("\(warning)")
+        }
         let predecessor = takesOver ? try Startup.predecessor(settings, logger) : nil
         let (proxy, handed) = try Startup.placingHandedSockets(reader, after: predecessor, logger)
         if let warning = DescriptorLimit.warning(proxy) { logger.warning("\(warning)") }
@@ -92,7 +94,7 @@ struct Check: ParsableCommand {
         let settings = ProxySettings(reader.settings)
         let warnings =
             (settings.apis.isEmpty ? [settings] : settings.apis).flatMap { $0.routes + [$0.otherRoute] }.flatMap(\.warnings)
-            + AccessCheck.warnings(reader.settings) + SecretFiles.warnings(reader.settings)
+            + AccessCheck.warnings(reader.settings) + SecretFiles.warnings(reader.settings) + SharingCheck.warnings(reader.settings)
         for warning in warnings + StartCheck.warnings(reader.settings, settings) { print("warning: \(warning)") }
         if let warning = DescriptorLimit.warning(settings) { print("warning: \(warning)") }
         for warning in CertificatesCheck.warnings(reader.settings) { print("warning: \(warning)") }

@@ -46,7 +46,7 @@ private final class EngineQuestions {
         self.fleet = fleet
         client = EngineClient(loop: loop, fleet.engine)
         var open = fleet.engine
-        (open.username, open.password) = (nil, nil)
+        (open.username, open.passwordFile) = (nil, nil)
         stranger = EngineClient(loop: loop, open)
     }
 
@@ -145,7 +145,7 @@ private final class EngineQuestions {
 
     private func tell(_ sample: LogSample?) {
         let log = (client.server(forKey: fleet.logKey), client.isCluster ? KeySlot.of(fleet.logKey) : nil)
-        let hasUser = fleet.engine.password != nil
+        let hasUser = fleet.engine.passwordFile != nil
         then?(EngineFindings(facts, fleet: fleet.name, hasUser: hasUser, log: log, sample: sample))
         then = nil
     }

@@ -341,7 +341,7 @@ struct EngineClientTests {
         let gate = Gate()
         let engine = ScriptedEngine { words in words[0] == "AUTH" ? [.pass(gate)] : nil }
         let play = EnginePlay(engine) { settings in
-            settings.password = Array("secret".utf8)
+            settings.passwordFile = TestTools.file("secret")
             if isTLS { settings.tls = EngineTLS() }
         }
         let outcome = play.begin("SET", "a", "1", patience: 5000)
@@ -360,7 +360,7 @@ struct EngineClientTests {
         let engine = ScriptedEngine()
         let play = EnginePlay(engine) { settings in
             settings.username = user
-            settings.password = Array("secret".utf8)
+            settings.passwordFile = TestTools.file("secret")
         }
         #expect(play.ask("SET", "a", "1") == Self.ok)
         #expect(engine.allCommands.first == ["AUTH"] + (user.map { [$0] } ?? []) + ["secret"])
@@ -378,7 +378,7 @@ struct EngineClientTests {
         ])
     func notTakenIn(text: String, failure: EngineFailure) {
         let engine = ScriptedEngine { words in words[0] == "AUTH" ? [.reply("-\(text)\r\n"), .close] : nil }
-        let play = EnginePlay(engine) { $0.password = Array("secret".utf8) }
+        let play = EnginePlay(engine) { $0.passwordFile = TestTools.file("secret") }
         // Who is denied is asked no more at once, who may be let in a moment later is not given up so soon.
         #expect([.failed(failure), .failed(.breakerOpen)].contains(play.ask("SET", "a", "1")))
         #expect(play.isOpen == (failure != .denied))
@@ -390,7 +390,7 @@ struct EngineClientTests {
         let engine = ScriptedEngine { words in
             words[0] == "AUTH" && !isGood.withLock { $0 } ? [.reply("-WRONGPASS invalid username-password pair\r\n")] : nil
         }
-        let play = EnginePlay(engine) { $0.password = Array("secret".utf8) }
+        let play = EnginePlay(engine) { $0.passwordFile = TestTools.file("secret") }
         // Before, and once the breaker is open.
         #expect([.failed(.denied), .failed(.breakerOpen)].contains(play.ask("SET", "a", "1")))
         #expect(!play.isOpen)
@@ -405,7 +405,7 @@ struct EngineClientTests {
     func neverSent() {
         let gate = Gate()
         let engine = ScriptedEngine { words in words[0] == "AUTH" ? [.pass(gate), .reply("+OK\r\n")] : nil }
-        let play = EnginePlay(engine) { $0.password = Array("secret".utf8) }
+        let play = EnginePlay(engine) { $0.passwordFile = TestTools.file("secret") }
         let outcome = play.begin("SET", "a", "1")
         #expect(engine.wait { $0.allCommands.count == 1 })
         play.advance(10)

@@ -240,8 +240,8 @@ struct SharedResponseTests {
     @Test("with a wrong password a node works alone, and says why")
     func wrongPassword() throws {
         try FleetPlay.run(FleetPlay.numbered(), redis: ["--requirepass", "right"]) { fleet in
-            let alone = try fleet.join({ $0.engine.password = Array("wrong".utf8) })
-            let well = try fleet.join({ $0.engine.password = Array("right".utf8) })
+            let alone = try fleet.join({ $0.engine.passwordFile = TestTools.file("wrong") })
+            let well = try fleet.join({ $0.engine.passwordFile = TestTools.file("right") })
             #expect(try well.sees())
             #expect(try alone.get("/a").text == "{\"n\":1}" && alone.get("/a").text == "{\"n\":1}")
             #expect(try eventually { try alone.play.admin("GET", "/-/share").text.contains("\"denied\"") })
