@@ -44,6 +44,8 @@ public enum SharedObstacle: String, Sendable {
     case failing
     /// What others purge is not seen: what they have stored may have been purged.
     case blind
+    /// The engine's round trip is longer than a client waits for it.
+    case slow
     /// The last response could not be shared: everybody asks for himself for a while.
     case unshareable
     /// The upstream has said whose the credentials are: such responses are not shared.

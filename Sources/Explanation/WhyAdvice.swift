@@ -229,6 +229,7 @@ extension SharedObstacle {
             switch self {
             case .failing: "the engine fails, and is not asked (cistern share status says why)"
             case .blind: "what other nodes purge cannot be seen just now (cistern share status says why)"
+            case .slow: "a round trip to the engine takes longer than share.timeout"
             case .unshareable: "the last response could not be shared, so each node asks for itself for a moment"
             case .told: "what is stored for a user of whom the upstream has told (credentials.identity.lookup) is not shared"
             }

@@ -75,6 +75,10 @@ public struct LogEntry: Hashable, Sendable {
     /// What counts where the seal does not open: nobody of the fleet has made the entry, or with a secret that this node does not have.
     /// Who it is from is not believed either: it would make a true entry of that number look like one that was seen.
     public static let unopened = LogEntry(LogMessage(.unknown, isSoft: true), origin: nil)
+
+    /// What counts where an entry names a key that no node of the fleet has: nothing. Its origin is not read, so it fills no hole: where it is an
+    /// altered entry of the fleet, the next one of its sender shows that one is missing.
+    public static let foreign = LogEntry(LogMessage(.hello), origin: nil)
 }
 
 /// An entry and its place.
@@ -125,7 +129,7 @@ extension LogEntry {
     }
 
     /// The fields with the argument's seal as the last.
-    public func fields(sealedArgument: [UInt8]) -> [LogField] { fields + [(Self.name("v"), sealedArgument)] }
+    public static func adding(sealedArgument: [UInt8], to fields: [LogField]) -> [LogField] { fields + [(name("v"), sealedArgument)] }
 
     /// What the seal of the argument vouches for beside it, so that nobody can make another entry of it: all other fields, as they lie there,
     /// those of newer versions too. An entry without argument is sealed like any other: who it is from must be true.

@@ -14,7 +14,7 @@ extension LogWriter {
     }
 
     /// Says how far the sequence has come; and gives a `WAIT` for earlier entries something to wait for.
-    private mutating func greet(_ now: Int64) {
+    mutating func greet(_ now: Int64) {
         guard !queue.contains(where: { $0.message.kind == .hello }) else { return }
         queue.append(Item(message: LogMessage(.hello), since: now))
     }

@@ -74,6 +74,8 @@ public struct LogWriter: Hashable, Sendable {
         case lost
         /// `LogFollower.Action.append`.
         case fence(Fence)
+        /// Say how far the sequence has come, if anything was said.
+        case greet
         /// What was sent last is answered, one reply for each entry, in their order.
         case answered([Reply])
         case waited(replicas: Int)
@@ -227,6 +229,9 @@ public struct LogWriter: Hashable, Sendable {
         case .lost: return leave(now)
         case .fence(let fence):
             add(Outgoing(entry: fence.entry, position: nil))
+            return proceed(now)
+        case .greet:
+            if phase != .away, lastSequence > 0 { greet(now) }
             return proceed(now)
         case .answered(let replies): return answer(replies, now) + proceed(now)
         case .waited(let replicas): return wait(replicas, now) + proceed(now)

@@ -68,7 +68,9 @@ extension ProxyServer {
             "trouble_sentence": log.trouble.map { .string($0.sentence(fleet: fleet.settings.name)) } ?? .null,
             "log_server": log.server.map { .string($0.description) } ?? .null, "log_slot": log.slot.map { .integer($0) } ?? .null,
             "position": .string(log.position.text), "lag_ms": .integer(Int(log.lagMilliseconds)), "nodes": .integer(fleet.nodesHeardOf),
-            "unopened": .integer(Int(clamping: log.unopened)), "unopened_at": time(log.lastUnopened), "servers": .array(lines),
+            "unopened": .integer(Int(clamping: log.unopened)), "unopened_at": time(log.lastUnopened),
+            "foreign": .integer(Int(clamping: log.foreign)),
+            "is_slow": .bool(fleet.isSlow), "servers": .array(lines),
             "replicas": .integer(log.replicas), "pending_purges": .integer(log.pendingPurges.values.reduce(0, +)),
             "pending_reasons": .object(
                 LogWriter.Pending.allCases.map { JSONValue.Member($0.rawValue, .integer(log.pendingPurges[$0] ?? 0)) }),
@@ -95,6 +97,7 @@ extension FleetLevel {
     func addFigures(to snapshot: inout MetricsSnapshot) {
         var sum = snapshot.sharing ?? MetricsSnapshot.Sharing()
         sum.add(figures, engineFigures)
+        sum.slowLoops += isSlow ? 1 : 0
         snapshot.sharing = sum
     }
 }
@@ -130,7 +133,9 @@ extension MetricsSnapshot.Sharing {
     mutating func add(_ log: LogFigures, isSeeing: Bool, clockSkew: Int64?) {
         self.clockSkew = clockSkew
         (entriesApplied, entriesAppended, blindings, unopened) = (log.applied, log.appended, log.blindings, log.unopened)
-        (lag, self.isSeeing) = (log.lagMilliseconds, isSeeing)
+        (lag, self.isSeeing, foreign) = (log.lagMilliseconds, isSeeing, log.foreign)
+        // Before the log was met for the first time there is no cause.
+        troubles = LogTrouble.labels.map { ($0, !isSeeing && $0 == log.trouble?.label ? 1 : 0) }
         add(log.engineFailures)
         pendingPurges = LogWriter.Pending.allCases.map { ($0.rawValue, UInt64(log.pendingPurges[$0] ?? 0)) }
         gaps = LogGap.allCases.map { ($0.rawValue, log.gaps[$0] ?? 0) }

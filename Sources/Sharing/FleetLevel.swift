@@ -33,6 +33,9 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     var leases: [HashedKey: HeldLease] = [:]
     var renewal: LoopTimer?
     private var around: LoopTimer?
+    /// Whether round trips to the engine take longer than `share.timeout`: then no miss looks there.
+    public private(set) var isSlow = false
+    private var probe: LoopTimer?
     /// What could not be shared lately, and until when (milliseconds of the loop): it is not looked for.
     private var unshareable: [ByteKey: Int64] = [:]
 
@@ -85,6 +88,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         client.close()
         renewal?.cancel()
         around?.cancel()
+        probe?.cancel()
         for search in Array(underWay.values) { search.giveUp() }
         // One that rests until it looks again does so no more.
         underWay = [:]
@@ -209,6 +213,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     public func obstacle(for keys: TargetKeys) -> SharedObstacle? {
         guard client.isOpen else { return .failing }
         guard !isBlind else { return .blind }
+        guard !isSlow else { return .slow }
         guard !unshareable.isEmpty, let end = unshareable[ByteKey(keys.own)] else { return nil }
         return end <= loop.batchMilliseconds ? nil : .unshareable
     }
@@ -222,6 +227,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
             _ = waiter.sharedEnded(.missing, nil)
             return
         }
+        judgeRoundTrip()
         let key = HashedKey(first.key)
         let name = SearchName(key: key, mayWait: wait != nil)
         if let search = underWay[name] { return search.join(waiter) }
@@ -230,6 +236,26 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         search.join(waiter)
         search.start()
     }
+
+    /// Where the engine is too slow it is asked by PING now and then, and by what is given to other nodes, for which nobody waits.
+    private func judgeRoundTrip() {
+        let limit = node.settings.timeout * 1_000
+        let isSlow = client.roundTripMicroseconds > (isSlow ? limit * 3 / 4 : limit)
+        if isSlow != self.isSlow {
+            self.isSlow = isSlow
+            node.noteRoundTrip(client.roundTripMicroseconds, isSlow: isSlow, of: client)
+        }
+        guard isSlow, probe == nil else { return }
+        probe = loop.schedule(after: .milliseconds(Self.probeMilliseconds)) { [weak self] in
+            guard let self else { return }
+            client.send(EngineCommand("PING"), patienceMilliseconds: Self.offerPatience) { [weak self] _ in
+                self?.probe = nil
+                self?.judgeRoundTrip()
+            }
+        }
+    }
+
+    private static let probeMilliseconds = 250
 
     /// Nobody joins it any more.
     func ended(_ search: SharedSearch) {

@@ -7,7 +7,7 @@ import Reactor
 
 extension FleetLog {
     private static let holdMilliseconds: Int64 = 1_000
-    private static let patience: Int64 = 1_000
+    static let patience: Int64 = 1_000
     /// Until it is tried again.
     private static let restMilliseconds = 250
     /// Entries are trimmed by age as they are appended, and by number now and then.
@@ -29,7 +29,7 @@ extension FleetLog {
     }
 
     /// For what is asked now: whether it still counts when the reply comes.
-    private func inSession(_ body: @escaping (FleetLog, [EngineReply]) -> Void) -> ([EngineReply]) -> Void {
+    func inSession(_ body: @escaping (FleetLog, [EngineReply]) -> Void) -> ([EngineReply]) -> Void {
         let asked = session
         return { [weak self] replies in
             guard let self, isRunning, session == asked else { return }
@@ -64,7 +64,7 @@ extension FleetLog {
         [
             EngineCommand([Array("GET".utf8), keys.epoch], key: keys.log, holdMilliseconds: hold), EngineCommand("TIME"),
             EngineCommand("INFO", "server"), EngineCommand("INFO", "replication"),
-            EngineCommand([Array("XINFO".utf8), Array("STREAM".utf8), keys.log], key: keys.log),
+            EngineCommand([Array("XINFO".utf8), Array("STREAM".utf8), keys.log], key: keys.log), settings.admissionQuestion,
         ]
     }
 
@@ -89,6 +89,10 @@ extension FleetLog {
             if Self.isNoEpoch(replies[0]) { renewEpoch() }
             return lose(replies)
         }
+        admit(replies[5], at: time, isConnected: false) { $0.met(info, at: time, asked: asked) }
+    }
+
+    private func met(_ info: LogInfo, at time: Int64, asked: Int64) {
         figures.trouble = nil
         let fleet = node?.change { $0.clock.latest(now) } ?? nil
         note(time, asked: asked)
@@ -106,9 +110,12 @@ extension FleetLog {
                 guard log.metConnection == log.reader.connection(forKey: log.keys.log), let info = log.info(replies) else {
                     return log.lose(replies)
                 }
-                log.handle(LogFollower.Event.looked(info))
-                log.handle(LogWriter.Event.looked(info))
-                log.trimByAge(info)
+                guard let time = Self.time(replies[1]) else { return log.lose(replies) }
+                log.admit(replies[5], at: time, isConnected: true) { log in
+                    log.handle(LogFollower.Event.looked(info))
+                    log.handle(LogWriter.Event.looked(info))
+                    log.trimByAge(info)
+                }
             })
     }
 
@@ -118,9 +125,9 @@ extension FleetLog {
     }
 
     /// - Parameter replies: what was said instead of what was wanted.
-    private func lose(_ replies: [EngineReply] = []) { lose(for: trouble(replies)) }
+    func lose(_ replies: [EngineReply] = []) { lose(for: trouble(replies)) }
 
-    private func lose(for trouble: LogTrouble) {
+    func lose(for trouble: LogTrouble) {
         figures.trouble = trouble
         handle(LogFollower.Event.lost)
         handle(LogWriter.Event.lost)
@@ -192,7 +199,7 @@ extension FleetLog {
         case .nothing: handle(.nothingNew)
         case .list(let streams):
             guard let entries = Self.entries(streams) else { fallthrough }
-            take(entries)
+            confirmKeys(of: entries) { $0.take(entries) }
         default: lose(replies)
         }
     }
@@ -208,7 +215,7 @@ extension FleetLog {
     }
 
     private func take(_ entries: [(position: LogPosition, fields: [LogField])]) {
-        let placed = entries.map { PlacedEntry($0.position, open($0.fields)) }
+        let placed = entries.map { PlacedEntry($0.position, open($0.fields, at: $0.position)) }
         for one in placed {
             if let origin = one.entry.origin { noteNode(origin.node, one.position) }
         }
@@ -224,10 +231,11 @@ extension FleetLog {
         figures.nodes[node] = position.milliseconds
     }
 
-    private func open(_ fields: [LogField]) -> LogEntry {
+    private func open(_ fields: [LogField], at position: LogPosition) -> LogEntry {
         if let entry = settings.open(fields) { return entry }
-        noteUnopened()
-        return .unopened
+        let isForeign = isForeign(fields, at: position)
+        noteUnopened(isForeign: isForeign)
+        return isForeign ? .foreign : .unopened
     }
 
     // MARK: Appending
@@ -269,13 +277,10 @@ extension FleetLog {
     }
 
     private func command(_ outgoing: LogWriter.Outgoing) -> EngineCommand {
-        let fields = outgoing.entry.fields
-        let place = keys.log + LogEntry.associatedData(of: fields)
-        let sealed = outgoing.entry.fields(sealedArgument: settings.secrets.first.seal(outgoing.entry.message.argument, at: place))
         let oldest = max(0, (fleetNow ?? 0) - settings.keep)
         var words = [Array("XADD".utf8), keys.log, Array("MINID".utf8), Array("~".utf8), Array(String(oldest).utf8)]
         words.append(Array((outgoing.position?.text ?? "*").utf8))
-        for field in sealed { words += [field.name, field.value] }
+        for field in settings.seal(outgoing.entry) { words += [field.name, field.value] }
         return EngineCommand(words, key: keys.log)
     }
 
@@ -300,7 +305,7 @@ extension FleetLog {
     /// What fills the engine may be the log, and nothing that is appended trims it any more.
     private func trimOfFull() { trim(before: trimming.refused(fleetNow: fleetNow, now: now)) }
 
-    private var fleetNow: Int64? { node?.change { $0.clock.now(now) } ?? nil }
+    var fleetNow: Int64? { node?.change { $0.clock.now(now) } ?? nil }
 
     /// Of all commands that write this one is let through where there is no memory.
     private func trim(before oldest: LogPosition?) {

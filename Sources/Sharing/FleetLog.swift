@@ -57,6 +57,11 @@ public final class FleetLog: @unchecked Sendable {
     var metLog: LogInfo?
     /// What was warned of since the log was seen last.
     private var warned: Set<String> = []
+    /// What lay beside the epoch when this node looked last; nil: nothing is known.
+    var admission: FleetAdmission?
+    /// Milliseconds of the loop's clock: when this node was refused last, and when it greeted for a foreign entry.
+    var refusedAt: Int64?
+    var greetedAt: Int64?
     /// When it was warned of entries that do not open (milliseconds of the loop's clock).
     private var warnedOfUnopened: Int64?
     /// Whether it was warned of entries that the engine does not take, and it has taken none since.
@@ -274,13 +279,20 @@ public final class FleetLog: @unchecked Sendable {
         )
     }
 
-    func noteUnopened() {
-        figures.unopened += 1
+    func noteUnopened(isForeign: Bool) {
+        if isForeign {
+            figures.foreign += 1
+            greetAfterForeign()
+        } else {
+            figures.unopened += 1
+        }
         figures.lastUnopened = loop.time.wallMilliseconds
         if let last = warnedOfUnopened, now - last < Self.unopenedRestMilliseconds { return }
         warnedOfUnopened = now
         logger.warning(
-            "an entry of the fleet's log does not open: a node of fleet \(settings.name) has another share.secret_file, and shares nothing with this one. What it purges or changes may be anything, so all that is stored here counts as stale each time (\(figures.unopened) so far)"
+            isForeign
+                ? "an entry of the log of fleet \(settings.name) is by a key that no node of the fleet has: somebody else writes there. It counts as nothing (\(figures.foreign) so far)"
+                : "an entry of the fleet's log does not open: a node of fleet \(settings.name) has another share.secret_file, and shares nothing with this one. What it purges or changes may be anything, so all that is stored here counts as stale each time (\(figures.unopened) so far)"
         )
     }
 

@@ -22,6 +22,10 @@ public final class FleetNode: Sendable {
     private let state = Mutex(State())
     /// Changed by the shards.
     private let watch = Mutex(EngineWatch())
+    /// Shards' clients whose round trips are too long.
+    private let slow = Mutex<Set<ObjectIdentifier>>([])
+    /// Set by the server; asked by the log's loop.
+    private let upstreams = Mutex<[String: String]>([:])
     private let logger: Logger
 
     /// Changed by the log's loop; asked by the shards, when something is not stored here.
@@ -75,6 +79,21 @@ public final class FleetNode: Sendable {
         watch.withLock { $0.due(now: log.now) { $0 != server } }.forEach(tell)
     }
 
+    /// The round trip of a shard's client has become longer than `share.timeout`, or is shorter again.
+    func noteRoundTrip(_ microseconds: Int64, isSlow: Bool, of client: EngineClient) {
+        let (wasSlow, isSlow) = slow.withLock { slow in
+            defer { if isSlow { slow.insert(ObjectIdentifier(client)) } else { slow.remove(ObjectIdentifier(client)) } }
+            return (!slow.isEmpty, isSlow || slow.count > 1)
+        }
+        guard wasSlow != isSlow else { return }
+        guard isSlow else { return logger.notice("the engine is fast enough again: misses look for what other nodes have stored") }
+        logger.warning(
+            "a round trip to the engine takes \(microseconds / 1_000) ms, longer than share.timeout (\(settings.timeout) ms): misses do not look for what other nodes have stored until it is faster. Raise share.timeout, or bring the nodes and the engine closer together"
+        )
+    }
+
+    public var isSlow: Bool { slow.withLock { !$0.isEmpty } }
+
     private func tell(_ news: EngineWatch.News) {
         switch news {
         case .fails(let server, let failure):
@@ -82,6 +101,12 @@ public final class FleetNode: Sendable {
         case .isWell(let server): logger.notice("\(server) of the engine is asked again")
         case .dropped(let server): logger.notice("\(server) of the engine is needed no more: the Cluster has given its part to others")
         }
+    }
+
+    /// URLs of the upstreams by the names of their APIs: nodes that have another one for an API are not of one fleet.
+    public var served: [String: String] {
+        get { upstreams.withLock { $0 } }
+        set { upstreams.withLock { $0 = newValue } }
     }
 
     /// Follows the log from now on.

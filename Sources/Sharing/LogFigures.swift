@@ -13,6 +13,8 @@ public struct LogFigures: Sendable {
     /// Of no secret that this node has, and when the last one came (milliseconds of the clock of day).
     public var unopened: UInt64 = 0
     public var lastUnopened: Int64?
+    /// Entries by keys that no node of the fleet has.
+    public var foreign: UInt64 = 0
     /// Milliseconds of the clock of day; nil: the log is seen.
     public var blindSince: Int64?
     public var pendingPurges: [LogWriter.Pending: Int] = [:]
@@ -44,6 +46,8 @@ public enum LogTrouble: Sendable, Equatable {
     case failed(EngineFailure, EngineServer?)
     /// What the engine says of the log cannot be made sense of.
     case notUnderstood
+    case otherSecret
+    case otherUpstream
     case stopped
     case otherLog
     case otherPrimary
@@ -65,10 +69,18 @@ public enum LogTrouble: Sendable, Equatable {
         }
     }
 
+    /// Labels of metrics.
+    public static let labels =
+        EngineFailure.allCases.map(\.rawValue)
+        + ([.notUnderstood, .otherSecret, .otherUpstream, .stopped, .otherLog, .otherPrimary, .removed, .missing] as [LogTrouble]).map(
+            \.label)
+
     public var label: String {
         switch self {
         case .failed(let failure, _): failure.rawValue
         case .notUnderstood: "not_understood"
+        case .otherSecret: "other_secret"
+        case .otherUpstream: "other_upstream"
         case .stopped: "stopped"
         case .otherLog: "other_log"
         case .otherPrimary: "other_primary"
@@ -81,6 +93,10 @@ public enum LogTrouble: Sendable, Equatable {
         switch self {
         case .failed(let failure, let server): "\(server?.description ?? "the engine") \(failure.sentence(fleet: fleet))"
         case .notUnderstood: "what the engine says of the log cannot be understood"
+        case .otherSecret:
+            "fleet \(fleet) has another share.secret_file than this node, which shares nothing with it and tells it nothing. Give this node the fleet's secret, or a fleet of its own. If this node has the right one, remove cistern:\(fleet):{log}:nodes from the engine"
+        case .otherUpstream:
+            "other nodes of fleet \(fleet) have another upstream for an API that this node serves. Give this node a fleet of its own. While an upstream's address changes, this node connects half a minute after the last node with the former one"
         case .stopped: "this process, or its machine, did not run for a while, and reads first what was said meanwhile"
         case .otherLog: "the engine has another log than it had, which is read first"
         case .otherPrimary: "another server has the log now, which is read first"
@@ -92,6 +108,7 @@ public enum LogTrouble: Sendable, Equatable {
     var isMisconfiguration: Bool {
         switch self {
         case .failed(let failure, _): failure.isMisconfiguration
+        case .otherSecret, .otherUpstream: true
         case .notUnderstood, .stopped, .otherLog, .otherPrimary, .removed, .missing: false
         }
     }

@@ -231,6 +231,11 @@ public struct MetricsSnapshot: Sendable {
         public var isSeeing = false
         public var blindings: UInt64 = 0
         public var unopened: UInt64 = 0
+        public var foreign: UInt64 = 0
+        /// Causes of blindness: 1 for the present one.
+        public var troubles: [Line] = []
+        /// Loops that do not look for others' responses, since the engine's round trip is too long.
+        public var slowLoops = 0
         public var pendingPurges: [Line] = []
         /// Milliseconds.
         public var lag: Int64 = 0

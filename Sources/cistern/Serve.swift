@@ -113,7 +113,7 @@ struct Check: ParsableCommand {
     /// What nodes share, where they do.
     /// - Returns: whether they can.
     private func checkSharing(_ settings: CisternSettings, _ proxy: ProxySettings) -> Bool {
-        guard let findings = SharingStartCheck.findings(proxy.fleet) else { return true }
+        guard let findings = SharingStartCheck.findings(proxy.fleet, loops: proxy.shards) else { return true }
         for warning in findings.warnings { print("warning: \(warning)") }
         for note in findings.notes { print(note) }
         for mistake in findings.mistakes { StandardError.write("cistern: \(mistake)\n") }

@@ -8,14 +8,15 @@ import Sharing
 
 enum SharingStartCheck {
     /// nil where nothing is shared.
-    static func findings(_ fleet: FleetSettings?) -> EngineFindings? {
+    /// - Parameter loops: event loops, each of which has a connection to each server with responses.
+    static func findings(_ fleet: FleetSettings?, loops: Int) -> EngineFindings? {
         guard let fleet else { return nil }
         let loop = EventLoop(label: "cistern.check.share")
         // Written by the loop.
         let found = Mutex<EngineFindings?>(nil)
         let done = DispatchSemaphore(value: 0)
         loop.execute {
-            let asking = EngineQuestions(fleet, loop)
+            let asking = EngineQuestions(fleet, loop, loops: loops)
             asking.ask { findings in
                 found.withLock { $0 = findings }
                 asking.close()
@@ -31,6 +32,9 @@ enum SharingStartCheck {
 /// Touched on its loop only.
 private final class EngineQuestions {
     private let fleet: FleetSettings
+    private let loops: Int
+    /// None of this node's secrets is the fleet's.
+    private var isOtherSecret = false
     private let client: EngineClient
     /// Says no password.
     private let stranger: EngineClient
@@ -42,8 +46,8 @@ private final class EngineQuestions {
     /// Of what is asked of one server at a time, milliseconds.
     private static let patience: Int64 = 2_000
 
-    init(_ fleet: FleetSettings, _ loop: EventLoop) {
-        self.fleet = fleet
+    init(_ fleet: FleetSettings, _ loop: EventLoop, loops: Int) {
+        (self.fleet, self.loops) = (fleet, loops)
         client = EngineClient(loop: loop, fleet.engine)
         var open = fleet.engine
         (open.username, open.passwordFile) = (nil, nil)
@@ -137,7 +141,8 @@ private final class EngineQuestions {
     /// The last question: whether the fleet's other nodes have this one's secret.
     private func readLog() {
         guard facts.contains(where: { $0.failure == nil }) else { return tell(nil) }
-        client.sendAll([fleet.logEnd], patienceMilliseconds: Self.patience) { [self] replies in
+        client.sendAll([fleet.logEnd, fleet.admissionQuestion], patienceMilliseconds: Self.patience) { [self] replies in
+            isOtherSecret = fleet.isOtherSecret(replies[1])
             guard let reading = fleet.logReading(replies[0]) else { return tell(nil) }
             client.sendAll([reading], patienceMilliseconds: Self.patience) { [self] in tell(fleet.sample($0[0])) }
         }
@@ -146,7 +151,10 @@ private final class EngineQuestions {
     private func tell(_ sample: LogSample?) {
         let log = (client.server(forKey: fleet.logKey), client.isCluster ? KeySlot.of(fleet.logKey) : nil)
         let hasUser = fleet.engine.passwordFile != nil
-        then?(EngineFindings(facts, fleet: fleet.name, hasUser: hasUser, log: log, sample: sample))
+        let loops = client.servers.isEmpty ? 0 : loops
+        then?(
+            EngineFindings(facts, fleet: fleet.name, hasUser: hasUser, log: log, sample: sample, isOtherSecret: isOtherSecret, loops: loops)
+        )
         then = nil
     }
 }

@@ -118,6 +118,33 @@ struct EngineFindingsTests {
         #expect(nobodys.warnings[0].hasPrefix("share.servers: no server of the Cluster has slot 12, in which the log of fleet shop lies"))
     }
 
+    @Test("how many connections a node makes, and how many responses the memory holds")
+    func costs() {
+        let facts = [
+            Self.facts(1, .primary(slots: 8192)), Self.facts(2, .primary(slots: 8192)), Self.facts(3, .replica, ["role": "slave"]),
+        ]
+        func last(_ memory: String) -> String? {
+            let some = facts.map { fact in
+                var fact = fact
+                fact.info["maxmemory"] = memory
+                return fact
+            }
+            return EngineFindings(some, fleet: "shop", hasUser: true, log: (Self.server(1), 12), loops: 4).notes.last
+        }
+        #expect(last("5200000")?.hasPrefix("This node makes 10 connections to the engine") == true)
+        #expect(last("5200000")?.hasSuffix("; its memory holds 2000 to 6500 responses of 4 KB.") == true)
+        #expect(last("0")?.contains("memory") == false)
+    }
+
+    @Test("a node that the fleet would not admit is a mistake, whatever its log has")
+    func refused() {
+        let findings = EngineFindings(
+            [Self.facts()], fleet: "shop", hasUser: true, log: (Self.server(1), nil), sample: LogSample(entries: 9, unopened: 9),
+            isOtherSecret: true)
+        #expect(findings.mistakes.count == 1 && findings.mistakes[0].hasPrefix("share.secret_file: fleet shop has another secret"))
+        #expect(findings.warnings.isEmpty)
+    }
+
     @Test("another secret than that of the fleet's other nodes is told of, before anything is shared")
     func otherSecret() {
         func warnings(_ sample: LogSample?) -> [String] {

@@ -15,14 +15,14 @@ struct EntryTests {
     func written(kind: LogMessage.Kind, isSoft: Bool) {
         for argument in [[], [0, 255, 13, 10]] as [[UInt8]] {
             let entry = LogEntry(LogMessage(kind, argument: argument, isSoft: isSoft), origin: kind == .fence ? nil : Self.origin)
-            #expect(LogEntry(fields: entry.fields(sealedArgument: argument)) == entry)
+            #expect(LogEntry(fields: LogEntry.adding(sealedArgument: argument, to: entry.fields)) == entry)
         }
     }
 
     @Test("look like this to an operator")
     func shape() {
         let entry = LogEntry(LogMessage(.target, isSoft: true), origin: Self.origin)
-        let shown = entry.fields(sealedArgument: [1]).map {
+        let shown = LogEntry.adding(sealedArgument: [1], to: entry.fields).map {
             String(decoding: $0.name, as: UTF8.self) + "=" + String(decoding: $0.value, as: UTF8.self)
         }
         #expect(shown == ["k=t", "f=1", "n=0123456789abcdef", "s=7", "v=\u{1}"])
@@ -72,7 +72,8 @@ struct EntryTests {
         #expect(Set(all.map { LogEntry.associatedData(of: $0.fields) }).count == all.count)
         #expect(LogEntry.associatedData(of: fields([("ab", "c")])) != LogEntry.associatedData(of: fields([("a", "bc")])))
         let entry = all[0]
-        #expect(LogEntry.associatedData(of: entry.fields(sealedArgument: [1, 2, 3])) == LogEntry.associatedData(of: entry.fields))
+        let sealed = LogEntry.adding(sealedArgument: [1, 2, 3], to: entry.fields)
+        #expect(LogEntry.associatedData(of: sealed) == LogEntry.associatedData(of: entry.fields))
     }
 
     @Test("whatever comes, reading it ends")

@@ -60,6 +60,14 @@ struct ShareStatus: AdminCommand {
                 "secret    \(number("unopened")) entries of the log did not open, the last at \(word("unopened_at")): has a node of \(fleet) another share.secret_file?"
             )
         }
+        if number("foreign") > 0 {
+            lines.append(
+                "foreign   \(number("foreign")) entries of the log are by a key that no node of \(fleet) has, the last at \(word("unopened_at")); they count as nothing"
+            )
+        }
+        if state["is_slow"] == true {
+            lines.append("slow      a round trip to the engine exceeds share.timeout: misses do not ask it until it is faster")
+        }
         let gaps = state["gaps"]?.members ?? []
         let told = gaps.filter { ($0.value.integer ?? 0) > 0 }.map { "\($0.name) \($0.value.integer ?? 0)" }
         lines.append("gaps      \(told.isEmpty ? "none since the start" : told.joined(separator: ", "))")
