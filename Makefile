@@ -109,9 +109,11 @@ takeovers: build bench-packages
 writers: build fault-packages
 	Tests/Operation/writers.py --cistern .build/release/cistern $(ARGUMENTS)
 
-# Four nodes that share through a Cluster of six, with bars; and ten thousand random schedules of a modelled fleet against the truth.
+# Four nodes that share through a Cluster of six, with bars; who is not of the fleet, a distant engine, and two versions side by side (OLD=BINARY is the former
+# one, else it is built); and ten thousand random schedules of a modelled fleet against the truth.
 fleet: build bench-packages test-packages
 	Tests/Operation/fleet.py --cistern .build/release/cistern $(ARGUMENTS)
+	Tests/Operation/fleet-edges.py --cistern .build/release/cistern $(if $(OLD),--old $(OLD))
 	FLEET_WALKS=10000 $(SWIFT) test --filter FleetTests.RandomWalkTests
 
 # Three nodes on bad days: splits, a slow or lost engine, wrong rights, forged records, clocks apart; another engine with ARGUMENTS="--server PATH".

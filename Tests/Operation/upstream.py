@@ -35,8 +35,16 @@ class Connection(asyncio.Protocol):
         if not self.transport.is_closing():
             self.answer(target, "no-store")
 
+    def item(self, source):
+        """About 150 bytes of JSON, as APIs have it."""
+        return {
+            "id": source.randrange(1_000_000), "name": f"user {source.randrange(10_000)}", "created_at": f"2026-11-{source.randrange(1, 29):02}T12:22:33Z",
+            "price": source.randrange(100_000) / 100, "tags": [f"{source.randrange(1 << 20):x}", "new"], "note": f"{source.getrandbits(64):x} is sold"}
+
     def answer(self, target, control, user=None):
         said = {"target": target, "version": self.versions.get(target, 0), "user": user, "number": self.asked, "port": self.port, "padding": PADDING}
+        if target.startswith("/list/"):
+            said["items"] = [self.item(random.Random(f"{target} {number}")) for number in range(26)]
         content = json.dumps(said)
         self.transport.write(
             f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: {control}\r\nContent-Length: {len(content)}\r\n\r\n{content}".encode())
