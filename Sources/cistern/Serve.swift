@@ -42,6 +42,7 @@ struct Serve: ParsableCommand {
         let settings = reader.settings
         let logger = LogSetup.start(settings.log)
         DescriptorLimit.raise()
+        for retirement in reader.retirements { logger.warning("\(retirement)") }
         for warning in AccessCheck.warnings(settings) + SecretFiles.warnings(settings) { logger.warning("\(warning)") }
         let predecessor = takesOver ? try Startup.predecessor(settings, logger) : nil
         let (proxy, handed) = try Startup.placingHandedSockets(reader, after: predecessor, logger)
@@ -90,6 +91,7 @@ struct Check: ParsableCommand {
         }
         let reader = try options.checkedReader(isStoring: true)
         let settings = ProxySettings(reader.settings)
+        for retirement in reader.retirements { print("warning: \(retirement)") }
         let warnings =
             (settings.apis.isEmpty ? [settings] : settings.apis).flatMap { $0.routes + [$0.otherRoute] }.flatMap(\.warnings)
             + AccessCheck.warnings(reader.settings) + SecretFiles.warnings(reader.settings)

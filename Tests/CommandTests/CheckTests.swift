@@ -62,6 +62,19 @@ struct CheckTests {
             ])
     }
 
+    @Test("a retired setting is good, and a warning names what replaces it")
+    func retired() throws {
+        let outcome = try check("upstream: {url: \"http://127.0.0.1:1\"}\nadmin:\n  names: [a.test]")
+        #expect(outcome.status == 0 && outcome.lines.last == "The settings are good.")
+        let warnings = outcome.lines.filter { $0.contains("admin.names") }
+        #expect(warnings.count == 1 && warnings.first?.hasPrefix("warning: ") == true)
+        #expect(
+            warnings.first?.hasSuffix(
+                ":3: admin.names will be removed in the next version: use admin.token_file, whose token opens the status page under any name"
+            )
+                == true)
+    }
+
     @Test(
         "an upstream that is one of the listeners is found, whatever it is called",
         arguments: [
