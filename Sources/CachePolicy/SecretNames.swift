@@ -112,6 +112,13 @@ public enum SecretNames {
         return String(decoding: shown, as: UTF8.self)
     }
 
+    /// The path of a target up to its first argument, also if that is a parameter of a path segment or percent-encoded.
+    public static func pathAlone(_ target: some Collection<UInt8>) -> String {
+        let bytes = Array(target)
+        let end = firstSign(in: bytes[...]) { "?;#=".utf8.contains($0) }?.lowerBound ?? bytes.endIndex
+        return String(decoding: bytes[..<end], as: UTF8.self)
+    }
+
     /// Where a sign stands, as it is or percent-encoded.
     private static func firstSign(in text: ArraySlice<UInt8>, where isWanted: (UInt8) -> Bool) -> Range<Int>? {
         for index in text.indices {

@@ -115,7 +115,7 @@ public final class UpstreamRequestFields {
         if let count = RequestRefusal.countedDown(head) { fields.set(.maxForwards, count) }
         if head.contains(.ifMatch) { strengthenTags(of: &fields) }
         if settings.via { fields.append(.via, viaValue(head.version)) }
-        return SessionCookie.removed(from: fields, target: head.pathAndQuery) ?? fields
+        return fields
     }
 
     /// The client's certificate, where it is sent on (RFC 9440 §2.2). Nobody else's field of that name gets here.

@@ -97,16 +97,6 @@ public enum JSONWalk {
         }
     }
 
-    /// The same with the place where the next token is looked for: right behind a bracket.
-    public static func through(_ text: Span<UInt8>, _ take: (JSONToken, _ end: Int, (Range<Int>) -> [UInt8]) -> Bool) {
-        text.withUnsafeBufferPointer { text in
-            var cursor = JSONCursor(text)
-            while let token = cursor.next() {
-                guard take(token, cursor.position, { meaning(of: $0, in: text) }) else { return }
-            }
-        }
-    }
-
     private static func meaning(of range: Range<Int>, in text: UnsafeBufferPointer<UInt8>) -> [UInt8] {
         var out: [UInt8] = []
         JSONString.appendMeaning(of: range, in: text, to: &out)
