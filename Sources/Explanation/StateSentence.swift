@@ -1,5 +1,5 @@
 // How things are, in one sentence: what is down, since when and why, who was rescued with copies of what age, and what failed. Made of figures
-// alone; the page of the state, `cistern status`, `cistern top` and /-/stats say the same.
+// alone; the page of the state, `cistern status`, `cistern status --watch` and /-/stats say the same.
 
 import Telemetry
 

@@ -104,7 +104,7 @@ extension NotStoredReason {
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
         case .notKept: WhyAdvice("routes.keep_if.must_have", "and the others beside it say which responses of the route are kept")
         case .invalidated: WhyAdvice("routes.invalidates_target", "off: a write to the target does not make its responses invalid")
-        case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
+        case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern status` tells")
         case .oneTimeCredentials:
             WhyAdvice(
                 "credentials.partition", "ignore: on a route whose responses are the same for all, they are kept, whoever asks")

@@ -134,7 +134,7 @@ public struct WhyExplanation {
             sentences.append("The request wanted the upstream to be asked, which the setting client_directives ignores.")
         }
         if trace.upstream.isFaulted {
-            sentences.append("A fault was injected, to practise an outage: this says nothing of the upstream (cistern fault ls).")
+            sentences.append("A fault was injected, to practise an outage: this says nothing of the upstream (cistern drill ls).")
         }
         if let failure { sentences.append(failure.sentence(status: trace.upstream.status)) }
         if trace.upstream.patience > 0 {

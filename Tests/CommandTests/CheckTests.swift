@@ -118,7 +118,7 @@ struct CheckTests {
         #expect(outcome.lines.first == "2: listen: the path of a Unix socket can have 107 bytes, and \(path) has 108")
         let upstream = try check("upstream: {url: \"http://a.test\", unix_socket: \(path)}")
         #expect(upstream.lines == ["1: upstream.unix_socket: the path of a Unix socket can have 107 bytes, and \(path) has 108"])
-        let command = try CommandLineTool.run("stats --admin unix:\(path)")
+        let command = try CommandLineTool.run("status --admin unix:\(path)")
         #expect(command.text.contains("the path of a Unix socket can have 107 bytes, and \(path) has 108"))
         let admin = try check("upstream: {url: \"http://a.test\"}\nadmin: {socket: \(path)}")
         #expect(
@@ -170,7 +170,7 @@ struct CheckTests {
             #expect(outcome.status == 78 && outcome.text.contains("a.test") && outcome.text.contains("…"), "\(outcome.text)")
             for secret in ["sesame", "ses ame", "ann"] { #expect(!outcome.text.contains(secret), "\(outcome.text)") }
         }
-        let command = try CommandLineTool.run("stats --admin http://ann:sesame@127.0.0.1:1")
+        let command = try CommandLineTool.run("status --admin http://ann:sesame@127.0.0.1:1")
         #expect(command.status != 0 && !command.text.contains("sesame"))
     }
 

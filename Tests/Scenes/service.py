@@ -114,10 +114,10 @@ def settings_corrected(play):
 
 @scene("faults-forgotten", "A fault for one path has been injected for more than an hour.", fires=["CisternFaultsForgotten"],
        may=("CisternUpstreamFailing",), limit=200, outputs={
-           "gauge": r"^cistern_fault_rules 1$", "alert": r"^CisternFaultsForgotten: .*`cistern fault clear`", "page": r"(?i)fault", "status": r"(?i)fault"})
+           "gauge": r"^cistern_fault_rules 1$", "alert": r"^CisternFaultsForgotten: .*`cistern drill clear`", "page": r"(?i)fault", "status": r"(?i)fault"})
 def faults_forgotten(play):
     play.start("admin.faults=true")
-    play.tool("fault", "add", "--path", "/practice/**", "--status", "503", "--for", "3h")
+    play.tool("drill", "add", "--path", "/practice/**", "--status", "503", "--for", "3h")
     play.trouble()
     play.keep_asking(*USERS, every=10)
     play.wait(3_850)
@@ -132,7 +132,7 @@ def killed(play):
     play.process.kill()
     play.wait(150)
     summaries = play.run.prometheus.summaries(play.instance)
-    play.expect("`cistern healthcheck`" in summaries, f"the alert says: {summaries}")
+    play.expect("`cistern status --check`" in summaries, f"the alert says: {summaries}")
 
 
 @scene("hit-ratio-fallen", "Half of an hour after the upstream has begun to say no-store, the store serves nothing any more.",

@@ -1,4 +1,5 @@
-// `cistern status`: how things are, in a sentence, and where the status page is; `--open` opens that in a browser.
+// `cistern status`: the state of the server in a sentence, the address of the status page, and what happened since the start. --watch shows what
+// happens now, --json all numbers, --check whether the server is healthy.
 
 import ArgumentParser
 import JSON
@@ -6,25 +7,64 @@ import JSON
 struct StatusCommand: AdminCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
-        abstract: "Say how things are, and open the page that shows it.",
-        discussion: "The page is on the addresses of admin_listen.")
+        abstract: "Show the state of a running Cistern, and what it has done since its start.",
+        discussion: """
+            For graphs and alerts there is /metrics; for people, a page on the addresses of admin_listen.
+
+            --check asks where the settings say that /healthz is: the file, the environment and the options that it was started with; then on the \
+            admin interface's socket. It ends with 0 if the server is healthy, with 1 if not.
+
+            --watch draws a picture on a terminal; else, and where TERM is dumb, it writes a line each time. Colour is used for the state only, and \
+            not where NO_COLOR is set. Keys:
+            q, Ctrl-C   end
+            p, space    pause, and go on
+            s           sort APIs and routes by requests, rescued, errors, time (P99) or name
+            /           show only those with these letters in their names; Enter ends the filter, Esc takes it away
+            """)
+
+    @Flag(help: "All numbers, as JSON.")
+    var json = false
+
+    @Flag(help: "Show what happens now, again and again.")
+    var watch = false
+
+    @Flag(help: "Only check whether the server is healthy. Asks --admin alone, where that is given.")
+    var check = false
 
     @Flag(help: "Open the page in a browser: BROWSER, or the desktop's.")
     var open = false
 
+    @OptionGroup var watching: StatusWatch
+
+    /// Of the former command healthcheck.
+    @Option(help: .hidden) var address: String?
+    @Option(help: .hidden) var port: UInt16?
+
     @OptionGroup var options: AdminOptions
 
-    func run(_ client: AdminClient) throws {
-        let state = try client.value("GET", "stats")["state"]
-        StandardOutput.write(Printable.text(state?["sentence"]?.string ?? "") + "\n")
-        if let line = (try? client.value("GET", "share")).flatMap(Self.blindness) { StandardOutput.write(line + "\n") }
-        let pages = state?["pages"]?.array?.compactMap(\.string) ?? []
-        guard let page = pages.first else {
-            guard open else { return }
-            throw AdminFailure("there is no page to open: admin_listen is empty")
+    func validate() throws {
+        guard [json, watch, check, open].count(where: \.self) < 2 else {
+            throw ValidationError("Give one of --json, --watch, --check and --open.")
         }
-        StandardOutput.write(Printable.text(page) + "\n")
-        if open { Self.show(page) }
+    }
+
+    func run() throws {
+        guard check else { return try Self.reporting { try run(options.client()) } }
+        let address = options.admin ?? address ?? port.map { "127.0.0.1:\($0)" }
+        try Self.reporting { try HealthCheck(address: address, config: options.config, cacheDir: options.cacheDir).run() }
+    }
+
+    func run(_ client: AdminClient) throws {
+        if watch { return try watching.run(client) }
+        let stats = try client.value("GET", "stats")
+        if json { return StandardOutput.write(stats.document) }
+        StandardOutput.write(Printable.text(stats["state"]?["sentence"]?.string ?? "") + "\n")
+        if let line = (try? client.value("GET", "share")).flatMap(Self.blindness) { StandardOutput.write(line + "\n") }
+        let page = stats["state"]?["pages"]?.array?.first?.string
+        if let page { StandardOutput.write(Printable.text(page) + "\n") }
+        guard open else { return StandardOutput.write("\n" + StatsText.describe(stats)) }
+        guard let page else { throw AdminFailure("there is no page to open: admin_listen is empty") }
+        Self.show(page)
     }
 
     /// Where nodes share, and this one does not see what others purge.
