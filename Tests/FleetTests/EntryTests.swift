@@ -77,7 +77,7 @@ struct EntryTests {
 
     @Test("whatever comes, reading it ends")
     func anything() {
-        var numbers = SeededNumbers(state: 1)
+        var numbers = SeededGenerator(seed: 1)
         let names = ["k", "v", "f", "n", "s", "", "x", "kk"]
         for _ in 0..<(TestRun.isFast ? 4_000 : 20_000) {
             let pairs: [LogField] = (0..<Int.random(in: 0...6, using: &numbers)).map { _ in

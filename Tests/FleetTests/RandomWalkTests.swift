@@ -1,39 +1,20 @@
-// Random schedules of all that may befall a fleet, against the truth: two thousand, in a fast run a tenth of them, or as many as `FLEET_WALKS` says.
-// `FLEET_SEED` repeats one.
+// Random schedules of all that may befall a fleet, against the truth. One that is replayed by its seed tells what it did.
 
 import TestSupport
 import Testing
 
 @testable import Fleet
 
-#if canImport(Glibc)
-    import Glibc
-#endif
-
-/// SplitMix64: the same schedule for the same seed, everywhere.
-struct SeededNumbers: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
-
-    mutating func isTrue(oneIn count: Int) -> Bool { Int.random(in: 0..<count, using: &self) == 0 }
-}
-
 /// One schedule, and what it did.
 struct RandomWalk {
     var fleet: ModelFleet
-    var numbers: SeededNumbers
+    /// Of the step that runs.
+    var numbers: SeededGenerator
     let keys: Int
     var recoversAll: Bool
 
-    init(seed: UInt64) {
-        numbers = SeededNumbers(state: seed)
+    init(_ random: SeededGenerator) {
+        numbers = random
         let count = Int.random(in: 2...5, using: &numbers)
         keys = Int.random(in: 1...3, using: &numbers)
         fleet = ModelFleet(nodes: count, keys: keys, replicas: Int.random(in: 1...2, using: &numbers))
@@ -41,12 +22,23 @@ struct RandomWalk {
         fleet.engine.clock = Int64.random(in: -5_000...5_000, using: &numbers)
         // Positions are kept on the way, and reports asked for, at each entry.
         if numbers.isTrue(oneIn: 2) { (fleet.limits.entriesOnTheWay, fleet.limits.portionBytes) = (1, 1) }
+        fleet.isTraced = TestRun.environment("CISTERN_SEED") != nil
+        for node in fleet.nodes.indices { fleet.connect(node) }
     }
 
-    mutating func run(steps count: Int) {
-        for node in fleet.nodes.indices { fleet.connect(node) }
-        for _ in 0..<count where fleet.violation == nil { step() }
-        if fleet.violation == nil { fleet.checkEnd() }
+    mutating func step(_ numbers: SeededGenerator) throws {
+        self.numbers = numbers
+        step()
+        try check()
+    }
+
+    mutating func end() throws {
+        fleet.checkEnd()
+        try check()
+    }
+
+    private func check() throws {
+        if let violation = fleet.violation { throw ScheduleFailure(([violation] + fleet.trace).joined(separator: "\n")) }
     }
 
     private mutating func step() {
@@ -109,18 +101,12 @@ struct RandomWalk {
 struct RandomWalkTests {
     @Test("nothing purged is taken, and what was answered is obeyed by all in the end")
     func walks() {
-        let environment = { (name: String) -> UInt64? in getenv(name).flatMap { UInt64(String(cString: $0)) } }
-        let base = environment("FLEET_SEED") ?? UInt64.random(in: 0..<(1 << 40))
-        let count = environment("FLEET_WALKS") ?? (TestRun.isFast ? 200 : 2_000)
-        var failures = 0
-        for seed in base..<base + count where failures < 20 {
-            var walk = RandomWalk(seed: seed)
-            walk.fleet.isTraced = count == 1
-            walk.run(steps: 120)
-            guard let violation = walk.fleet.violation else { continue }
-            failures += 1
-            Issue.record("FLEET_SEED=\(seed) FLEET_WALKS=1: \(violation)")
-            if count == 1 { print(walk.fleet.trace.joined(separator: "\n")) }
+        RandomSchedules.run(2_000, steps: 120) {
+            RandomWalk($0)
+        } step: {
+            try $0.step($1)
+        } end: {
+            try $0.end()
         }
     }
 }
