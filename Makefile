@@ -36,9 +36,9 @@ endif
 build: packages
 	$(SWIFT) build $(RELEASE) --product cistern
 
-# FAST=1 leaves out what takes seconds of a processor, and plays the rest through one door each.
+# FAST=1 leaves out what takes seconds of a processor, and plays the rest through one door each. Tests that depend on real time run alone, afterwards.
 test: packages test-packages
-	$(if $(FAST),FAST_TESTS=1) $(SWIFT) test
+	$(if $(FAST),FAST_TESTS=1) SWIFT="$(SWIFT)" Tests/run
 
 # Compares with nginx, HAProxy and bare loops in C on this machine; figures and bars are in Tests/Benchmarks/README.md.
 bench: build bench-packages
@@ -92,14 +92,15 @@ browser: build
 	Tests/Browser/browser.py --cistern .build/release/cistern
 	Tests/Browser/status.py --cistern .build/release/cistern
 
-# Long walks of the caching rules and of the cache beside reference caches (another seed with SEED=…), and 10,000 walks of the failure memory.
+# Random walks: WALKS times as many schedules as the tests run, from another SEED.
+WALK_TESTS := CachePolicyTests.RandomWalk|CrowdSchedule|DiskSchedule|IdentityTermWalk|ListingTests/walk|MarkWritingTests/walk|StoredPathsTests/walk|StoringWalk|FailureWalk|ConnectionQueueTests/walk|randomShares|UnknownFieldWalk|SharedRescueWalk|LookUpWalk/walk
+
 soak: packages
-	CISTERN_SOAK_STEPS=$(or $(STEPS),1000000) CISTERN_SOAK_SEED=$(or $(SEED),4711) CISTERN_SOAK_WALKS=$(or $(WALKS),10000) \
-		$(SWIFT) test --filter 'CachePolicyTests.RandomWalk|StoringWalk|FailureWalk'
+	CISTERN_WALKS=$(or $(WALKS),10)x CISTERN_SEED=$(or $(SEED),4711) $(SWIFT) test --filter '$(WALK_TESTS)'
 
 sanitize: packages test-packages
-	$(SWIFT) test --sanitize=thread --scratch-path .build-thread
-	LSAN_OPTIONS=suppressions=$(CURDIR)/Tests/Sanitizers/leaks.txt $(SWIFT) test --sanitize=address --scratch-path .build-address
+	SWIFT="$(SWIFT)" Tests/run --sanitize=thread --scratch-path .build-thread
+	LSAN_OPTIONS=suppressions=$(CURDIR)/Tests/Sanitizers/leaks.txt SWIFT="$(SWIFT)" Tests/run --sanitize=address --scratch-path .build-address
 
 # Processes that take over from each other, and reload, under load.
 takeovers: build bench-packages
@@ -112,7 +113,7 @@ writers: build fault-packages
 # Four nodes that share through a Cluster of six, with bars; and ten thousand random schedules of a modelled fleet against the truth.
 fleet: build bench-packages test-packages
 	Tests/Operation/fleet.py --cistern .build/release/cistern $(ARGUMENTS)
-	FLEET_WALKS=10000 $(SWIFT) test --filter FleetTests.RandomWalkTests
+	CISTERN_WALKS=10000 CISTERN_SEED=$(or $(SEED),4711) $(SWIFT) test --filter FleetTests.RandomWalkTests
 
 # Three nodes on bad days: splits, a slow or lost engine, wrong rights, forged records, clocks apart; another engine with ARGUMENTS="--server PATH".
 fleet-days: build fleet-packages
@@ -212,7 +213,7 @@ help:
 	@echo "make conformance        HTTP/2 against its RFCs, section by section, from outside"
 	@echo "make clients            clients that people use, through every door and an outage"
 	@echo "make compare            beside other parsers and caches"
-	@echo "make soak               long random walks of the caching rules and of the failure memory"
+	@echo "make soak               many random walks (WALKS=, SEED=)"
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
 	@echo "make takeovers          processes that take over from each other, and reload, under load"
 	@echo "make writers            writes and reads while processes take over from each other"

@@ -30,7 +30,7 @@ private struct SharingPage {
 }
 
 @Suite(
-    "Sharing, by its document", .slow, .play,
+    "Sharing, by its document", .slow, .play, .realTime,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetDocumentTests {
     private let temporary = TestTools.temporaryDirectory()

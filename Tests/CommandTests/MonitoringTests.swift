@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Monitoring", .play,
+    "Monitoring", .play, .realTime,
     .enabled(
         if: RunningPrometheus.isInstalled && RedisProcess.isInstalled, "prometheus or redis-server is missing: make test installs them"))
 struct MonitoringTests {

@@ -7,7 +7,9 @@ import Glibc
 import TestSupport
 import Testing
 
-@Suite("Taking over, through all doors", .slow, .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite(
+    "Taking over, through all doors", .slow, .play, .realTime,
+    .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct TakeOverDoorsTests {
     private let temporary = TestTools.temporaryDirectory()
     private var directory: String { temporary.path }

@@ -8,7 +8,8 @@ import Testing
 @testable import Engine
 
 @Suite(
-    "Real servers", .play, .serialized, .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+    "Real servers", .play, .realTime, .serialized,
+    .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct RedisTests {
     private static func bytes(_ text: String) -> EngineReply { .bytes(Array(text.utf8)) }
     private static let ok = EngineReply.status(Array("OK".utf8))

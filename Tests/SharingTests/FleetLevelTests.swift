@@ -28,7 +28,7 @@ private final class Waiter: SharedWaiter, Sendable {
 }
 
 @Suite(
-    "The shared level of a shard", .play, .serialized,
+    "The shared level of a shard", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetLevelTests {
     /// A cache that belongs to a node, and where a target lies in its shared level.

@@ -33,6 +33,7 @@ final class FleetLogPlay {
     }
 
     init(_ redis: RedisProcess) throws {
+        RealTimeTrait.expect()
         self.redis = redis
         let secrets = try FleetSecrets(file: Array(FleetPlay.secret.utf8))
         var settings = FleetSettings(

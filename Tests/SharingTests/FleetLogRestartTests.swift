@@ -10,7 +10,7 @@ import Testing
 @testable import Sharing
 
 @Suite(
-    "Restarts of a node that has something to say", .play, .serialized,
+    "Restarts of a node that has something to say", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetLogRestartTests {
     @Test("with no replica a restart does not say again what is in the log, and knows that it is pending")

@@ -32,7 +32,7 @@ struct LogTroubleTests {
 }
 
 @Suite(
-    "What a node says of the log", .play, .serialized,
+    "What a node says of the log", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SaidOfLogTests {
     @Test("an engine that has lost its data has replied in time: there is another log")

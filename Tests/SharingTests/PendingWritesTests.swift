@@ -34,7 +34,7 @@ private final class WriteCounter {
 }
 
 @Suite(
-    "Purges that are pending, on the disk", .play, .serialized,
+    "Purges that are pending, on the disk", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct PendingWritesTests {
     @Test("what becomes pending at once is written down once")

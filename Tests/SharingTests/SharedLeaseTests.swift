@@ -10,7 +10,7 @@ import Testing
 import Upstream
 
 @Suite(
-    "Sharing: who asks the upstream", .play, .serialized,
+    "Sharing: who asks the upstream", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SharedLeaseTests {
     @Test("a crowd that misses one target at two nodes is one request to the upstream", arguments: [1, 3])

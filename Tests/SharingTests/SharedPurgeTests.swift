@@ -18,7 +18,7 @@ import Testing
 @testable import Sharing
 
 @Suite(
-    "Purges and writes on all nodes", .play, .serialized,
+    "Purges and writes on all nodes", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SharedPurgeTests {
     /// What is purged, and what is left.

@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Sharing responses", .play, .serialized,
+    "Sharing responses", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SharedResponseTests {
     @Test("what one node has stored another serves, with its age, without the upstream; then it is its own", .doors)

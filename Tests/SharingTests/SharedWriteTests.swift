@@ -7,7 +7,7 @@ import Testing
 @testable import Sharing
 
 @Suite(
-    "Writes on all nodes", .play, .serialized,
+    "Writes on all nodes", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SharedWriteTests {
     @Test("a write at one node has the other ask again, and is in the log before its response goes out")
