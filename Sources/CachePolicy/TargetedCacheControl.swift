@@ -1,7 +1,8 @@
-// Targeted Cache-Control fields (RFC 9213): directives for us alone, as a dictionary of structured fields (RFC 9651). One that cannot be
-// read counts as absent; one that is longer than lists are read forbids storing, since it may have said so.
+// Targeted Cache-Control fields (RFC 9213): directives for one cache, in a dictionary of RFC 9651. A field that is no dictionary counts as
+// absent. A field above `FieldListLimit` forbids storing, because a part that is not read may forbid it.
 
 import HTTPCore
+import RawStructuredFieldValues
 
 enum TargetedCacheControl {
     /// nil where the field is absent, empty or not a dictionary (§2.2).
@@ -14,20 +15,22 @@ enum TargetedCacheControl {
             control.noStore = true
             return control
         }
-        let text = Array(lines.joined(separator: [UInt8(ascii: ",")]))
-        guard let members = StructuredDictionary(text)?.members, !members.isEmpty else { return nil }
-        for (key, value) in members { take(key, value, &control) }
+        var parser = StructuredFieldValueParser(Array(lines.joined(separator: [UInt8(ascii: ",")])))
+        guard let members = try? parser.parseDictionaryFieldValue(), !members.isEmpty else { return nil }
+        for (key, member) in members {
+            if case .item(let item) = member { take(key, item.rfc9651BareItem, &control) }
+        }
         return control
     }
 
     /// A directive whose value is of another type than it should be is ignored, like an unknown one (§2.1).
-    private static func take(_ key: String, _ value: StructuredDictionary.Value, _ control: inout ResponseCacheControl) {
+    private static func take(_ key: String, _ value: RFC9651BareItem, _ control: inout ResponseCacheControl) {
         switch (key, value) {
         case ("max-age", .integer(let seconds)): control.maxAge = limited(seconds)
         case ("s-maxage", .integer(let seconds)): control.sharedMaxAge = limited(seconds)
         case ("stale-while-revalidate", .integer(let seconds)): control.staleWhileRevalidate = limited(seconds)
         case ("stale-if-error", .integer(let seconds)): control.staleIfError = limited(seconds)
-        case (_, .boolean(true)): setFlag(key, &control)
+        case (_, .bool(true)): setFlag(key, &control)
         // Field names as in Cache-Control: the whole response is meant then, which is stricter, never looser.
         case ("no-cache", .string), ("private", .string): setFlag(key, &control)
         default: break

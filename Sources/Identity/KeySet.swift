@@ -151,7 +151,7 @@ public struct KeySet: Sendable {
 
     private static func pointer(_ member: JSONValue, _ kind: VerificationKey.Kind) throws(Refused) -> OpaquePointer {
         func number(_ name: String) throws(Refused) -> [UInt8] {
-            guard let text = member[name]?.string, let bytes = Base64URL.decode(Array(text.utf8)[...]) else {
+            guard let text = member[name]?.string, let bytes = Base64.decodeURL(Array(text.utf8)[...]) else {
                 throw Refused(reason: .malformed)
             }
             return bytes

@@ -21,8 +21,8 @@ struct SignedToken {
     init(_ token: ArraySlice<UInt8>, types: [String]) throws(Refused) {
         guard token.count <= Self.byteLimit else { throw Refused(.tooLong) }
         let parts = token.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        guard parts.count == 3, let head = Base64URL.decode(parts[0]), let payload = Base64URL.decode(parts[1]),
-            let signature = Base64URL.decode(parts[2])
+        guard parts.count == 3, let head = Base64.decodeURL(parts[0]), let payload = Base64.decodeURL(parts[1]),
+            let signature = Base64.decodeURL(parts[2])
         else { throw Refused(.malformed) }
         (algorithm, keyName) = try Self.readHead(head, types)
         claims = try Self.canonical(payload)

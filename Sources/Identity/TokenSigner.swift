@@ -1,6 +1,7 @@
 // Makes signed tokens and the set of keys for them, as an issuer does (RFC 7515, RFC 8037): for the sample API of `cistern demo` alone.
 
 import CSignature
+import HTTPCore
 
 /// `@unchecked Sendable` because nothing changes after `init`, and each signature has a context of its own in OpenSSL.
 public final class TokenSigner: @unchecked Sendable {
@@ -19,15 +20,15 @@ public final class TokenSigner: @unchecked Sendable {
     public var keySet: String {
         var bytes = [UInt8](repeating: 0, count: Int(CSIGNATURE_ED25519_KEY_BYTES))
         csignature_edwards_public(key, &bytes)
-        return #"{"keys":[{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","kid":"\#(Self.name)","x":"\#(Base64URL.encode(bytes))"}]}"#
+        return #"{"keys":[{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","kid":"\#(Self.name)","x":"\#(Base64.encodeURL(bytes))"}]}"#
     }
 
     /// - Parameter claims: as JSON.
     public func token(_ claims: String) -> String? {
         let head = #"{"alg":"EdDSA","kid":"\#(Self.name)"}"#
-        let message = [head, claims].map { Base64URL.encode(Array($0.utf8)) }.joined(separator: ".")
+        let message = [head, claims].map { Base64.encodeURL(Array($0.utf8)) }.joined(separator: ".")
         var signature = [UInt8](repeating: 0, count: Int(CSIGNATURE_ED25519_BYTES))
         guard csignature_edwards_sign(key, message, message.utf8.count, &signature) == 1 else { return nil }
-        return message + "." + Base64URL.encode(signature)
+        return message + "." + Base64.encodeURL(signature)
     }
 }

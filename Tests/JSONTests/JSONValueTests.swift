@@ -54,13 +54,4 @@ struct JSONValueTests {
             ("2026-13-21T06:30:00Z", nil), ("", nil), ("2026-11-21T06:30:00.123456Z", 1_795_242_600_123), ("2026-11-21T06:30:00+0200", nil),
         ] as [(String, Int64?)])
     func readDates(text: String, milliseconds: Int64?) { #expect(RFC3339.parse(text) == milliseconds) }
-
-    @Test("Base64", arguments: [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")])
-    func base64(plain: String, coded: String) {
-        #expect(Base64.encode(Array(plain.utf8)) == coded)
-        #expect(Base64.decode(coded) == Array(plain.utf8))
-    }
-
-    @Test("what is no Base64 gives nothing", arguments: ["Z", "Zg=", "Zg=a", "====", "Zm9*", "=Zg="])
-    func noBase64(text: String) { #expect(Base64.decode(text) == nil) }
 }
