@@ -46,12 +46,6 @@ public struct Serving: Sendable, Equatable {
         self.ttl = ttl
         self.cause = cause
     }
-
-    /// The shortest way to `RequestDecision.serve`: nearly all hits need no more than this. nil where there is more to look at.
-    public init?(unasked stored: StoredMetadata, _ directives: RequestCacheControl, now: Timestamp) {
-        guard case .serve(let ttl, let age) = Reuse.decide(stored, directives, now: now) else { return nil }
-        self.init(age: age, ttl: ttl, .fresh)
-    }
 }
 
 /// A stored response that does not go out now, and whether it may if the upstream fails.
@@ -142,6 +136,8 @@ public struct RequestFacts<Response: AnyObject>: ~Copyable {
     public let method: Method
     public var storeUse = StoreUse<Response>.noStore
     public var directives = RequestCacheControl()
+    /// What `Reuse.decide` has already returned for the stored response, these directives and `now`. nil: `decide` calls it.
+    public var reuse: ReuseDecision?
     public var mode = ServingMode.live
     /// Why the request would be refused whatever is stored elsewhere.
     public var refusal: RequestRefusal?
@@ -206,7 +202,7 @@ extension RequestFacts {
     public func decide(mayRefresh: Bool = true) -> RequestDecision<Response> {
         var rating: Rating?
         if case .lookedUp(let lookedUp) = storeUse, case .found(let response, let stored) = lookedUp.result {
-            let found = Rating(stored: stored, reuse: Reuse.decide(stored, directives, now: now))
+            let found = Rating(stored: stored, reuse: reuse ?? Reuse.decide(stored, directives, now: now))
             if let served = serve(response, found, lookedUp, mayRefresh) { return served }
             rating = found
         }

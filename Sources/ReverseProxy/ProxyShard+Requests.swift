@@ -127,17 +127,20 @@ extension ProxyShard {
         arrival.identityOutcome = finding.basis.identityOutcome
         if let told = finding.basis.toldDue { askWhose(head, told, client: upstreamClient(of: stream, head), at: stream.client.place) }
         let directives = directives(of: head, isIgnored: &arrival.isClientIgnored)
-        // Nearly all hits: what `decide` would say of them is known at once.
-        if case .found(let found) = finding.result, refreshAhead == nil, !isModal(head),
-            let serving = Serving(unasked: found.metadata, directives, now: now)
-        {
-            serveHit(found, serving, to: head, arrival, stream)
+        let reuse = finding.result.found.map { Reuse.decide($0.metadata, directives, now: now) }
+        let isCounted = refreshAhead?.counts(head.pathAndQuery) ?? false
+        // A repeated hit would not be counted.
+        if isCounted { arrival.request = nil }
+        // Most hits end here. `RequestFacts.decide` would make the same decision.
+        if case .found(let found) = finding.result, case .serve(let ttl, let age)? = reuse, !isCounted, !isModal(head) {
+            serveHit(found, Serving(age: age, ttl: ttl, .fresh), to: head, arrival, stream)
             return nil
         }
         let route = routes.place(of: head.pathAndQuery)
         arrival.route = route
-        let lookedUp = try lookFurther(finding.result, finding.keys, head, directives, route: route)
-        let facts = facts(lookedUp, directives, head, route: route, on: stream)
+        let lookedUp = try lookFurther(finding.result, finding.keys, head, directives, route: route, reuse)
+        var facts = facts(lookedUp, directives, head, route: route, on: stream)
+        facts.reuse = reuse
         if let level, arrival.shared == nil, let lookUp = sharedLookUp(facts, finding.keys, &arrival, head, of: stream.client, in: level) {
             arrival.lookedUp = DoneLookUp(lookedUp, directives, route)
             throw .shared(lookUp)
@@ -201,7 +204,8 @@ extension ProxyShard {
     /// What is not plainly a fresh hit. Apart from `look`, so that what a hit needs stays small.
     @inline(never)
     private func lookFurther(
-        _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl, route: Int
+        _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl, route: Int,
+        _ reuse: ReuseDecision?
     ) throws(NotAtHand) -> LookUpFacts<FoundResponse> {
         var lookedUp = LookUpFacts(result.fact, KeyedTarget(keys: keys, flight: flightKey(result, keys, head)))
         lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
@@ -214,11 +218,10 @@ extension ProxyShard {
             }
             return lookedUp
         }
-        if let serving = Serving(unasked: found.metadata, directives, now: now) {
+        if case .serve(let ttl, _)? = reuse {
             let lifetime = found.metadata.freshnessLifetime ?? 0
             let flight = lookedUp.target.flight.bytes
-            lookedUp.isRefreshDue =
-                refreshAhead?.isDue(flight, route: route, ttl: serving.ttl ?? 0, lifetime: lifetime, now: now) ?? false
+            lookedUp.isRefreshDue = refreshAhead?.isDue(flight, route: route, ttl: ttl, lifetime: lifetime, now: now) ?? false
         } else if mode(of: head).servesWhatIsStored || routes.all[route].freshness.negative > 0 {
             if let gone = try cache?.gone(beside: found) { lookedUp.gone = .found(gone, gone.metadata) }
         }

@@ -97,7 +97,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         keys = ShardKeys(cache?.keyMaker ?? RequestKeyMaker(shared.cacheSettings))
         messages = ShardMessages(settings, instance: process.instance, workers)
         refreshAhead = RefreshAhead(shared.routes)
-        memo = refreshAhead == nil ? shared.cache.map(HitMemo.init) : nil
+        memo = shared.cache.map(HitMemo.init)
     }
 
     /// On its loop, before it takes the first request.

@@ -17,6 +17,9 @@ struct RefreshAhead {
         self.routes = routes
     }
 
+    /// Whether the target's route counts hits.
+    func counts(_ target: ArraySlice<UInt8>) -> Bool { routes.all[routes.place(of: target)].refreshAhead > 0 }
+
     /// Counts one fresh hit.
     /// - Parameters:
     ///   - key: of what was hit.
