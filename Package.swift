@@ -65,6 +65,7 @@ let package = Package(
         .target(name: "CTLS", dependencies: ["CSystem"], linkerSettings: [.linkedLibrary("ssl"), .linkedLibrary("crypto")]),
         .target(name: "CSignature", linkerSettings: [.linkedLibrary("crypto")]),
         room("HTTPCore"),
+        room("Figures"),
         room("WellKnownNames"),
         room("Addresses", ["HTTPCore"]),
         room("JSON", ["HTTPCore"]),
@@ -96,9 +97,11 @@ let package = Package(
         room("HTTP2", ["CNGHTTP2"]),
         room("Engine", ["CHiredis", "CTLS", "CSystem", "Descriptors", "Reactor"]),
         room("FaultInjection", ["HTTPCore", "CachePolicy"]),
-        room("Upstream", ["HTTPCore", "HTTP2", "Reactor", "FaultInjection", "Locking", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
-        room("Downstream", ["Addresses", "HTTPCore", "HTTP2", "Reactor", "CSystem", "CTLS", "Descriptors", "Locking"]),
-        room("Telemetry", ["CSystem", "Descriptors", "Locking"]),
+        room(
+            "Upstream",
+            ["Figures", "HTTPCore", "HTTP2", "Reactor", "FaultInjection", "Locking", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
+        room("Downstream", ["Addresses", "Figures", "HTTPCore", "HTTP2", "Reactor", "CSystem", "CTLS", "Descriptors", "Locking"]),
+        room("Telemetry", ["Figures", "CSystem", "Descriptors", "Locking"]),
         room("Decisions", ["HTTPCore", "CachePolicy", "Forwarding", "Upstream"]),
         room("Explanation", ["Addresses", "HTTPCore", "JSON", "CachePolicy", "Decisions", "Forwarding", "Upstream", "Telemetry"]),
         room("StatusPage"),
@@ -112,13 +115,14 @@ let package = Package(
         room(
             "Sending",
             [
-                "HTTPCore", "ContentCodings", "CachePolicy", "Forwarding", "ResponseCache", "Explanation", "Downstream", "Reactor",
-                "Telemetry", "Hashing",
+                "HTTPCore", "ContentCodings", "CachePolicy", "Figures", "Forwarding", "ResponseCache", "Explanation", "Downstream",
+                "Reactor", "Telemetry", "Hashing",
             ]),
         room(
             "Administration",
             [
-                "Addresses", "Archives", "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "FaultInjection", "StatusPage",
+                "Addresses", "Archives", "Figures", "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "FaultInjection",
+                "StatusPage",
                 "Upstream",
                 "Telemetry", "Locking",
             ],
@@ -128,7 +132,7 @@ let package = Package(
             [
                 "Addresses", "HTTPCore", "CachePolicy", "Identity", "ResponseCache", "Decisions", "Explanation", "Examination",
                 "Sending",
-                "Coordination",
+                "Coordination", "Figures",
                 "Forwarding", "FaultInjection", "Reactor", "Upstream", "Downstream", "Telemetry", "Hashing", "Locking", "Administration",
                 "TakeOver", "Tracing", "Sharing", logging,
             ]),
@@ -136,7 +140,7 @@ let package = Package(
             "Server",
             [
                 "Addresses", "ReverseProxy", "Administration", "Descriptors", "Coordination", "Examination", "Explanation",
-                "FaultInjection",
+                "FaultInjection", "Figures",
                 "ContentCodings", "Forwarding",
                 "ResponseCache",
                 "CachePolicy",
@@ -215,17 +219,19 @@ let package = Package(
                 "cistern", "TestSupport", "Addresses", "Administration", "ReverseProxy", "CachePolicy", "CacheStore", "Settings",
                 "Upstream", "CSystem", "Downstream", "Decisions", "Explanation", "Forwarding", "JSON", "ResponseCache", "TakeOver", logging,
             ]),
-        tests("UpstreamTests", ["Upstream", "HTTPCore", "HTTP2", "Reactor", "Locking", "TestSupport"]),
-        tests("DownstreamTests", ["Addresses", "Downstream", "HTTPCore", "Reactor", "Locking", "CSystem", "Descriptors", "TestSupport"]),
+        tests("UpstreamTests", ["Upstream", "Figures", "HTTPCore", "HTTP2", "Reactor", "Locking", "TestSupport"]),
+        tests(
+            "DownstreamTests",
+            ["Addresses", "Downstream", "Figures", "HTTPCore", "Reactor", "Locking", "CSystem", "Descriptors", "TestSupport"]),
         tests(
             "TracingTests",
             ["Tracing", "CachePolicy", "Decisions", "Explanation", "HTTPCore", "JSON", "Locking", "Telemetry", "TestSupport", "Upstream"]),
-        tests("TelemetryTests", ["Telemetry", "CacheStore", "TestSupport"]),
+        tests("TelemetryTests", ["Telemetry", "CacheStore", "Figures", "TestSupport"]),
         tests(
             "ReverseProxyTests",
             [
                 "Engine", "Sharing", "Addresses", "HTTP2", "ReverseProxy", "Server", "Descriptors", "Administration", "TestSupport",
-                "Decisions", "Explanation",
+                "Decisions", "Explanation", "Figures",
                 "Forwarding",
                 "Reactor",
                 "Downstream",

@@ -2,6 +2,7 @@
 
 import CachePolicy
 import Explanation
+import Figures
 import HTTPCore
 import JSON
 import ResponseCache
@@ -101,9 +102,9 @@ enum StatePages {
     private static func upstream(_ snapshot: MetricsSnapshot) -> [JSONValue.Member] {
         let errors = zip(snapshot.shards.labels.upstreamErrors, snapshot.shards.upstreamErrors).filter { $0.1 > 0 }
         return [
-            .init("active_requests", .integer(snapshot.connections.upstreamActive)),
-            .init("requests", .integer(snapshot.connections.upstreamRequests)),
-            .init("connections_opened", .integer(snapshot.connections.upstreamOpened)),
+            .init("active_requests", .integer(snapshot.figures[.upstreamActive])),
+            .init("requests", .integer(snapshot.figures[.upstreamRequests])),
+            .init("connections_opened", .integer(snapshot.figures[.upstreamConnections])),
             .init("errors", .object(errors.map { JSONValue.Member($0.0, .integer(Int(clamping: $0.1))) })),
         ]
     }
@@ -137,7 +138,7 @@ enum StatePages {
             "upstream_latency_seconds": latency(shards.upstreamDuration),
             "response_bytes": .object(
                 ContentSource.allCases.map { JSONValue.Member("\($0.label)", .integer(Int(clamping: shards.responseBytes[$0.rawValue]))) }),
-            "stored": .integer(Int(clamping: shards.stored)),
+            "stored": .integer(snapshot.figures[.stored]),
             "not_stored": counts(shards.labels.notStored, shards.notStored),
             "rescued": counts(shards.labels.rescueCauses, shards.rescued),
             "modes": modes(snapshot), "apis": apis(snapshot), "routes": routes(snapshot),
@@ -148,14 +149,14 @@ enum StatePages {
                 "evicted": .integer(store.evicted), "write_errors": .integer(store.writeErrors),
             ],
             "connections": [
-                "open": .integer(snapshot.connections.open), "limit": .integer(snapshot.connections.limit),
-                "accepted": .integer(snapshot.connections.accepted),
+                "open": .integer(snapshot.figures[.connectionsOpen]), "limit": .integer(snapshot.figures[.connectionsLimit]),
+                "accepted": .integer(snapshot.figures[.connectionsAccepted]),
             ],
             "upstream": .object(
                 state(snapshot.failures.upstream, server) + [
                     .init("failing", .object(snapshot.failures.scopes.map { JSONValue.Member($0.scope, .integer($0.open)) })),
-                    .init("active_requests", .integer(snapshot.connections.upstreamActive)),
-                    .init("requests", .integer(snapshot.connections.upstreamRequests)),
+                    .init("active_requests", .integer(snapshot.figures[.upstreamActive])),
+                    .init("requests", .integer(snapshot.figures[.upstreamRequests])),
                 ]),
             "loops": .array(
                 snapshot.loops.map { ["shard": .integer($0.shard), "longest_wait_seconds": .number(Double($0.longestWait) * 1e-6)] }),

@@ -2,6 +2,7 @@
 
 import CachePolicy
 import Explanation
+import Figures
 import ResponseCache
 import StatusPage
 import Telemetry
@@ -68,16 +69,18 @@ extension StatusView {
     private static let unknownFieldLimit = 16
 
     private static func connections(_ figures: StatusFigures) -> [Fact] {
-        let connections = figures.snapshot.connections
+        let figures = figures.snapshot.figures
         return [
-            Fact("Of clients", "\(ShownFigures.count(connections.open)) of \(ShownFigures.count(connections.limit))"),
-            Fact("Requests now", ShownFigures.count(connections.requestsInFlight)),
+            Fact("Of clients", "\(ShownFigures.count(figures[.connectionsOpen])) of \(ShownFigures.count(figures[.connectionsLimit]))"),
+            Fact("Requests now", ShownFigures.count(figures[.requestsInFlight])),
             Fact(
-                "Closed to make room", ShownFigures.count(connections.closedForRoom),
-                level: connections.closedForRoom == 0 ? nil : .strained),
-            Fact("Turned away", ShownFigures.count(connections.turnedAway), level: connections.turnedAway == 0 ? nil : .strained),
-            Fact("Upstream requests now", ShownFigures.count(connections.upstreamActive)),
-            Fact("Waiting for the upstream", ShownFigures.count(connections.upstreamWaiting)),
+                "Closed to make room", ShownFigures.count(figures[.connectionsClosedForRoom]),
+                level: figures[.connectionsClosedForRoom] == 0 ? nil : .strained),
+            Fact(
+                "Turned away", ShownFigures.count(figures[.connectionsTurnedAway]),
+                level: figures[.connectionsTurnedAway] == 0 ? nil : .strained),
+            Fact("Upstream requests now", ShownFigures.count(figures[.upstreamActive])),
+            Fact("Waiting for the upstream", ShownFigures.count(figures[.upstreamWaiting])),
         ]
     }
 

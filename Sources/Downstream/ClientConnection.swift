@@ -4,6 +4,7 @@
 // Tricky: a response may end while its request is still being handled (a hit), or long after; `isHandling` tells the two apart, so that
 // pipelined requests are a loop and never a recursion. Nothing is registered or armed for a plain hit: no epoll_ctl, no timer.
 
+import Figures
 import Glibc
 import HTTPCore
 import Reactor
@@ -222,7 +223,7 @@ public final class ClientConnection: AcceptedConnection {
 
     /// RFC 9112 §9.3.
     private func closesAfter(_ head: RequestHead) -> Bool {
-        if reachesRequestLimit { table.counters.requestLimit += 1 }
+        if reachesRequestLimit { table.counters[.connectionsRequestLimit] += 1 }
         if endsWithNext || head.fields.connectionNames("close") { return true }
         return head.version == .http10 && !head.fields.connectionNames("keep-alive")
     }
@@ -349,14 +350,14 @@ public final class ClientConnection: AcceptedConnection {
     }
 
     private func beginDiscarding() {
-        table.counters.uploadsDiscarded += 1
+        table.counters[.uploadsDiscarded] += 1
         discarding = table.budget.discard(for: client.place)
-        if discarding == nil { table.counters.uploadsCut += 1 }
+        if discarding == nil { table.counters[.uploadsCut] += 1 }
     }
 
     private func discard(_ count: Int) {
         let action = state.discard(count, limit: discarding == nil ? DiscardLimits.lingerBytes : table.settings.discarding.bytes)
-        if action == .close, discarding != nil { table.counters.uploadsCut += 1 }
+        if action == .close, discarding != nil { table.counters[.uploadsCut] += 1 }
         perform(action)
     }
 
@@ -398,12 +399,12 @@ public final class ClientConnection: AcceptedConnection {
 
     func checkDeadline(_ now: Int64) {
         if writeDeadline > 0, now >= writeDeadline {
-            table.counters.timedOut += 1
+            table.counters[.connectionsTimedOut] += 1
             return perform(.abandon)
         }
         if state.isAwaitingRequest { transport.rest() }
         guard readDeadline > 0, now >= readDeadline, !state.hasResponded else { return }
-        if discarding == nil { table.counters.timedOut += 1 } else { table.counters.uploadsCut += 1 }
+        if discarding == nil { table.counters[.connectionsTimedOut] += 1 } else { table.counters[.uploadsCut] += 1 }
         perform(state.readTimeoutPassed())
     }
 

@@ -1,47 +1,15 @@
 // All connections of one shard: its read buffer, its time-outs, its counters and its end.
 
+import Figures
 import HTTPCore
 import Reactor
 
-/// Counts since the start, except `open`.
-public struct ConnectionCounters: Sendable {
-    public var accepted = 0
-    public var open = 0
-    public var timedOut = 0
-    /// Connections that did not begin with the PROXY protocol where they have to, or not from a trusted proxy.
-    public var proxyHeadersRefused = 0
-    /// How often accepting had to pause: the limit was reached, or no descriptor was left.
-    public var acceptPauses = 0
-    /// Connections closed to make room for others at the limit.
-    public var closedForRoom = 0
-    /// Connections that reached `limits.requests_per_connection`.
-    public var requestLimit = 0
-    /// Requests whose content was still coming when they had been responded to, and those of them that did not end within the limits.
-    public var uploadsDiscarded = 0
-    public var uploadsCut = 0
-    public var http2 = HTTP2Counters()
-    /// Requests that exchanges respond to now.
-    public var requestsInFlight = 0
-
+extension Figures {
     /// A connection or stream has let go of its exchange, or has another.
     mutating func followExchange(from former: (any ClientExchange)?, to exchange: (any ClientExchange)?) {
-        if let former, former.isRequest { requestsInFlight -= 1 }
-        if let exchange, exchange.isRequest { requestsInFlight += 1 }
+        if let former, former.isRequest { self[.requestsInFlight] -= 1 }
+        if let exchange, exchange.isRequest { self[.requestsInFlight] += 1 }
     }
-}
-
-/// The same for HTTP/2.
-public struct HTTP2Counters: Sendable {
-    public var connections = 0
-    public var streams = 0
-    /// Streams that either side has reset.
-    public var resets = 0
-    /// Connections ended since their client broke the protocol or a limit.
-    public var connectionErrors = 0
-    /// Those of them that were a flood.
-    public var floods = 0
-
-    public init() {}
 }
 
 /// Touched on its loop only.
@@ -49,7 +17,7 @@ public final class ClientConnections {
     public let loop: EventLoop
     public private(set) var settings: DownstreamSettings
     let budget: ConnectionBudget
-    public var counters = ConnectionCounters()
+    public var counters = Figures()
     /// Where borrowed content lies; nil where all of it is in memory.
     public var contentMemory: (any ContentMemory)?
     /// nil where no listener speaks it.
@@ -137,8 +105,8 @@ public final class ClientConnections {
     func add(_ socket: consuming AcceptedSocket) {
         loop.assertOnLoop()
         coarseNow = loop.time.monotonicMilliseconds
-        counters.accepted += 1
-        counters.open += 1
+        counters[.connectionsAccepted] += 1
+        counters[.connectionsOpen] += 1
         enter(socket)
     }
 
@@ -184,7 +152,7 @@ public final class ClientConnections {
             return remove(socket.transport.descriptor)
         }
         budget.giveBack(socket.peer)
-        counters.open -= 1
+        counters[.connectionsOpen] -= 1
     }
 
     /// From now on this has the socket.
@@ -202,8 +170,8 @@ public final class ClientConnections {
         loop.remove(descriptor)
         budget.giveBack(byDescriptor[Int(descriptor)]?.peer)
         byDescriptor[Int(descriptor)] = nil
-        counters.open -= 1
-        if counters.open == 0, let whenEmpty {
+        counters[.connectionsOpen] -= 1
+        if counters[.connectionsOpen] == 0, let whenEmpty {
             self.whenEmpty = nil
             whenEmpty()
         }
@@ -213,7 +181,7 @@ public final class ClientConnections {
     /// `drainPatience` is closed. `then` is called once, when all are gone or `deadline` has passed, whichever comes first.
     public func drain(deadline: Duration, then: @escaping () -> Void) {
         beginToDrain()
-        guard counters.open > 0 else { return then() }
+        guard counters[.connectionsOpen] > 0 else { return then() }
         whenEmpty = then
         loop.schedule(after: deadline) { [self] in
             for connection in byDescriptor { connection?.endNow() }
@@ -297,9 +265,9 @@ public final class ClientConnections {
     /// - Parameter first: where the sweep goes on; others' events have been handled since.
     private func sweep(from first: Int = 0) {
         coarseNow = loop.time.monotonicMilliseconds
-        let ended = counters.timedOut
+        let ended = counters[.connectionsTimedOut]
         var place = first
-        while place < min(first + Self.sweepLimit, byDescriptor.count), counters.timedOut < ended + Self.endLimit {
+        while place < min(first + Self.sweepLimit, byDescriptor.count), counters[.connectionsTimedOut] < ended + Self.endLimit {
             byDescriptor[place]?.checkDeadline(coarseNow)
             place += 1
         }

@@ -5,6 +5,7 @@
 // those of its own that were chosen from all of them. A shard whose loop ends meanwhile counts as one without candidates.
 
 import Addresses
+import Figures
 import Locking
 import Reactor
 
@@ -140,7 +141,7 @@ extension ClientConnections {
             guard let connection = connection(candidate.descriptor), ObjectIdentifier(connection) == candidate.connection,
                 connection.clientWait != nil
             else { continue }
-            counters.closedForRoom += 1
+            counters[.connectionsClosedForRoom] += 1
             connection.giveUpRoom()
         }
         let left = candidates.dropFirst(Self.closeLimit)

@@ -1,5 +1,6 @@
 // What the session tells while it reads and writes. Everything that is done here only queues.
 
+import Figures
 import HTTP2
 import HTTPCore
 import Reactor
@@ -9,14 +10,14 @@ extension HTTP2Connection: HTTP2SessionDelegate {
         // As of HTTP/1.1: nobody behind us is told of trailers.
         guard kind == .head else { return }
         requests += 1
-        table.counters.http2.streams += 1
+        table.counters[.http2Requests] += 1
         let stream = HTTP2Stream(number, of: self)
         streams[number] = stream
         idleDeadline = 0
         stream.begin(section, endsStream: endsStream)
         let limit = table.settings.requestsPerConnection
         if limit > 0, requests >= limit, phase == .open {
-            table.counters.requestLimit += 1
+            table.counters[.connectionsRequestLimit] += 1
             takeNoMore()
         }
     }
@@ -50,7 +51,7 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     }
 
     func streamReset(_ number: Int32, _ code: HTTP2ErrorCode, isByPeer: Bool) {
-        table.counters.http2.resets += 1
+        table.counters[.http2Resets] += 1
         if !isByPeer { streams[number]?.isReset = true }
         // What broke on our side, or was answered before it had all come, is no fault of the client.
         if !isByPeer, code == .noError || code == .internalError { return }
@@ -60,8 +61,11 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     }
 
     func sentGoAway(_ code: HTTP2ErrorCode) {
-        if code != .noError { table.counters.http2.connectionErrors += 1 }
-        if code == .enhanceYourCalm { table.counters.http2.floods += 1 }
+        if code == .enhanceYourCalm {
+            table.counters[.http2Floods] += 1
+        } else if code != .noError {
+            table.counters[.http2Errors] += 1
+        }
         // The library writes PING before all else, and whoever acknowledges it is to have seen the GOAWAY.
         if case .announcing = phase { session.ping() }
     }

@@ -5,6 +5,7 @@
 // Tricky: the session must not be entered while it tells something, so nothing is written from within a request: what is to be written waits for
 // the end of the batch of events.
 
+import Figures
 import HTTP2
 import HTTPCore
 import Reactor
@@ -90,7 +91,7 @@ final class HTTP2Connection: AcceptedConnection {
         conduct = HTTP2ControlBudget(perSecond: table.settings.http2.controlFrames, now: now)
         resets = HTTP2ResetBudget(limit: table.settings.http2.resets, now: now)
         idleDeadline = table.keepAliveDeadline
-        table.counters.http2.connections += 1
+        table.counters[.http2Connections] += 1
     }
 
     /// What an earlier phase of the connection has received and not used comes first.
@@ -306,7 +307,7 @@ final class HTTP2Connection: AcceptedConnection {
     }
 
     private func timeOut(_ perform: () -> Void) {
-        table.counters.timedOut += 1
+        table.counters[.connectionsTimedOut] += 1
         (idleDeadline, sectionDeadline, writeDeadline) = (0, 0, 0)
         perform()
     }

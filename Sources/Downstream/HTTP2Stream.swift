@@ -1,6 +1,7 @@
 // One request of an HTTP/2 connection and its response: to the flow it is what a connection of HTTP/1.1 is, and where it stands is told by the
 // same machine (`ConnectionState`). This file is the request's side; `HTTP2Stream+Response.swift` is the response's.
 
+import Figures
 import HTTP2
 import HTTPCore
 import Reactor
@@ -146,7 +147,7 @@ final class HTTP2Stream {
 
     /// All of the response has gone out, and not all of the content has come.
     func beginDiscarding() {
-        table.counters.uploadsDiscarded += 1
+        table.counters[.uploadsDiscarded] += 1
         discarding = table.budget.discard(for: client.place)
         guard discarding != nil else { return cutContent() }
         forgetContent()
@@ -160,7 +161,7 @@ final class HTTP2Stream {
 
     /// RFC 9113 §8.1.
     private func cutContent() {
-        if !isReset { table.counters.uploadsCut += 1 }
+        if !isReset { table.counters[.uploadsCut] += 1 }
         connection.reset(self, .noError)
     }
 
@@ -213,13 +214,13 @@ final class HTTP2Stream {
 
     func checkDeadline(_ now: Int64) {
         if writeDeadline > 0, now >= writeDeadline {
-            table.counters.timedOut += 1
+            table.counters[.connectionsTimedOut] += 1
             return connection.reset(self, .cancel)
         }
         guard readDeadline > 0, now >= readDeadline, !state.hasResponded else { return }
         readDeadline = 0
         if discarding != nil { return cutContent() }
-        table.counters.timedOut += 1
+        table.counters[.connectionsTimedOut] += 1
         perform(state.readTimeoutPassed())
     }
 

@@ -3,6 +3,7 @@
 
 import CSystem
 import Descriptors
+import Figures
 import Glibc
 import HTTPCore
 import Reactor
@@ -298,7 +299,7 @@ public final class Listener: EventHandler {
     /// No room, or no descriptors left: the kernel keeps new connections meanwhile.
     private func pause(_ cause: RoomReport.Cause) {
         guard isAccepting else { return }
-        connections.counters.acceptPauses += 1
+        connections.counters[.acceptPauses] += 1
         stop()
         pausing = loop.schedule(after: Self.retryDelay) { [weak self] in self?.start() }
         connections.awaitRoom(self, cause)

@@ -1,6 +1,7 @@
 // The phase before requests on a clear connection that may speak either: the first bytes tell (RFC 9113 §3.4). No method of HTTP/1.1 that anybody
 // uses begins as HTTP/2's preface does, so one or two bytes are mostly enough.
 
+import Figures
 import HTTP2
 import HTTPCore
 import Reactor
@@ -62,7 +63,7 @@ final class ProtocolChoice: AcceptedConnection {
 
     func checkDeadline(_ now: Int64) {
         guard socket != nil, now >= deadline else { return }
-        table.counters.timedOut += 1
+        table.counters[.connectionsTimedOut] += 1
         closeNow()
     }
 

@@ -2,6 +2,7 @@
 // Only trusted proxies may, and they must.
 
 import Addresses
+import Figures
 import HTTPCore
 import Reactor
 
@@ -67,13 +68,13 @@ final class ProxyHeaderPhase: AcceptedConnection {
     }
 
     private func refuse() {
-        table.counters.proxyHeadersRefused += 1
+        table.counters[.proxyHeadersRefused] += 1
         closeNow()
     }
 
     func checkDeadline(_ now: Int64) {
         guard now >= deadline else { return }
-        table.counters.timedOut += 1
+        table.counters[.connectionsTimedOut] += 1
         closeNow()
     }
 

@@ -1,6 +1,7 @@
 // The phase of a connection in which TLS is agreed on. It is over in a time of its own, and takes its turns with others (`ServerTLS`).
 
 import Addresses
+import Figures
 import HTTPCore
 import Reactor
 
@@ -83,7 +84,7 @@ final class TLSHandshake: AcceptedConnection {
 
     func checkDeadline(_ now: Int64) {
         guard isUnderWay, now >= deadline else { return }
-        table.counters.timedOut += 1
+        table.counters[.connectionsTimedOut] += 1
         fail(.timeout)
     }
 

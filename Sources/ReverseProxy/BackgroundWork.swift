@@ -1,6 +1,6 @@
 // What a shard does without a client that waits for it: fetches behind responses that went out, and looks whether what fails is well again.
 
-import Telemetry
+import Figures
 
 /// Touched on its shard's loop only.
 final class BackgroundWork {
@@ -27,30 +27,10 @@ final class BackgroundWork {
         looks.end()
     }
 
-    var counts: BackgroundCounts {
-        BackgroundCounts(running: fetches.running, started: fetches.started, skipped: fetches.skipped, attempted: rechecks.attempted)
-    }
-}
-
-/// Counts since the start, except `running`.
-struct BackgroundCounts {
-    var running = 0
-    var started = 0
-    var skipped = 0
-    /// Connections tried without a request.
-    var attempted = 0
-
-    mutating func add(_ other: BackgroundCounts) {
-        running += other.running
-        started += other.started
-        skipped += other.skipped
-        attempted += other.attempted
-    }
-
-    func add(to figures: inout MetricsSnapshot.Connections) {
-        figures.attempted += attempted
-        figures.backgroundRunning += running
-        figures.backgroundStarted += started
-        figures.backgroundSkipped += skipped
+    func addFigures(to figures: inout Figures) {
+        figures[.backgroundRunning] += fetches.running
+        figures[.backgroundStarted] += fetches.started
+        figures[.backgroundSkipped] += fetches.skipped
+        figures[.connectionAttempts] += rechecks.attempted
     }
 }

@@ -4,6 +4,7 @@ import Coordination
 import Downstream
 import Explanation
 import FaultInjection
+import Figures
 import Forwarding
 import HTTPCore
 import Logging
@@ -17,28 +18,30 @@ extension ProxyShard {
     /// Adds what is counted here, beside what all APIs of the shard have in common.
     public func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
-        messages.storedResponses.addFigures(to: &snapshot.shards.coding)
-        messages.passedCodings.addFigures(to: &snapshot.shards.coding)
+        addCounts(to: &snapshot.figures)
         snapshot.add(upstream.counters)
-        snapshot.connections.upstreamWaiting += upstream.waitingCount
-        snapshot.connections.upstreamOpen += upstream.openConnections
-        snapshot.connections.upstreamLimit += upstream.connectionLimit
+        snapshot.figures[.upstreamWaiting] += upstream.waitingCount
+        snapshot.figures[.upstreamOpen] += upstream.openConnections
+        snapshot.figures[.upstreamLimit] += upstream.connectionLimit
         let busiest = upstream.busiest
         snapshot.limits.note("upstream.connections", busiest.running, of: upstream.settings.maximumConnections)
         snapshot.limits.note("upstream.queue", busiest.waiting, of: upstream.settings.queueLimit)
         background.fetches.addUse(to: &snapshot.limits)
-        background.counts.add(to: &snapshot.connections)
         let tokens = keys.maker.tokenFigures
         snapshot.tokens.looked.merge(tokens.looked, uniquingKeysWith: +)
-        snapshot.tokens.remembered += tokens.remembered
+        snapshot.figures[.tokensRemembered] += tokens.remembered
     }
 
-    /// The same once it is over, for as long as the shard is there.
+    private func addCounts(to figures: inout Figures) {
+        messages.storedResponses.addFigures(to: &figures)
+        messages.passedCodings.addFigures(to: &figures)
+        background.addFigures(to: &figures)
+    }
+
+    /// Leaves this shard's counters to the shard that stays when this API ends.
     func leaveCounts() {
-        messages.storedResponses.addFigures(to: &records.metrics.coding)
-        messages.passedCodings.addFigures(to: &records.metrics.coding)
+        addCounts(to: &records.past.upstream.figures)
         records.past.upstream.add(upstream.counters)
-        records.past.background.add(background.counts)
         records.past.tokensLooked.merge(keys.maker.tokenFigures.looked, uniquingKeysWith: +)
     }
 
@@ -104,13 +107,13 @@ extension ProxyShard {
         records.apis[Int(shared.place)].countConnection(connecting: Int64(times.connected), securing: securing)
     }
 
-    func countRepeated() { records.metrics.repeated += 1 }
+    func countRepeated() { records.metrics.figures[.repeatedHits] += 1 }
 
-    func countIgnoredDirectives() { records.metrics.ignoredDirectives += 1 }
+    func countIgnoredDirectives() { records.metrics.figures[.clientDirectivesIgnored] += 1 }
 
     /// A request to the administrator's interface was refused, such as for a wrong token.
     public func noteAdminRefusal(of client: RequestClient) {
-        records.metrics.adminRefused += 1
+        records.metrics.figures[.adminRefused] += 1
         guard let earlier = process.adminRefusals.note(now: loop.time.monotonicMilliseconds) else { return }
         let address = client.address == nil ? "an unknown address" : String(decoding: client.text, as: UTF8.self)
         let more = earlier == 0 ? "" : "; \(earlier) more were refused since the last such line"
@@ -118,19 +121,19 @@ extension ProxyShard {
             "a request to the administrator's interface from \(address) was refused: wrong or missing token, or not allowed\(more)")
     }
 
-    func countCarriedGrant() { records.metrics.carriedGrants += 1 }
+    func countCarriedGrant() { records.metrics.figures[.carriedGrants] += 1 }
 
-    func countCompressed() { records.metrics.coding.whole += 1 }
+    func countCompressed() { records.metrics.figures[.compressedWhole] += 1 }
 
     func countRefused(_ refusal: AccessRefusal) {
         if let place = MetricNames.place(of: refusal) { records.metrics.refuse(place) }
     }
 
-    func countStored() { records.metrics.stored += 1 }
+    func countStored() { records.metrics.figures[.stored] += 1 }
 
-    func countUnwrittenMarks() { records.metrics.unwrittenMarks += 1 }
+    func countUnwrittenMarks() { records.metrics.figures[.writesBeforeMarks] += 1 }
 
-    func countExaminedBeside() { records.metrics.examinedBeside += 1 }
+    func countExaminedBeside() { records.metrics.figures[.examinedBeside] += 1 }
 
     /// Only counted: whoever watches us is not in the access log.
     public func countOwnPage(_ method: MethodLabel, _ status: Status) {
@@ -139,7 +142,7 @@ extension ProxyShard {
         records.metrics.record(record, at: loop.batchWallMilliseconds)
     }
 
-    func countRequestBytes(_ count: Int) { records.metrics.requestBytes += UInt64(count) }
+    func countRequestBytes(_ count: Int) { records.metrics.figures[.requestBytes] += count }
 
     func countContent(_ outcome: ContentOutcome) { records.metrics.countContent(MetricNames.contentOutcomes.firstIndex(of: outcome) ?? 0) }
 
@@ -165,7 +168,6 @@ extension CacheResult {
 extension PastCounts {
     func add(to snapshot: inout MetricsSnapshot) {
         snapshot.add(upstream)
-        background.add(to: &snapshot.connections)
         snapshot.tokens.looked.merge(tokensLooked, uniquingKeysWith: +)
     }
 }
@@ -174,25 +176,9 @@ extension MetricsSnapshot {
     fileprivate mutating func add(_ counters: UpstreamCounters) {
         if faults.isEmpty { faults = InjectedFault.kinds.map { ($0, 0) } }
         for (place, count) in counters.faults.enumerated() { faults[place].count += UInt64(count) }
-        connections.upstreamActive += counters.active
-        connections.upstreamOpened += counters.connectionsOpened
-        connections.upstreamRequests += counters.requests
-        connections.handshakesFull += counters.handshakesFull
-        connections.handshakesResumed += counters.handshakesResumed
-        for cause in ConnectionEnd.allCases { connections.upstreamEnded[cause.rawValue, default: 0] += counters.ended[cause] ?? 0 }
-        connections.upstreamHTTP2Opened += counters.http2Connections
-        connections.upstreamHTTP2Streams += counters.http2Exchanges
-        for end in HTTP2ExchangeEnd.allCases {
-            connections.upstreamHTTP2Ended[end.rawValue, default: 0] += counters.http2Ended[end] ?? 0
-        }
-        connections.upstreamRetries += counters.retries
-        connections.upstreamMovedOn += counters.movedOn
-        connections.upstreamTurnedAway += counters.turnedAway
-        connections.upstreamLeftQueue += counters.leftQueue
-        connections.streams += counters.streams
-        connections.streamsBegun += counters.streamsBegun
-        connections.streamsTurnedAway += counters.streamsTurnedAway
-        connections.upstreamOwned += counters.owned
+        figures.add(counters.figures)
+        for cause in ConnectionEnd.allCases { upstreamEnded[cause.rawValue, default: 0] += counters.ended[cause] ?? 0 }
+        for end in HTTP2ExchangeEnd.allCases { upstreamHTTP2Ended[end.rawValue, default: 0] += counters.http2Ended[end] ?? 0 }
     }
 }
 

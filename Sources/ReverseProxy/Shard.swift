@@ -3,6 +3,7 @@
 
 import Downstream
 import Explanation
+import Figures
 import HTTPCore
 import Reactor
 import Sending
@@ -71,29 +72,11 @@ public final class Shard: @unchecked Sendable {
             MetricsSnapshot.LoopLine(
                 shard: number, longestWait: loop.waits.longestLately(now: loop.batchMicroseconds), waits: Histogram(loop.waits),
                 workers: [("content", workers.content), ("gzip", workers.gzip)].map { ($0, $1.queue.count, $1.queue.bytes) }))
-        workers.recoded.addFigures(to: &snapshot.shards.coding)
-        addClients(to: &snapshot.connections)
+        workers.recoded.addFigures(to: &snapshot.figures)
+        snapshot.figures.add(records.metrics.figures)
+        snapshot.figures.add(connections.counters)
         addHandshakes(to: &snapshot.clientTLS)
         if let tls = connections.tls { snapshot.limits.note("limits.handshakes", tls.counters.running, of: tls.handshakeLimit) }
-    }
-
-    private func addClients(to figures: inout MetricsSnapshot.Connections) {
-        let counters = connections.counters
-        figures.open += counters.open
-        figures.accepted += counters.accepted
-        figures.requestsInFlight += counters.requestsInFlight
-        figures.timedOut += counters.timedOut
-        figures.proxyHeadersRefused += counters.proxyHeadersRefused
-        figures.acceptPauses += counters.acceptPauses
-        figures.closedForRoom += counters.closedForRoom
-        figures.requestLimit += counters.requestLimit
-        figures.uploadsDiscarded += counters.uploadsDiscarded
-        figures.uploadsCut += counters.uploadsCut
-        figures.http2Connections += counters.http2.connections
-        figures.http2Streams += counters.http2.streams
-        figures.http2Resets += counters.http2.resets
-        figures.http2Errors += counters.http2.connectionErrors
-        figures.http2Floods += counters.http2.floods
     }
 
     private func addHandshakes(to figures: inout MetricsSnapshot.ClientTLS) {

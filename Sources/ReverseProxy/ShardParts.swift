@@ -116,7 +116,6 @@ final class ShardRecords {
 /// What APIs have counted on a shard before they were taken off it, or made anew.
 struct PastCounts {
     var upstream = UpstreamCounters()
-    var background = BackgroundCounts()
     /// Tokens of requests, by what looking at them came to.
     var tokensLooked: [String: UInt64] = [:]
 }

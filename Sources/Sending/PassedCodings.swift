@@ -1,14 +1,14 @@
 // Gzip on what is passed on as it comes: each piece so that the client can read all of it.
 
 import ContentCodings
+import Figures
 import HTTPCore
-import Telemetry
 
 /// All of one shard. Touched on its loop only.
 public final class PassedCodings {
     private var running = 0
-    private var begun: UInt64 = 0
-    private var refused: UInt64 = 0
+    private var begun = 0
+    private var refused = 0
 
     /// Each takes 256 KiB of memory: beyond so many, responses go out as they come.
     private static let limit = 64
@@ -28,10 +28,10 @@ public final class PassedCodings {
 
     fileprivate func end() { running -= 1 }
 
-    public func addFigures(to figures: inout CodingFigures) {
-        figures.passing += running
-        figures.passed += begun
-        figures.refused += refused
+    public func addFigures(to figures: inout Figures) {
+        figures[.compressing] += running
+        figures[.compressedPassed] += begun
+        figures[.compressionRefused] += refused
     }
 }
 

@@ -1,7 +1,7 @@
 // Stored contents in another form than they lie in the store, made for one client and kept in memory for the next: without their coding, or with
 // gzip. What is asked for often stays; all of it together, of all APIs, has a limit.
 
-import Telemetry
+import Figures
 
 /// Touched on its shard's loop only.
 public final class RecodedContents {
@@ -32,9 +32,9 @@ public final class RecodedContents {
     /// - Parameter limitBytes: of all of them.
     public init(limitBytes: Int) { self.limitBytes = limitBytes }
 
-    public func addFigures(to figures: inout CodingFigures) {
-        figures.remembered += UInt64(found)
-        figures.heldBytes += bytes
+    public func addFigures(to figures: inout Figures) {
+        figures[.recodedFromMemory] += found
+        figures[.recodedMemoryBytes] += bytes
     }
 
     var bytes: Int { young.bytes + old.bytes }

@@ -3,10 +3,10 @@
 
 import ContentCodings
 import Downstream
+import Figures
 import HTTPCore
 import Reactor
 import ResponseCache
-import Telemetry
 
 public enum OutgoingContent {
     case whole(WholeBody)
@@ -50,9 +50,9 @@ final class StoredContents {
 
     deinit { space?.deallocate() }
 
-    func addFigures(to figures: inout CodingFigures) {
-        figures.made += UInt64(made)
-        figures.produced += UInt64(produced)
+    func addFigures(to figures: inout Figures) {
+        figures[.recodedMade] += made
+        figures[.recodedBeside] += produced
     }
 
     /// What is coded while it is sent goes out in chunks, which HTTP/1.0 does not know.

@@ -4,11 +4,11 @@
 import CachePolicy
 import ContentCodings
 import Downstream
+import Figures
 import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
-import Telemetry
 
 public struct StoredResponseSender {
     /// Targeted fields that clients do not get, in lower case. They stay in the store: after a 304 without them they still say how long the
@@ -60,7 +60,7 @@ public struct StoredResponseSender {
         contents = StoredContents(recoded, coder)
     }
 
-    public func addFigures(to figures: inout CodingFigures) { contents.addFigures(to: &figures) }
+    public func addFigures(to figures: inout Figures) { contents.addFigures(to: &figures) }
 
     /// Content that came without a coding, with gzip.
     public func gzipped(_ content: [UInt8], takesChunks: Bool) -> OutgoingContent { contents.gzipped(content, takesChunks: takesChunks) }

@@ -4,6 +4,7 @@ import Administration
 import Dispatch
 import Downstream
 import FaultInjection
+import Figures
 import Locking
 import Logging
 import ReverseProxy
@@ -263,7 +264,7 @@ extension Serving {
         for api in self.apis where !apis.contains(where: { $0 === api }) {
             api.addCounts(to: &past, besides: apis.first { $0.name == api.name }, now: now)
         }
-        if process.accessLog !== self.process.accessLog { past.accessLogDropped += self.process.accessLog?.dropped ?? 0 }
+        if process.accessLog !== self.process.accessLog { past.figures[.accessLogDropped] += self.process.accessLog?.dropped ?? 0 }
         return past
     }
 }

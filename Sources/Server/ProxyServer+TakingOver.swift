@@ -78,7 +78,7 @@ extension ProxyServer {
     // MARK: Counts
 
     /// Of other processes that were to take over from this one.
-    public var failedTakeOvers: UInt64 { takeOvers.withLock { $0.failed } }
+    public var failedTakeOvers: Int { takeOvers.withLock { $0.failed } }
 
     /// Another process was to take over, and has not.
     public func noteFailedTakeOver() { takeOvers.withLock { $0.failed += 1 } }

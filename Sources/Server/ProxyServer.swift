@@ -8,6 +8,7 @@ import Dispatch
 import Downstream
 import Explanation
 import FaultInjection
+import Figures
 import Glibc
 import Locking
 import Logging
@@ -45,7 +46,7 @@ public final class ProxyServer: @unchecked Sendable {
     /// Where another process may take over, and its path.
     let door: Mutex<(door: TakeOverDoor, path: String)?> = Mutex(nil)
     /// Of other processes that were to take over, or whose place this one has taken.
-    let takeOvers = Mutex(MetricsSnapshot.TakeOvers())
+    let takeOvers = Mutex((done: 0, failed: 0))
     /// Updated on the first shard's loop, read when the page is generated.
     private let clockSteps = Mutex(ClockSteps())
     /// With which listeners another process goes on; nil where none has taken over.
@@ -284,14 +285,16 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.unixOffset = time.wallMilliseconds - time.monotonicMilliseconds
         addCertificates(serving.certificates, to: &snapshot.clientTLS)
         snapshot.reloads = reloads.withLock { $0.figures }
-        snapshot.takeOvers = takeOvers.withLock { $0 }
-        snapshot.faultRules = process.faults.rules.count
+        let takeOvers = takeOvers.withLock { $0 }
+        (snapshot.figures[.takeOversDone], snapshot.figures[.takeOversFailed]) = takeOvers
+        snapshot.figures[.faultRules] = process.faults.rules.count
         snapshot.recorded = process.recorder?.counts ?? []
         for api in serving.apis { api.addFigures(to: &snapshot, now: time.monotonicMilliseconds) }
-        snapshot.accessLogDropped += process.accessLog?.dropped ?? 0
+        snapshot.figures[.accessLogDropped] += process.accessLog?.dropped ?? 0
         if let tracing = MetricsSnapshot.Tracing(process) { snapshot.tracing = tracing }
         process.fleet.map { snapshot.sharing?.add($0.log.publishedFigures, isSeeing: $0.isSeeing, clockSkew: $0.clockSkew) }
-        snapshot.connections.nameLookUps = settings.upstream.names.counts
+        let names = settings.upstream.names.counts
+        (snapshot.figures[.namesFound], snapshot.figures[.namesFailed]) = (Int(names.found), Int(names.failed))
         addBudgets(to: &snapshot)
         return snapshot
     }
@@ -299,11 +302,13 @@ public final class ProxyServer: @unchecked Sendable {
     /// Process-wide state of all event loops.
     private func addBudgets(to snapshot: inout MetricsSnapshot) {
         let (budget, content) = (process.connections, process.content)
-        snapshot.connections.limit = budget.limit
-        snapshot.connections.turnedAway = budget.turnedAway
-        snapshot.connections.cut = budget.cut
-        (snapshot.connections.unsentBytes, snapshot.connections.unsentLimitBytes) = (budget.unsentBytes, budget.unsentLimitBytes)
-        (snapshot.connections.heldContentBytes, snapshot.connections.heldContentLimitBytes) = (content.heldBytes, content.rules.totalBytes)
+        snapshot.figures[.connectionsLimit] = budget.limit
+        snapshot.figures[.connectionsTurnedAway] = budget.turnedAway
+        snapshot.figures[.connectionsCut] = budget.cut
+        snapshot.figures[.unsentBytes] = budget.unsentBytes
+        snapshot.figures[.unsentLimitBytes] = budget.unsentLimitBytes
+        snapshot.figures[.heldContentBytes] = content.heldBytes
+        snapshot.figures[.heldContentLimitBytes] = content.rules.totalBytes
         snapshot.limits.note("limits.connections", budget.open, of: budget.limit)
         snapshot.limits.note("limits.unsent", budget.unsentBytes, of: budget.unsentLimitBytes)
         snapshot.limits.note("limits.request_buffers", content.heldBytes, of: content.rules.totalBytes)

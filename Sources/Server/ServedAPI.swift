@@ -6,6 +6,7 @@ import CachePolicy
 import Coordination
 import Examination
 import Explanation
+import Figures
 import HTTPCore
 import JSON
 import Locking
@@ -67,15 +68,20 @@ final class ServedAPI: Sendable {
                 mode: mode.rawValue, isForAll: modes.all == mode, prefixes: exceptions.prefixes, routes: exceptions.routes)
         }
         snapshot.modes = snapshot.modes.isEmpty ? lines : zip(snapshot.modes, lines).map { $0.with($1) }
-        snapshot.collapsedWaiting += state.collapsed.waiting
+        snapshot.figures[.collapsedWaiting] += state.collapsed.waiting
         let failures = state.health.summary(now: now)
         snapshot.failures.add(failures)
-        snapshot.cookieSetsLeftOut += state.cache?.cookieOrigins?.leftOut ?? 0
+        snapshot.figures[.cookieSetsLeftOut] += state.cache?.cookieOrigins?.leftOut ?? 0
         for (event, count) in state.cache?.gone?.counts ?? [] { snapshot.addGone(event, UInt64(count)) }
         for report in state.cache?.unknownFields.reports ?? [] {
             snapshot.addUnknownField(report.name, report.kind.rawValue, UInt64(report.count))
         }
-        snapshot.tokens.add(lookUps: state.lookUpFigures(), keys: state.keyFigures())
+        let (lookUps, keys) = (state.lookUpFigures(), state.keyFigures())
+        snapshot.tokens.lookUps.merge(lookUps.counts, uniquingKeysWith: +)
+        snapshot.figures[.lookUpsRemembered] += lookUps.remembered
+        snapshot.figures[.tokenKeys] += keys.keys
+        snapshot.figures[.tokenKeysRead] += keys.read
+        snapshot.figures[.tokenKeysFailed] += keys.failed
         if name.isEmpty {
             snapshot.soleAPI = Int(place)
         } else {
@@ -91,14 +97,16 @@ extension ServedAPI {
     func addCounts(to past: inout PastFigures, besides successor: ServedAPI?, now: Int64) {
         let next = successor?.state
         if next?.health !== state.health { past.failures.addOpened(state.health.summary(now: now)) }
-        if let origins = state.cache?.cookieOrigins, origins !== next?.cache?.cookieOrigins { past.cookieSetsLeftOut += origins.leftOut }
+        if let origins = state.cache?.cookieOrigins, origins !== next?.cache?.cookieOrigins {
+            past.figures[.cookieSetsLeftOut] += origins.leftOut
+        }
         if let gone = state.cache?.gone, gone !== next?.cache?.gone {
             for (event, count) in gone.counts { past.gone[event, default: 0] += UInt64(count) }
         }
         past.lookUps.merge(state.lookUpFigures(besides: next).counts, uniquingKeysWith: +)
         let keys = state.keyFigures(besides: next)
-        past.keyReads += keys.read
-        past.keyFailures += keys.failed
+        past.figures[.tokenKeysRead] += keys.read
+        past.figures[.tokenKeysFailed] += keys.failed
     }
 }
 

@@ -128,17 +128,6 @@ public struct APILine: Sendable {
     }
 }
 
-extension MetricsSnapshot.Tokens {
-    /// Of one API.
-    public mutating func add(lookUps: (counts: [String: UInt64], remembered: Int), keys: (keys: Int, read: Int, failed: Int)) {
-        self.lookUps.merge(lookUps.counts, uniquingKeysWith: +)
-        lookUpsRemembered += lookUps.remembered
-        self.keys += keys.keys
-        keyReads += keys.read
-        keyFailures += keys.failed
-    }
-}
-
 extension MetricsSnapshot {
     /// Of one API.
     public mutating func addGone(_ event: String, _ count: UInt64) {

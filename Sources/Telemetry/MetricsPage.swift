@@ -9,10 +9,10 @@ public enum MetricsPage {
         upstream(snapshot, &writer)
         store(&writer)
         tokens(snapshot.tokens, &writer)
-        connections(snapshot, &writer)
+        writer.write(snapshot.figures)
         if snapshot.clientTLS.isSpoken { clientTLS(snapshot.clientTLS, &writer) }
         modes(snapshot.modes, &writer)
-        reloads(snapshot.reloads, snapshot.takeOvers, &writer)
+        reloads(snapshot.reloads, &writer)
         faults(snapshot, &writer)
         if let tracing = snapshot.tracing { self.tracing(tracing, &writer) }
         if let sharing = snapshot.sharing { sharing.write(to: &writer) }
@@ -23,9 +23,6 @@ public enum MetricsPage {
 
     private static func requests(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
         let shards = snapshot.shards
-        writer.gauge(
-            "cistern_requests_in_flight", "Requests of clients that are being responded to now. Hits come and go at once.",
-            Double(snapshot.connections.requestsInFlight))
         writer.counter(
             "cistern_requests", "Requests, by how they were responded to.", shards.countedRequests.map { ($0.labels, Double($0.count)) })
         writer.counter(
@@ -34,7 +31,6 @@ public enum MetricsPage {
         writer.counter(
             "cistern_saved_bytes", "Bytes of content sent to clients for which the upstream did not have to send any, by result.",
             Self.fromStore.map { ("result=\"\($0.label)\"", Double(shards.savedBytes[$0.rawValue])) })
-        writer.counter("cistern_request_bytes", "Bytes of request content passed on to the upstream.", shards.requestBytes)
         writer.counter(
             "cistern_request_contents", "Requests with content, by what became of it: taken whole, passed on as it came, or unfinished.",
             labelled("outcome", shards.labels.contentOutcomes, shards.contents))
@@ -53,25 +49,6 @@ public enum MetricsPage {
             "cistern_served_age_oldest_seconds",
             "Age of the oldest response served from the store in the last five minutes, by result; 0 where none was.",
             Self.fromStore.map { ("result=\"\($0.label)\"", Double(snapshot.oldestAges[$0.rawValue] ?? 0)) })
-        writer.counter("cistern_stored", "Responses handed to the store.", shards.stored)
-        writer.counter(
-            "cistern_content_examined_beside", "Content of requests and responses that was too long to be looked at on the loop.",
-            shards.examinedBeside)
-        writer.counter(
-            "cistern_writes_before_marks",
-            "Responses to writes that went out before their marks were in the files of the store. A crash may bring back older copies.",
-            shards.unwrittenMarks)
-        writer.counter(
-            "cistern_client_directives_ignored", "Hits whose clients wanted the upstream to be asked, which the operator has ignored.",
-            shards.ignoredDirectives)
-        writer.counter(
-            "cistern_carried_grants", "Responses that scripts of other origins can read by what the upstream said with an earlier one.",
-            shards.carriedGrants)
-        writer.counter(
-            "cistern_admin_refused", "Requests to the administrator's interface that were refused, such as for a wrong token.",
-            shards.adminRefused)
-        shards.coding.write(to: &writer)
-        writer.counter("cistern_repeated_hits", "Hits that got the response of a moment ago, without a look-up.", shards.repeated)
         writer.counter(
             "cistern_not_stored", "Responses not kept, by reason.", labelled("reason", shards.labels.notStored, shards.notStored))
         writer.counter(
@@ -94,64 +71,12 @@ public enum MetricsPage {
         writer.counter(
             "cistern_upstream_errors", "Failed exchanges with the upstream, by error type (RFC 9209).",
             labelled("error", shards.labels.upstreamErrors, shards.upstreamErrors))
-        writer.counter("cistern_upstream_requests", "Requests sent to the upstream.", UInt64(snapshot.connections.upstreamRequests))
-        writer.counter("cistern_upstream_connections", "Connections opened to the upstream.", UInt64(snapshot.connections.upstreamOpened))
-        writer.gauge(
-            "cistern_upstream_open_connections", "Connections to the upstream, in use or idle, now.",
-            Double(snapshot.connections.upstreamOpen))
-        writer.gauge(
-            "cistern_upstream_connections_limit", "The limit on connections to the upstream, of all event loops, APIs and addresses.",
-            Double(snapshot.connections.upstreamLimit))
-        writer.counter(
-            "cistern_upstream_http2_connections", "Those of them on which HTTP/2 is spoken.",
-            UInt64(snapshot.connections.upstreamHTTP2Opened))
-        writer.gauge(
-            "cistern_upstream_http2_streams", "Requests at the upstream now over HTTP/2.", Double(snapshot.connections.upstreamHTTP2Streams)
-        )
         writer.counter(
             "cistern_upstream_http2_streams_ended", "Exchanges with the upstream over HTTP/2 that are over, by how they ended.",
-            snapshot.connections.upstreamHTTP2Ended.sorted { $0.key < $1.key }.map { ("end=\"\($0.key)\"", Double($0.value)) })
+            snapshot.upstreamHTTP2Ended.sorted { $0.key < $1.key }.map { ("end=\"\($0.key)\"", Double($0.value)) })
         writer.counter(
             "cistern_upstream_connections_ended", "Connections to the upstream that ended, by cause.",
-            snapshot.connections.upstreamEnded.sorted { $0.key < $1.key }.map { ("cause=\"\($0.key)\"", Double($0.value)) })
-        writer.gauge(
-            "cistern_upstream_owned_connections",
-            "Connections to the upstream that belong to one client's connection (NTLM, Negotiate, Kerberos), now.",
-            Double(snapshot.connections.upstreamOwned))
-        writer.counter(
-            "cistern_upstream_tls_handshakes", "TLS agreed with the upstream: in full, or by resuming a session.",
-            [
-                ("kind=\"full\"", Double(snapshot.connections.handshakesFull)),
-                ("kind=\"resumed\"", Double(snapshot.connections.handshakesResumed)),
-            ])
-        writer.counter(
-            "cistern_connection_attempts", "Connections tried in the background while the upstream could not be reached.",
-            UInt64(snapshot.connections.attempted))
-        writer.counter("cistern_upstream_retries", "Requests sent for the second time.", UInt64(snapshot.connections.upstreamRetries))
-        writer.counter(
-            "cistern_upstream_moved_on", "Requests that went on to another address of the upstream.",
-            UInt64(snapshot.connections.upstreamMovedOn))
-        writer.counter(
-            "cistern_upstream_name_lookups", "Look-ups of upstreams' names behind requests; those that fail change nothing.",
-            [
-                ("result=\"found\"", Double(snapshot.connections.nameLookUps.found)),
-                ("result=\"failed\"", Double(snapshot.connections.nameLookUps.failed)),
-            ])
-        writer.counter(
-            "cistern_upstream_turned_away", "Requests not sent because too many waited.", UInt64(snapshot.connections.upstreamTurnedAway))
-        writer.gauge(
-            "cistern_upstream_waiting_requests", "Requests that wait for a connection now.", Double(snapshot.connections.upstreamWaiting))
-        writer.counter(
-            "cistern_upstream_left_queue", "Requests given up while they waited for a connection: nobody wanted them any more.",
-            UInt64(snapshot.connections.upstreamLeftQueue))
-        writer.gauge("cistern_streams", "Responses that are streams and are passed on now.", Double(snapshot.connections.streams))
-        writer.counter("cistern_streams_begun", "Those begun.", UInt64(snapshot.connections.streamsBegun))
-        writer.counter(
-            "cistern_streams_turned_away", "Those that got 503, since streams held half of the connections.",
-            UInt64(snapshot.connections.streamsTurnedAway))
-        writer.counter(
-            "cistern_cookie_sets_left_out", "Sets of cookies of new clients that were not remembered, because too many came.",
-            UInt64(snapshot.cookieSetsLeftOut))
+            snapshot.upstreamEnded.sorted { $0.key < $1.key }.map { ("cause=\"\($0.key)\"", Double($0.value)) })
         writer.counter(
             "cistern_gone", "404 and 410 for what there is a copy of: remembered, served, lifted, and not believed.",
             snapshot.gone.map { ("event=\"\($0.event)\"", Double($0.count)) })
@@ -163,13 +88,6 @@ public enum MetricsPage {
                 "cistern_recorded_exchanges", "Exchanges that are in the recording, or left out of it, and why.",
                 snapshot.recorded.map { ("result=\"\($0.result)\"", Double($0.count)) })
         }
-        writer.gauge("cistern_collapsed_waiting", "Requests that wait for another's fetch now.", Double(snapshot.collapsedWaiting))
-        writer.gauge("cistern_background_fetches", "Fetches that no client waits for, now.", Double(snapshot.connections.backgroundRunning))
-        writer.counter("cistern_background_fetches_started", "Those started.", UInt64(snapshot.connections.backgroundStarted))
-        writer.counter(
-            "cistern_background_fetches_skipped", "Those not started because too many were running.",
-            UInt64(snapshot.connections.backgroundSkipped))
-        writer.gauge("cistern_upstream_active_requests", "Requests at the upstream now.", Double(snapshot.connections.upstreamActive))
     }
 
     private static func failures(_ failures: MetricsSnapshot.Failures, unixOffset: Int64, _ writer: inout MetricsWriter) {
@@ -209,16 +127,11 @@ public enum MetricsPage {
             [("result=\"taken\"", Double(tls.reloads)), ("result=\"refused\"", Double(tls.failedReloads))])
     }
 
-    private static func reloads(
-        _ reloads: MetricsSnapshot.Reloads, _ takeOvers: MetricsSnapshot.TakeOvers, _ writer: inout MetricsWriter
-    ) {
+    private static func reloads(_ reloads: MetricsSnapshot.Reloads, _ writer: inout MetricsWriter) {
         writer.counter(
             "cistern_settings_reloads",
             "How often the settings were read again: applied as a whole, applied but for what needs a restart, or refused as a whole.",
             reloads.counts.map { ("result=\"\($0.result)\"", Double($0.count)) })
-        writer.counter(
-            "cistern_take_overs", "Processes that took over from another without a gap, and that were to and did not.",
-            [("result=\"done\"", Double(takeOvers.done)), ("result=\"failed\"", Double(takeOvers.failed))])
         guard let last = reloads.last else { return }
         writer.gauge(
             "cistern_settings_last_reload", "What came of it the last time.",
@@ -226,72 +139,14 @@ public enum MetricsPage {
         writer.gauge("cistern_settings_last_reload_timestamp_seconds", "When that was (Unix time).", Double(last.seconds))
     }
 
-    private static func connections(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
-        let connections = snapshot.connections
-        writer.gauge("cistern_connections", "Open client connections.", Double(connections.open))
-        writer.gauge("cistern_connections_limit", "The limit on open client connections.", Double(connections.limit))
-        writer.counter("cistern_connections_accepted", "Client connections accepted.", UInt64(connections.accepted))
-        writer.counter(
-            "cistern_connections_turned_away", "Client connections closed at once, since their address had too many.",
-            UInt64(connections.turnedAway))
-        writer.counter(
-            "cistern_connections_closed_for_room", "Client connections that waited for their client, closed to make room for others.",
-            UInt64(connections.closedForRoom))
-        writer.counter(
-            "cistern_connections_cut", "Client connections ended because too much waited to be sent in all.", UInt64(connections.cut))
-        writer.counter(
-            "cistern_connections_request_limit", "Client connections closed after as many requests as one may have.",
-            UInt64(connections.requestLimit))
-        writer.gauge("cistern_unsent_bytes", "Memory of responses that clients have not taken yet.", Double(connections.unsentBytes))
-        writer.gauge("cistern_unsent_limit_bytes", "The limit on that memory; 0 for none.", Double(connections.unsentLimitBytes))
-        writer.gauge(
-            "cistern_request_content_held_bytes", "Memory that requests' content takes which is taken whole.",
-            Double(connections.heldContentBytes))
-        writer.gauge(
-            "cistern_request_content_limit_bytes", "The limit on that memory.", Double(connections.heldContentLimitBytes))
-        writer.counter(
-            "cistern_uploads_discarded", "Requests whose content was still coming when their response had gone out.",
-            UInt64(connections.uploadsDiscarded))
-        writer.counter(
-            "cistern_uploads_cut", "Those of them that were cut, since their content exceeded what is read and discarded.",
-            UInt64(connections.uploadsCut))
-        writer.counter(
-            "cistern_proxy_headers_refused",
-            "Connections that did not begin with the PROXY protocol where they must, or not from a trusted proxy.",
-            UInt64(connections.proxyHeadersRefused))
-        writer.counter("cistern_connections_timed_out", "Client connections ended by a time-out.", UInt64(connections.timedOut))
-        writer.counter(
-            "cistern_accept_pauses", "How often accepting paused: limit reached, or no descriptors left.", UInt64(connections.acceptPauses))
-        writer.counter("cistern_http2_connections", "Client connections on which HTTP/2 was spoken.", UInt64(connections.http2Connections))
-        writer.counter("cistern_http2_requests", "Requests that came on them.", UInt64(connections.http2Streams))
-        writer.counter("cistern_http2_resets", "Such requests that either side reset.", UInt64(connections.http2Resets))
-        writer.counter(
-            "cistern_http2_connections_ended", "HTTP/2 connections ended for what their client did, by cause.",
-            [
-                ("cause=\"flood\"", Double(connections.http2Floods)),
-                ("cause=\"protocol\"", Double(connections.http2Errors - connections.http2Floods)),
-            ])
-        writer.counter(
-            "cistern_access_log_dropped", "Access log lines dropped because the log could not keep up.",
-            UInt64(snapshot.accessLogDropped))
-    }
-
     private static func tokens(_ tokens: MetricsSnapshot.Tokens, _ writer: inout MetricsWriter) {
         writer.counter(
             "cistern_tokens",
             "Tokens of requests that were looked at, by what that came to. Those that are remembered are not looked at again.",
             tokens.looked.sorted { $0.key < $1.key }.map { ("result=\"\($0.key)\"", Double($0.value)) })
-        writer.gauge("cistern_tokens_remembered", "Tokens of requests that are remembered.", Double(tokens.remembered))
         writer.counter(
             "cistern_identity_lookups", "How often the upstream was asked whom credentials belong to, by what that came to.",
             tokens.lookUps.sorted { $0.key < $1.key }.map { ("result=\"\($0.key)\"", Double($0.value)) })
-        writer.gauge(
-            "cistern_identity_lookups_remembered", "Credentials of which is remembered what came of that.", Double(tokens.lookUpsRemembered)
-        )
-        writer.gauge("cistern_token_keys", "Keys that tokens are verified with.", Double(tokens.keys))
-        writer.counter(
-            "cistern_token_key_reads", "How often such keys were read or fetched, or could not be.",
-            [("result=\"read\"", Double(tokens.keyReads)), ("result=\"failed\"", Double(tokens.keyFailures))])
     }
 
     private static func modes(_ modes: [MetricsSnapshot.ModeLine], _ writer: inout MetricsWriter) {
@@ -305,7 +160,6 @@ public enum MetricsPage {
     }
 
     private static func faults(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
-        writer.gauge("cistern_fault_rules", "Rules that inject faults now, to practise an outage.", Double(snapshot.faultRules))
         writer.counter(
             "cistern_injected_faults", "Faults that were injected into requests to the upstream, by kind.",
             snapshot.faults.map { ("kind=\"\($0.kind)\"", Double($0.count)) })

@@ -1,66 +1,9 @@
 // All that the page at /metrics tells of, as plain values: counts of shards and APIs, added up, and what other modules count.
 
+import Figures
+
 /// Numbers that other modules count, handed over as plain values.
 public struct MetricsSnapshot: Sendable {
-    public struct Connections: Sendable {
-        public var open = 0
-        public var accepted = 0
-        public var requestsInFlight = 0
-        public var timedOut = 0
-        public var proxyHeadersRefused = 0
-        public var acceptPauses = 0
-        public var closedForRoom = 0
-        public var requestLimit = 0
-        public var uploadsDiscarded = 0
-        public var uploadsCut = 0
-        public var http2Connections = 0
-        public var http2Streams = 0
-        public var http2Resets = 0
-        public var http2Errors = 0
-        public var http2Floods = 0
-        public var limit = 0
-        public var turnedAway = 0
-        public var cut = 0
-        public var unsentBytes = 0
-        public var unsentLimitBytes = 0
-        public var heldContentBytes = 0
-        public var heldContentLimitBytes = 0
-        public var upstreamActive = 0
-        public var upstreamOpened = 0
-        /// Connections in use and idle, and their limit, of all event loops, APIs and addresses.
-        public var upstreamOpen = 0
-        public var upstreamLimit = 0
-        public var upstreamHTTP2Opened = 0
-        /// Open now; and those that are over, by how they ended.
-        public var upstreamHTTP2Streams = 0
-        public var upstreamHTTP2Ended: [String: Int] = [:]
-        public var upstreamRequests = 0
-        public var upstreamRetries = 0
-        public var upstreamMovedOn = 0
-        /// Look-ups of names, well ended and not.
-        public var nameLookUps: (found: UInt64, failed: UInt64) = (0, 0)
-        public var upstreamTurnedAway = 0
-        public var upstreamWaiting = 0
-        public var upstreamLeftQueue = 0
-        /// Open now, all, and those for which there was no room.
-        public var streams = 0
-        public var streamsBegun = 0
-        public var streamsTurnedAway = 0
-        /// Connections that belong to one client's connection, now.
-        public var upstreamOwned = 0
-        public var handshakesFull = 0
-        public var handshakesResumed = 0
-        /// Connections to the upstream that ended, by cause.
-        public var upstreamEnded: [String: Int] = [:]
-        /// Connections tried while the upstream could not be reached.
-        public var attempted = 0
-        public var backgroundRunning = 0
-        public var backgroundStarted = 0
-        public var backgroundSkipped = 0
-
-        public init() {}
-    }
-
     /// What the failure memory knows.
     public struct Failures: Sendable {
         /// One kind of scope: how many are open, and how often one has opened.
@@ -166,13 +109,8 @@ public struct MetricsSnapshot: Sendable {
     public struct Tokens: Sendable {
         /// Those that were looked at, by what that came to.
         public var looked: [String: UInt64] = [:]
-        public var remembered = 0
-        public var keys = 0
-        public var keyReads = 0
-        public var keyFailures = 0
         /// How often the upstream was asked whom credentials belong to, by what that came to.
         public var lookUps: [String: UInt64] = [:]
-        public var lookUpsRemembered = 0
 
         public init() {}
     }
@@ -244,23 +182,15 @@ public struct MetricsSnapshot: Sendable {
     public var sharing: Sharing?
     public var reloads = Reloads()
 
-    /// Of other processes.
-    public struct TakeOvers: Sendable {
-        /// This one has taken the place of one.
-        public var done: UInt64 = 0
-        /// One was to take this one's place, and has not.
-        public var failed: UInt64 = 0
-
-        public init() {}
-    }
-
-    public var takeOvers = TakeOvers()
     public var modes: [ModeLine] = []
     public var clientTLS = ClientTLS()
-    /// How many rules inject faults now, and how often each kind was injected.
-    public var faultRules = 0
+    /// How often each kind of fault was injected.
     public var faults: [(kind: String, count: UInt64)] = []
-    public var connections = Connections()
+    public var figures = Figures()
+    /// Connections to the upstream that ended, by cause.
+    public var upstreamEnded: [String: Int] = [:]
+    /// Exchanges with the upstream over HTTP/2 that ended, by how.
+    public var upstreamHTTP2Ended: [String: Int] = [:]
     public var process = ProcessFigures()
     public var version = ""
     /// Libraries with their versions.
@@ -273,14 +203,11 @@ public struct MetricsSnapshot: Sendable {
     public var monotonicNow: Int64 = 0
     /// One line for each shard, in their order.
     public var loops: [LoopLine] = []
-    public var collapsedWaiting = 0
-    public var cookieSetsLeftOut = 0
     public var gone: [(event: String, count: UInt64)] = []
     /// Requests, by a field that is on no list and what was found of it.
     public var unknownFields: [(field: String, finding: String, count: UInt64)] = []
     /// Empty where nothing is recorded.
     public var recorded: [(result: String, count: UInt64)] = []
-    public var accessLogDropped = 0
     public var tokens = Tokens()
     /// Of the process that this one has taken over from.
     public var inherited: InheritedCounts?

@@ -1,6 +1,8 @@
 // Writes metrics as text: Prometheus' format 0.0.4, or OpenMetrics 1.0, which names counters without `_total` in their type line and ends
 // with `# EOF`.
 
+import Figures
+
 public enum MetricsFormat: Sendable {
     case prometheus, openMetrics
 
@@ -56,6 +58,17 @@ public struct MetricsWriter {
     }
 
     public mutating func gauge(_ name: String, _ help: String, _ value: Double) { gauge(name, help, [("", value)]) }
+
+    /// Writes all families of `Figure`.
+    mutating func write(_ figures: Figures) {
+        for family in Figure.families {
+            let samples = family.samples.map { ($0.labels, Double(figures[$0.figure])) }
+            switch family.kind {
+            case .counter: counter(family.name, family.help, samples)
+            case .gauge: gauge(family.name, family.help, samples)
+            }
+        }
+    }
 
     /// - Parameter scale: what the histogram's unit is in the metric's: 1e-6 for microseconds in seconds.
     mutating func histogram(_ name: String, _ help: String, scale: Double, _ samples: [(labels: String, histogram: Histogram)]) {

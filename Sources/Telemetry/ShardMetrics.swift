@@ -1,5 +1,7 @@
 // The counters of one shard: plain numbers that only its loop touches. A scrape takes a copy of each shard's and adds them up.
 
+import Figures
+
 /// The values of the labels that other modules' enums define, by position.
 public struct MetricLabels: Sendable {
     public var rescueCauses: [String]
@@ -45,22 +47,7 @@ public struct ShardMetrics: Sendable {
     public private(set) var refused: [UInt64]
     public private(set) var upstreamErrors: [UInt64]
     public private(set) var contents: [UInt64]
-    /// Request content passed on to the upstream.
-    public var requestBytes: UInt64 = 0
-    public var stored: UInt64 = 0
-    /// Hits that got the response of a moment ago.
-    public var repeated: UInt64 = 0
-    /// Long content that was looked at beside the loop.
-    public var examinedBeside: UInt64 = 0
-    /// Responses to writes that went out before their marks were in the store's files.
-    public var unwrittenMarks: UInt64 = 0
-    /// Requests that wanted the upstream to be asked, and were not obeyed.
-    public var ignoredDirectives: UInt64 = 0
-    public var coding = CodingFigures()
-    /// Responses to scripts that have the upstream's leave from an earlier one.
-    public var carriedGrants: UInt64 = 0
-    /// Requests to the administrator's interface that were refused.
-    public var adminRefused: UInt64 = 0
+    public var figures = Figures()
 
     private static let classes = ExchangeRecord.statusClasses
     private static let methods = MethodLabel.allCases.count
@@ -140,15 +127,7 @@ public struct ShardMetrics: Sendable {
         Self.add(other.responseBytes, to: &responseBytes)
         Self.add(other.savedBytes, to: &savedBytes)
         for index in exemplars.indices { exemplars[index].merge(other.exemplars[index]) }
-        requestBytes += other.requestBytes
-        stored += other.stored
-        repeated += other.repeated
-        examinedBeside += other.examinedBeside
-        unwrittenMarks += other.unwrittenMarks
-        ignoredDirectives += other.ignoredDirectives
-        carriedGrants += other.carriedGrants
-        adminRefused += other.adminRefused
-        coding.merge(other.coding)
+        figures.add(other.figures)
         Self.add(other.rescued, to: &rescued)
         Self.add(other.rescuedWithShared, to: &rescuedWithShared)
         Self.add(other.notStored, to: &notStored)

@@ -4,6 +4,7 @@
 // A stream's window is given back when its client has taken the content, the connection's at once: so one slow client holds no more than its own
 // window, and stops no other.
 
+import Figures
 import HTTP2
 import HTTPCore
 import Reactor
@@ -122,7 +123,7 @@ final class HTTP2OriginConnection: EventHandler {
         exchange.stream = id
         exchanges[id] = exchange
         usedAt = now
-        connections.client.counters.http2Exchanges += 1
+        connections.client.counters[.upstreamHTTP2Streams] += 1
         if askedAt == nil, now - heardAt >= Self.silenceMilliseconds {
             askedAt = now
             session.ping()
@@ -157,7 +158,7 @@ final class HTTP2OriginConnection: EventHandler {
     func forgetStream(of exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd) {
         exchanges[exchange.stream] = nil
         usedAt = connections.client.coarseNow
-        connections.client.counters.http2Exchanges -= 1
+        connections.client.counters[.upstreamHTTP2Streams] -= 1
         connections.client.counters.http2Ended[end, default: 0] += 1
     }
 

@@ -1,6 +1,7 @@
 // Connections on which HTTP/2 is spoken: which of them a request gets, when another is made, and what follows for those that wait. The choice is
 // `ConnectionChoice`'s.
 
+import Figures
 import HTTP2
 import HTTPCore
 import Reactor
@@ -123,7 +124,7 @@ extension OriginConnections {
 
     /// A connection was made, and speaks HTTP/2: it carries those that waited for it, and those that wait for others.
     func share(_ made: ConnectionAttempt.Made, for attempt: ConnectionAttempt) {
-        client.counters.http2Connections += 1
+        client.counters[.upstreamHTTP2Connections] += 1
         hasSpokenHTTP2 = true
         guard let connection = HTTP2OriginConnection(made.stream, made.times, number: madeCount, isApart: attempt.isApart, self) else {
             made.stream.close()

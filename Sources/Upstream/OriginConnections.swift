@@ -1,5 +1,6 @@
 // The connections to the upstream: which request gets which, when one is made, kept, or ended.
 
+import Figures
 import HTTPCore
 import Reactor
 
@@ -382,9 +383,9 @@ final class OriginConnections {
         let began = attempt.beganAt
         switch result {
         case .success(let made):
-            client.counters.connectionsOpened += 1
+            client.counters[.upstreamConnections] += 1
             if let isResumed = made.isResumed {
-                if isResumed { client.counters.handshakesResumed += 1 } else { client.counters.handshakesFull += 1 }
+                if isResumed { client.counters[.upstreamHandshakesResumed] += 1 } else { client.counters[.upstreamHandshakesFull] += 1 }
             }
             client.onConnectionMade?(made.times)
             client.note(nil, at: place, began: began)

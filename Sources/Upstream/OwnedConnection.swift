@@ -4,6 +4,7 @@
 // A connection on which the upstream has only offered such a scheme is set aside: it has no user yet, but the client's next request may begin the
 // handshake on it. It makes room for connections with a user, and returns to the pool when its client's connection has ended.
 
+import Figures
 import Reactor
 
 /// `@unchecked Sendable` because it is used on its client's loop only.
@@ -195,11 +196,11 @@ extension UpstreamClient {
 
     fileprivate func addOwned(_ one: OwnedConnection) {
         owned.append(one)
-        counters.owned += 1
+        counters[.upstreamOwned] += 1
     }
 
     fileprivate func removeOwned(_ one: OwnedConnection) {
         owned.removeAll { $0 === one }
-        counters.owned -= 1
+        counters[.upstreamOwned] -= 1
     }
 }

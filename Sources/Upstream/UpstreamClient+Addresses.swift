@@ -1,5 +1,6 @@
 // Where an upstream has several addresses: requests go on to the next one where one cannot be reached, and return when it can be again.
 
+import Figures
 import Reactor
 
 /// One address of an upstream.
@@ -63,7 +64,7 @@ extension UpstreamClient {
 
     func move(_ transfer: Transfer, to place: Int) {
         transfer.moves += 1
-        counters.movedOn += 1
+        counters[.upstreamMovedOn] += 1
         connections[place].startAgain(transfer)
     }
 

@@ -1,53 +1,31 @@
 // Asks the origin: starts transfers, keeps those that run, ends them when a time-out has passed, and decides whether one is sent again.
 
 import FaultInjection
+import Figures
 import HTTPCore
 import Reactor
 
 public struct UpstreamCounters: Sendable {
-    public var active = 0
-    public var connectionsOpened = 0
-    public var requests = 0
-    /// Not sent, since too many waited.
-    public var turnedAway = 0
-    /// Given up while they waited for a connection.
-    public var leftQueue = 0
-    /// Streams: open now, all, and those for which there was no room.
-    public var streams = 0
-    public var streamsBegun = 0
-    public var streamsTurnedAway = 0
-    /// Connections that belong to one client's connection, now.
-    public var owned = 0
-    /// Sent for the second time.
-    public var retries = 0
-    /// Gone on to another address, since theirs could not be reached.
-    public var movedOn = 0
-    public var handshakesFull = 0
-    public var handshakesResumed = 0
+    public var figures = Figures()
     /// Connections that ended.
     public var ended: [ConnectionEnd: Int] = [:]
-    /// Of the connections opened, those on which HTTP/2 is spoken; exchanges on them now, and how those that are over have ended.
-    public var http2Connections = 0
-    public var http2Exchanges = 0
+    /// Exchanges over HTTP/2 that ended.
     public var http2Ended: [HTTP2ExchangeEnd: Int] = [:]
     /// Faults that were injected, by `InjectedFault.kind`.
     public var faults = [Int](repeating: 0, count: InjectedFault.kinds.count)
 
     public init() {}
 
+    public subscript(_ figure: Figure) -> Int {
+        get { figures[figure] }
+        set { figures[figure] = newValue }
+    }
+
     public mutating func add(_ other: UpstreamCounters) {
-        for path in Self.counts { self[keyPath: path] += other[keyPath: path] }
+        figures.add(other.figures)
         ended.merge(other.ended, uniquingKeysWith: +)
         http2Ended.merge(other.http2Ended, uniquingKeysWith: +)
         for place in faults.indices { faults[place] += other.faults[place] }
-    }
-
-    private static var counts: [WritableKeyPath<UpstreamCounters, Int>] {
-        [
-            \.active, \.connectionsOpened, \.requests, \.turnedAway, \.leftQueue, \.streams, \.streamsBegun, \.streamsTurnedAway, \.owned,
-            \.retries,
-            \.movedOn, \.handshakesFull, \.handshakesResumed, \.http2Connections, \.http2Exchanges,
-        ]
     }
 }
 
@@ -164,11 +142,11 @@ public final class UpstreamClient {
     /// Returns false where too many wait.
     private func run(_ transfer: Transfer) -> Bool {
         guard !connections.isEmpty, (transfer.request.owned?.home ?? connections[choice.current]).start(transfer) else {
-            counters.turnedAway += 1
+            counters[.upstreamTurnedAway] += 1
             return false
         }
         retryBudget.earn()
-        counters.requests += 1
+        counters[.upstreamRequests] += 1
         keep(transfer)
         return true
     }
@@ -177,7 +155,7 @@ public final class UpstreamClient {
     private func keep(_ transfer: Transfer) {
         transfer.place = active.count
         active.append(transfer)
-        counters.active += 1
+        counters[.upstreamActive] += 1
         transfer.request.owned?.requestBegan()
         startSweeping()
     }
@@ -195,7 +173,7 @@ public final class UpstreamClient {
     func mayRepeat(_ transfer: Transfer, onKept: Bool, isUnwritten: Bool, isRefused: Bool = false) -> Bool {
         guard !isClosed, transfer.mayBeRepeated(onKept: onKept, isUnwritten: isUnwritten, isRefused: isRefused) else { return false }
         guard onKept || isRefused || (settings.retries && retryBudget.spend()) else { return false }
-        counters.retries += 1
+        counters[.upstreamRetries] += 1
         return true
     }
 
@@ -205,7 +183,7 @@ public final class UpstreamClient {
         guard !isClosed else { return }
         isClosed = true
         for one in owned { one.upstreamClosed() }
-        counters.owned = 0
+        counters[.upstreamOwned] = 0
         owned = []
         for one in connections { one.close() }
         for transfer in active { transfer.cancel() }
@@ -220,20 +198,20 @@ public final class UpstreamClient {
         active[place] = active[active.count - 1]
         active[place].place = place
         active.removeLast()
-        counters.active -= 1
-        if transfer.isStream { counters.streams -= 1 }
+        counters[.upstreamActive] -= 1
+        if transfer.isStream { counters[.streams] -= 1 }
         transfer.request.owned?.requestEnded()
-        if transfer.isQueued, transfer.receiver == nil { counters.leftQueue += 1 }
+        if transfer.isQueued, transfer.receiver == nil { counters[.upstreamLeftQueue] += 1 }
     }
 
     /// - Returns: false where there is no room for one more stream.
     func admitStream(_ transfer: Transfer) -> Bool {
         guard transfer.connections?.admitStream(transfer) == true else {
-            counters.streamsTurnedAway += 1
+            counters[.streamsTurnedAway] += 1
             return false
         }
-        counters.streams += 1
-        counters.streamsBegun += 1
+        counters[.streams] += 1
+        counters[.streamsBegun] += 1
         return true
     }
 

@@ -2,6 +2,7 @@
 
 import CSystem
 import Dispatch
+import Figures
 import Glibc
 import HTTPCore
 import Locking
@@ -213,8 +214,7 @@ private final class Listening: @unchecked Sendable {
         let result = Mutex(0)
         let done = DispatchSemaphore(value: 0)
         loop.execute { [self] in
-            let count = table.counters.timedOut
-            result.withLock { $0 = count }
+            result.withLock { $0 = table.counters[.connectionsTimedOut] }
             done.signal()
         }
         done.wait()

@@ -4,6 +4,7 @@ import CachePolicy
 import CacheStore
 import ContentCodings
 import Downstream
+import Figures
 import HTTPCore
 import Reactor
 import Sending
@@ -240,9 +241,9 @@ struct CompressionTests {
         var running = (0..<64).map { _ in codings.begin() }
         #expect(running.allSatisfy { $0 != nil } && codings.begin() == nil)
         running.removeLast()
-        var figures = CodingFigures()
+        var figures = Figures()
         codings.addFigures(to: &figures)
-        #expect(figures.passing == 63 && figures.passed == 64 && figures.refused == 1)
+        #expect(figures[.compressing] == 63 && figures[.compressedPassed] == 64 && figures[.compressionRefused] == 1)
         // A download is not made shorter for ever.
         let coding = try #require(codings.begin())
         var (coded, sent, lengths): ([UInt8], Int, [Int]) = ([], 0, [])

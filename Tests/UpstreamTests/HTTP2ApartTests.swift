@@ -1,5 +1,6 @@
 // An upstream that speaks only HTTP/2 sends invalid responses for one path. Requests for other paths are not affected.
 
+import Figures
 import HTTPCore
 import TestSupport
 import Testing
@@ -89,7 +90,7 @@ struct HTTP2ApartTests {
             expectWell(asking.ask("GET", "/a"))
         }
         // The first one, and one each time that it was broken; those of its own were not others'.
-        #expect(asking.counters.http2Connections <= 1 + 3 + 12)
+        #expect(asking.counters[.upstreamHTTP2Connections] <= 1 + 3 + 12)
     }
 
     @Test("an upstream that was seen to speak HTTP/1.1 is asked so for that path")
@@ -107,7 +108,7 @@ struct HTTP2ApartTests {
             #expect(bad.now.content.suffix(9).elementsEqual("HTTP/1.1\"".utf8))
             #expect(asking.ask("GET", "/a").end() == .success(true))
         }
-        #expect(asking.counters.http2Connections <= 2)
+        #expect(asking.counters[.upstreamHTTP2Connections] <= 2)
     }
 
     @Test("an upstream that is asked in HTTP/2 only, and does not agree on it in TLS, cannot be reached")

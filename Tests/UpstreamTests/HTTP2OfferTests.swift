@@ -1,5 +1,6 @@
 // What an upstream loses with which HTTP/2 does not go well, and what its requests lose: as little as can be.
 
+import Figures
 import HTTPCore
 import TestSupport
 import Testing
@@ -68,7 +69,7 @@ struct HTTP2OfferTests {
             #expect(recorder.end() == .success(true))
             #expect(recorder.now.content.suffix(9).elementsEqual("HTTP/1.1\"".utf8))
         }
-        #expect(asking.counters.http2Connections == 1)
+        #expect(asking.counters[.upstreamHTTP2Connections] == 1)
     }
 
     @Test("who waited for another's connection that could not be made gets one after all, writes too", arguments: Way.multiplexed)
@@ -123,7 +124,7 @@ struct HTTP2OfferTests {
             #expect(recorder.end() == .success(true))
             #expect(recorder.now.content.suffix(9).elementsEqual("HTTP/1.1\"".utf8))
         }
-        #expect(asking.counters.connectionsOpened == 2 && asking.counters.http2Connections == 1)
+        #expect(asking.counters[.upstreamConnections] == 2 && asking.counters[.upstreamHTTP2Connections] == 1)
     }
 
     @Test("where HTTP/2 is all that is spoken, requests wait until streams are taken, and no handshakes are spent on it")
@@ -135,10 +136,10 @@ struct HTTP2OfferTests {
         defer { asking.end() }
         #expect(asking.ask("GET", "/first").end() == .success(true))
         let waiting = (0..<5).map { asking.ask("GET", "/\($0)") }
-        #expect(asking.counters.connectionsOpened == 1)
+        #expect(asking.counters[.upstreamConnections] == 1)
         // The upstream says nothing more: after a second another connection is tried.
         asking.time.advance(by: .milliseconds(1_100))
         for recorder in waiting { #expect(recorder.end() == .success(true)) }
-        #expect(asking.counters.connectionsOpened == 2)
+        #expect(asking.counters[.upstreamConnections] == 2)
     }
 }

@@ -1,6 +1,7 @@
 // HTTP/2 towards the upstream: many requests on one connection, and what the upstream may do to one of them or to all. The plays of
 // `UpstreamClientTests` and `RepeatTests` run over it too.
 
+import Figures
 import HTTPCore
 import Locking
 import Reactor
@@ -27,11 +28,11 @@ struct HTTP2Tests {
             #expect(text(recorder) == "\"/\(number)\"")
         }
         let counters = asking.counters
-        #expect(counters.http2Exchanges == 0 && counters.http2Ended[.whole] == 60)
-        if way == .http2 { #expect(counters.connectionsOpened == 1) }
+        #expect(counters[.upstreamHTTP2Streams] == 0 && counters.http2Ended[.whole] == 60)
+        if way == .http2 { #expect(counters[.upstreamConnections] == 1) }
         // From now on one is enough.
         #expect((0..<60).map { asking.ask("GET", "/\($0)") }.allSatisfy { $0.end() == .success(true) })
-        #expect(asking.counters.connectionsOpened == counters.connectionsOpened)
+        #expect(asking.counters[.upstreamConnections] == counters[.upstreamConnections])
     }
 
     @Test("of two users' requests on the same connections none gets the other's response", arguments: Way.multiplexed)
@@ -152,7 +153,7 @@ struct HTTP2Tests {
         gate.open()
         #expect(neighbour.end() == .success(true))
         #expect(asking.ask("POST", "/after").end() == .success(true))
-        #expect(asking.counters.connectionsOpened == 1)
+        #expect(asking.counters[.upstreamConnections] == 1)
         #expect(origin.requests.count { $0.target == "/bad" } == 1)
     }
 
@@ -183,7 +184,7 @@ struct HTTP2Tests {
         #expect(asking.ask(method, "/once").end() == .success(true))
         #expect(asking.ask(method, "/always").end() == .failure(.connectionTerminated))
         #expect(origin.requests.map(\.target) == ["/once", "/once", "/always", "/always"])
-        #expect(asking.counters.connectionsOpened == 1 && asking.counters.http2Ended[.refused] == 3)
+        #expect(asking.counters[.upstreamConnections] == 1 && asking.counters.http2Ended[.refused] == 3)
     }
 
     @Test("a write that was reset with any other code, or has sent content, is not sent again")
@@ -222,7 +223,7 @@ struct HTTP2Tests {
         gate.open()
         #expect(slow.end() == .success(true))
         #expect(asking.ask(method, "/after").end() == .success(true))
-        #expect(asking.counters.connectionsOpened == 3)
+        #expect(asking.counters[.upstreamConnections] == 3)
     }
 
     @Test("a connection that was left in good order is not used again")
@@ -259,7 +260,7 @@ struct HTTP2Tests {
         #expect(asking.ask("GET", "/first").end() == .success(true))
         let others = (0..<6).map { asking.ask("GET", "/\($0)") }
         #expect(origin.waitForRequests(7))
-        #expect(asking.counters.connectionsOpened == 3)
+        #expect(asking.counters[.upstreamConnections] == 3)
         gate.open()
         for recorder in others { #expect(recorder.end() == .success(true)) }
         #expect(asking.counters.http2Ended == [.whole: 7])
@@ -273,7 +274,7 @@ struct HTTP2Tests {
         defer { asking.end() }
         let recorders = (0..<8).map { asking.ask("GET", "/\($0)") }
         #expect(origin.waitForRequests(3))
-        #expect(asking.counters.http2Exchanges == 3 && origin.requests.count == 3)
+        #expect(asking.counters[.upstreamHTTP2Streams] == 3 && origin.requests.count == 3)
         gate.open()
         for recorder in recorders { #expect(recorder.end() == .success(true)) }
     }
@@ -297,7 +298,7 @@ struct HTTP2Tests {
         asking.onLoop { _ in held.withLock { $0?.resume() } }
         #expect(slow.end() == .success(true))
         #expect(slow.now.content.elementsEqual(long.utf8))
-        #expect(asking.counters.http2Connections == asking.counters.connectionsOpened)
+        #expect(asking.counters[.upstreamHTTP2Connections] == asking.counters[.upstreamConnections])
     }
 
     @Test("content that the upstream takes no more of runs into its time-out, and its neighbours do not")
@@ -317,7 +318,7 @@ struct HTTP2Tests {
         #expect(asking.ask("GET", "/neighbour").end() == .success(true))
         #expect(asking.wait(for: stuck).0 == .failure(.connectionWriteTimeout))
         #expect(asking.ask("GET", "/after").end() == .success(true))
-        #expect(asking.counters.connectionsOpened == 1 && asking.counters.http2Ended[.givenUp] == 1)
+        #expect(asking.counters[.upstreamConnections] == 1 && asking.counters.http2Ended[.givenUp] == 1)
     }
 
     @Test("windows that grow by SETTINGS in the middle let the content go on")
@@ -350,7 +351,7 @@ struct HTTP2Tests {
         asking.onLoop { _ in held.withLock { $0?.cancel() } }
         gate.open()
         #expect(neighbour.end() == .success(true))
-        #expect(asking.counters.connectionsOpened == 1 && asking.counters.http2Ended == [.whole: 1, .givenUp: 1])
+        #expect(asking.counters[.upstreamConnections] == 1 && asking.counters.http2Ended == [.whole: 1, .givenUp: 1])
     }
 
     @Test("a connection whose peer says nothing to a PING gets no more requests")
@@ -366,7 +367,7 @@ struct HTTP2Tests {
         asking.time.advance(by: .seconds(6))
         while asking.hasOpenHTTP2Connection {}
         #expect(asking.ask("GET", "/b").end() == .success(true))
-        #expect(asking.counters.connectionsOpened == 2)
+        #expect(asking.counters[.upstreamConnections] == 2)
         #expect(asking.wait(for: hanging).0 == .failure(.connectionReadTimeout))
         #expect(asking.counters.ended[.unresponsive] == 1)
     }
@@ -378,7 +379,7 @@ struct HTTP2Tests {
         defer { asking.end() }
         #expect(asking.ask("GET", "/a").end() == .failure(.protocolError))
         #expect(asking.ask("POST", "/a").end() == .failure(.protocolError))
-        #expect(asking.counters.connectionsOpened == 3 && asking.counters.ended[.error] == 3)
+        #expect(asking.counters[.upstreamConnections] == 3 && asking.counters.ended[.error] == 3)
     }
 
     @Test("where HTTP/2's rules are broken, requests go out again on connections of their own, and only the bad path's notice")

@@ -1,5 +1,6 @@
 // How often a request arrives whose connection fails (RFC 9110 §9.2.2): safe ones twice at most, all others once.
 
+import Figures
 import HTTPCore
 import Reactor
 import TestSupport
@@ -116,7 +117,7 @@ struct RepeatTests {
                 let hasContent = content == .length(3) || content == .chunked
                 let wanted = isSafe && failure.isBeforeResponse && !hasContent ? 2 : 1
                 #expect(origin.requests.count { $0.target == target } == wanted, "\(failure.name), \(target)")
-                #expect(asking.counters.retries == wanted - 1)
+                #expect(asking.counters[.upstreamRetries] == wanted - 1)
             }
         }
     }
@@ -160,9 +161,9 @@ struct RepeatTests {
         #expect(asking.ask("GET", "/a").end() == .success(true))
         asking.time.advance(by: .milliseconds(unused))
         #expect(asking.ask("GET", "/b").end() == .success(true))
-        #expect(asking.counters.connectionsOpened == 1)
+        #expect(asking.counters[.upstreamConnections] == 1)
         asking.time.advance(by: .milliseconds(unused))
         #expect(asking.ask("POST", "/c").end() == .success(true))
-        #expect(asking.counters.connectionsOpened == (isUsed ? 1 : 2))
+        #expect(asking.counters[.upstreamConnections] == (isUsed ? 1 : 2))
     }
 }

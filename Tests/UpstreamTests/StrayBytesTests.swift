@@ -1,6 +1,7 @@
 // Bytes that no request asked for (RFC 9112 §9.2): surplus, doubled, late and early ones, in clear and through TLS. Each response names its
 // request, and none may reach another.
 
+import Figures
 import HTTPCore
 import TestSupport
 import Testing
@@ -91,7 +92,7 @@ struct StrayBytesTests {
             #expect(!String(decoding: first.now.content, as: UTF8.self).contains("stray"))
             for (target, recorder) in waiting { expectOwn(recorder, target, row.name) }
             for target in ["/user-3", "/user-4"] { expectOwn(asking.ask("POST", target), target, row.name) }
-            #expect(asking.counters.connectionsOpened >= 2, "\(row.name)")
+            #expect(asking.counters[.upstreamConnections] >= 2, "\(row.name)")
             #expect(asking.counters.ended[.surplus, default: 0] + asking.counters.ended[.error, default: 0] >= 1, "\(row.name)")
         }
     }
@@ -109,7 +110,7 @@ struct StrayBytesTests {
         let waiting = ["/third", "/fourth"].map { ($0, asking.ask("GET", $0)) }
         #expect(harmed.end() != nil)
         for (target, recorder) in waiting { expectOwn(recorder, target, "after") }
-        #expect(asking.counters.connectionsOpened == 2)
+        #expect(asking.counters[.upstreamConnections] == 2)
         #expect(asking.counters.ended[.surplus] == 1)
     }
 
@@ -158,9 +159,9 @@ struct StrayBytesTests {
             sent.pass()
         }
         expectOwn(write, "/second", "behind")
-        #expect(asking.counters.connectionsOpened == 2)
+        #expect(asking.counters[.upstreamConnections] == 2)
         #expect(asking.counters.ended[.surplus] == 1)
-        #expect(asking.counters.retries == 0)
+        #expect(asking.counters[.upstreamRetries] == 0)
     }
 
     @Test("a response that was on its way before any of the request arrived is not used", arguments: [false, true])

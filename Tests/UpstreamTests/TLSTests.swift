@@ -1,6 +1,7 @@
 // TLS to the upstream: sessions, tickets, keys, ends, and files that change. The peers are Debian's nginx and OpenSSL.
 
 import CacheStore
+import Figures
 import HTTPCore
 import Reactor
 import TestSupport
@@ -35,8 +36,8 @@ struct TLSTests {
             return String(decoding: recorder.now.content, as: UTF8.self)
         }
         #expect(seen == ["\(version) ."] + [String](repeating: "\(version) r", count: 9))
-        #expect(asking.counters.handshakesFull == 1)
-        #expect(asking.counters.handshakesResumed == 9)
+        #expect(asking.counters[.upstreamHandshakesFull] == 1)
+        #expect(asking.counters[.upstreamHandshakesResumed] == 9)
     }
 
     @Test("sessions are resumed after connections that ended in any way", arguments: [OriginStep.close, .cut], [false, true])
@@ -61,7 +62,7 @@ struct TLSTests {
             #expect(recorder.end() == .success(true))
             #expect(recorder.now.content.elementsEqual("\"/\(number)\"".utf8))
         }
-        #expect(asking.counters.connectionsOpened == 1)
+        #expect(asking.counters[.upstreamConnections] == 1)
     }
 
     @Test("much content both ways, in records of any size", .slow, arguments: [1, 100, 16_384, 60_000], [false, true])
@@ -87,7 +88,7 @@ struct TLSTests {
             #expect(recorder.now.content.elementsEqual(text.utf8))
             #expect(origin.requests.last?.content.count == text.utf8.count)
         }
-        #expect(asking.counters.connectionsOpened == 1)
+        #expect(asking.counters[.upstreamConnections] == 1)
     }
 
     @Test("a content that is held back is all there when it goes on, what TLS holds too")

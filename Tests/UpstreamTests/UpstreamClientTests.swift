@@ -1,6 +1,7 @@
 // Asking an origin, without a proxy around it: phases and their time-outs, the queue for connections, writing, cancelling.
 
 import Dispatch
+import Figures
 import HTTPCore
 import Locking
 import Reactor
@@ -27,8 +28,8 @@ struct UpstreamClientTests {
             #expect(recorder.now.status == 200)
             #expect(recorder.now.content.elementsEqual("[1]".utf8))
         }
-        #expect(asking.counters.connectionsOpened == 1)
-        #expect(asking.counters.active == 0)
+        #expect(asking.counters[.upstreamConnections] == 1)
+        #expect(asking.counters[.upstreamActive] == 0)
     }
 
     @Test("chunks come without their coding, and only the connection's end is no end that proves anything", arguments: Way.http1)
@@ -67,7 +68,7 @@ struct UpstreamClientTests {
             #expect(recorder.now.informational == [103])
             #expect(recorder.now.content.elementsEqual("[1]".utf8))
         }
-        #expect(asking.counters.connectionsOpened == 1)
+        #expect(asking.counters[.upstreamConnections] == 1)
     }
 
     @Test("a kept connection that ended is replaced, and a safe request goes out again; a write does not", arguments: Way.allCases)
@@ -85,7 +86,7 @@ struct UpstreamClientTests {
         #expect(asking.ask("GET", "/a").end() == .success(true))
         // The second request finds the connection ended without a response: it is asked anew, on the next.
         #expect(asking.ask("GET", "/b").end() == .success(true))
-        #expect(asking.counters.connectionsOpened == 2)
+        #expect(asking.counters[.upstreamConnections] == 2)
         #expect(asking.ask("POST", "/c").end() == .failure(.connectionTerminated))
         #expect(origin.requests.map(\.target) == ["/a", "/b", "/b", "/c"])
     }
@@ -109,7 +110,7 @@ struct UpstreamClientTests {
         gate.open()
         for recorder in [first] + waiting { #expect(recorder.end() == .success(true)) }
         #expect(origin.requests.map(\.target) == ["/a", "/b", "/c", "/b"])
-        #expect(asking.counters.connectionsOpened == 3)
+        #expect(asking.counters[.upstreamConnections] == 3)
     }
 
     @Test(
@@ -193,8 +194,8 @@ struct UpstreamClientTests {
         gate.open()
         #expect(slow.end() == .success(true))
         for recorder in patient { #expect(recorder.end() == .success(true)) }
-        #expect(asking.counters.connectionsOpened == 1)
-        #expect(asking.counters.turnedAway == 1)
+        #expect(asking.counters[.upstreamConnections] == 1)
+        #expect(asking.counters[.upstreamTurnedAway] == 1)
     }
 
     @Test("what is said behind a response is not the response to one who waits for the connection", arguments: Way.http1)
@@ -219,7 +220,7 @@ struct UpstreamClientTests {
             #expect(recorder.end() == .success(true))
             #expect(recorder.now.content.elementsEqual("2".utf8))
         }
-        #expect(asking.counters.connectionsOpened == 2)
+        #expect(asking.counters[.upstreamConnections] == 2)
     }
 
     @Test("what a response's head or content brings about may be another request", arguments: Way.allCases)
@@ -293,7 +294,7 @@ struct UpstreamClientTests {
         }
         let cancelled = asking.ask("GET", "/hang") { $0?.cancel() }
         #expect(cancelled.end(within: 100) == nil)
-        #expect(asking.counters.active == 0)
+        #expect(asking.counters[.upstreamActive] == 0)
     }
 
     @Test(
@@ -328,7 +329,7 @@ struct UpstreamClientTests {
         #expect(asking.attemptConnection() == nil)
         #expect(asking.attempts == [nil])
         #expect(asking.ask("GET", "/a").end() == .success(true))
-        #expect(asking.counters.connectionsOpened == 1)
+        #expect(asking.counters[.upstreamConnections] == 1)
         origin.down()
         #expect(asking.attemptConnection() == .connectionRefused)
         #expect(asking.ask("POST", "/a").end() == .failure(.connectionRefused))
@@ -349,7 +350,7 @@ struct UpstreamClientTests {
         #expect(origin.requests.count { $0.target == "/slow" } == 2)
         gate.open()
         for recorder in slow { #expect(recorder.end() == .success(true)) }
-        #expect(asking.counters.connectionsOpened <= 3)
+        #expect(asking.counters[.upstreamConnections] <= 3)
     }
 
     @Test("a request that is given up while its connection is made leaves the connection to the next")
@@ -360,6 +361,6 @@ struct UpstreamClientTests {
         _ = asking.ask("GET", "/never") { $0?.cancel() }
         #expect(asking.ask("GET", "/a").end() == .success(true))
         #expect(origin.requests.map(\.target) == ["/a"])
-        #expect(asking.counters.connectionsOpened == 1)
+        #expect(asking.counters[.upstreamConnections] == 1)
     }
 }

@@ -40,7 +40,7 @@ final class SuccessorProcess: Sendable {
         }
     }
 
-    private func wait(for process: pid_t, _ failedBefore: UInt64) {
+    private func wait(for process: pid_t, _ failedBefore: Int) {
         var ended = siginfo_t()
         while waitid(P_PID, id_t(process), &ended, WEXITED | WNOWAIT) < 0, errno == EINTR {}
         let code = running.withLock { running in

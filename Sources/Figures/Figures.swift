@@ -1,0 +1,16 @@
+/// One value for each `Figure`. An event loop has its own, and a scrape adds them up.
+public struct Figures: Sendable {
+    /// In place, so that counting on the path of a hit touches no other object. Longer than `Figure.allCases`.
+    private var values = InlineArray<96, Int>(repeating: 0)
+
+    public init() {}
+
+    public subscript(_ figure: Figure) -> Int {
+        get { values[figure.rawValue] }
+        set { values[figure.rawValue] = newValue }
+    }
+
+    public mutating func add(_ other: Figures) {
+        for index in values.indices { values[index] += other.values[index] }
+    }
+}
