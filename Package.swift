@@ -148,7 +148,7 @@ let package = Package(
                 "Tracing", "Sharing", "Fleet", "Engine",
                 logging,
             ]),
-        room("Settings", ["CYAML", "WellKnownNames"]),
+        room("Settings", ["CYAML", "JSON", "WellKnownNames"]),
         .executableTarget(
             name: "cistern",
             dependencies: [
@@ -212,7 +212,7 @@ let package = Package(
         tests(
             "SendingTests",
             ["Sending", "CachePolicy", "CacheStore", "Downstream", "Explanation", "HTTPCore", "ResponseCache", "Telemetry", "TestSupport"]),
-        tests("SettingsTests", ["Settings"]),
+        tests("SettingsTests", ["JSON", "Settings"]),
         tests(
             "CommandTests",
             [

@@ -48,6 +48,7 @@ struct GroupReading<Root> {
         case .mapping: read(value, prefix: path + ".")
         case .scalar("", _): break
         case .scalar where path == CredentialSettingsTable.group:
+            lines[CredentialSettingsTable.shortForm] = line
             if let setting = table.first(where: { $0.path == CredentialSettingsTable.shortForm }) { apply(setting, value, line) }
         case .scalar, .sequence:
             let instead = SettingSynonyms.ofGroup[path].map { "; did you mean \(name)\($0)?" } ?? ""

@@ -203,6 +203,14 @@ public struct SettingsReader {
         }
     }
 
+    /// Where the value of a setting comes from: the default, a profile, a file with the line, the environment, or the command line.
+    func origin(of path: String) -> String {
+        if profiled.contains(path) { return "profile \(settings.cache.profile)" }
+        guard let place = places[path] else { return "default" }
+        if place.file == "environment" { return "environment, \(Setting<CisternSettings>.environment(of: path))" }
+        return place.line == 0 ? place.file : "\(place.file):\(place.line)"
+    }
+
     /// Whether somebody has said it, or it stands at its default.
     public func isGiven(_ path: String) -> Bool { places[path] != nil }
 

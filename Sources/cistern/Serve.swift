@@ -82,13 +82,23 @@ struct Check: ParsableCommand {
 
     @OptionGroup var options: SettingsOptions
 
+    @Flag(
+        name: .customLong("print"),
+        help: "Print the settings in effect as a settings file, each with its origin: default, file and line, environment or command line.")
+    var prints = false
+
+    @Flag(name: .customLong("schema"), help: "Print the JSON Schema of a settings file, for editors. No settings are read.")
+    var printsSchema = false
+
     func run() throws {
+        if printsSchema { return print(String(decoding: SettingsSchema.document, as: UTF8.self), terminator: "") }
         var options = options
         if !options.saysUpstream, let file = AdminOptions.serviceFile {
-            print("Of the service: \(file)")
+            if !prints { print("Of the service: \(file)") }
             options.config = file
         }
         let reader = try options.checkedReader(isStoring: true)
+        if prints { return print(reader.effective, terminator: "") }
         let settings = ProxySettings(reader.settings)
         let warnings =
             (settings.apis.isEmpty ? [settings] : settings.apis).flatMap { $0.routes + [$0.otherRoute] }.flatMap(\.warnings)

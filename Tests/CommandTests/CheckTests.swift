@@ -127,6 +127,16 @@ struct CheckTests {
         #expect(outcome.status == 78 && outcome.text.contains(words), "\(outcome.text)")
     }
 
+    @Test("--print prints the settings in effect with their origins, and mistakes end it as they end every check")
+    func printed() throws {
+        let outcome = try check("upstream:\n  url: http://a.example\n", "--print --set shards=2", environment: "CISTERN_LOG_LEVEL=debug")
+        #expect(outcome.status == 0 && outcome.text.hasPrefix("upstream:\n  url: \"http://a.example\"  # "))
+        #expect(outcome.text.contains("f.yaml:2\n") && outcome.text.contains("shards: 2  # command line\n"))
+        #expect(outcome.text.contains("level: debug  # environment, CISTERN_LOG_LEVEL\n") && !outcome.text.contains("are good"))
+        #expect(try check("upstream: {url: x}\n", "--print").status == 78)
+        #expect(try CommandLineTool.run("check --schema").text.hasPrefix("{\n  \"$schema\""))
+    }
+
     @Test("a carriage return at the end of a variable is named, and not printed")
     func carriageReturn() throws {
         let outcome = try check("listen: \":8080\"", environment: "CISTERN_UPSTREAM_URL=\"$(printf 'http://a.test\\r')\"")

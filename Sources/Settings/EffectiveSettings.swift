@@ -1,0 +1,91 @@
+// Prints the settings in effect as a file that can be read again, each with its origin.
+
+extension SettingsReader {
+    /// YAML with all settings, and with what routes and APIs set for themselves. User information and query strings of URLs are hidden.
+    public var effective: String {
+        var lines: [String] = []
+        let tree = SettingTree(SettingsTable.all.map { ($0.path, $0.yaml(in: settings), origin(of: $0.path)) })
+        tree.write(to: &lines, depth: 0)
+        writeRoutes(settings.routes, beginningAs: settings, named: "", to: &lines, depth: 0)
+        if !settings.apis.isEmpty { lines.append("apis:") }
+        for api in settings.apis {
+            let prefix = "apis.\(api.name)."
+            writeItem(APITable.all, api, besides: CisternSettings.API(settings), prefix, to: &lines, depth: 1)
+            writeRoutes(api.settings.routes, beginningAs: api.settings, named: prefix, to: &lines, depth: 2)
+        }
+        return lines.map { $0 + "\n" }.joined()
+    }
+
+    private func writeRoutes(
+        _ routes: [CisternSettings.Route], beginningAs settings: CisternSettings, named prefix: String, to lines: inout [String], depth: Int
+    ) {
+        guard !routes.isEmpty else { return }
+        lines.append(String(repeating: "  ", count: depth) + "routes:")
+        for route in routes {
+            writeItem(
+                RouteTable.all, route, besides: CisternSettings.Route(settings), "\(prefix)routes.\(route.name).", to: &lines,
+                depth: depth + 1)
+        }
+    }
+
+    /// Writes an item of a list: what it sets for itself.
+    private func writeItem<Root>(
+        _ table: [Setting<Root>], _ item: Root, besides inherited: Root, _ prefix: String, to lines: inout [String], depth: Int
+    ) {
+        let own = table.filter { isGiven(prefix + $0.path) || $0.yaml(in: item) != $0.yaml(in: inherited) }
+        let start = lines.count
+        SettingTree(own.map { ($0.path, $0.yaml(in: item), origin(of: prefix + $0.path)) }).write(to: &lines, depth: depth + 1)
+        guard start < lines.count else { return }
+        let indent = String(repeating: "  ", count: depth)
+        lines[start] = indent + "- " + lines[start].dropFirst(indent.count + 2)
+    }
+}
+
+/// Settings by the groups of their paths, in the order in which each group is first named.
+private struct SettingTree {
+    private var names: [String] = []
+    private var values: [String: (text: String, origin: String)] = [:]
+    private var groups: [String: SettingTree] = [:]
+
+    init(_ settings: [(path: String, text: String, origin: String)]) {
+        for setting in settings { add(setting.path.split(separator: ".")[...], setting.text, setting.origin) }
+    }
+
+    private init() {}
+
+    private mutating func add(_ path: ArraySlice<Substring>, _ text: String, _ origin: String) {
+        guard let name = path.first.map(String.init) else { return }
+        if values[name] == nil, groups[name] == nil { names.append(name) }
+        guard path.count > 1 else {
+            values[name] = (text, origin)
+            return
+        }
+        groups[name, default: SettingTree()].add(path.dropFirst(), text, origin)
+    }
+
+    func write(to lines: inout [String], depth: Int) {
+        let indent = String(repeating: "  ", count: depth)
+        for name in names {
+            if let (text, origin) = values[name] { lines.append("\(indent)\(name): \(text)  # \(origin)") }
+            guard let group = groups[name] else { continue }
+            lines.append("\(indent)\(name):")
+            group.write(to: &lines, depth: depth + 1)
+        }
+    }
+}
+
+extension Setting {
+    /// The value as YAML, without secrets.
+    fileprivate func yaml(in settings: Root) -> String {
+        switch binding {
+        case .text(let path): Self.quoted(settings[keyPath: path])
+        case .list(let path): "[" + settings[keyPath: path].map(Self.quoted).joined(separator: ", ") + "]"
+        default: HiddenSecrets.hide(in: text(in: settings))
+        }
+    }
+
+    private static func quoted(_ word: String) -> String {
+        let text = HiddenSecrets.hide(in: word)
+        return "\"" + text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
+    }
+}
