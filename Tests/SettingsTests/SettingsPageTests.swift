@@ -1,7 +1,6 @@
-// Makes the table of settings in Configuration/README.md of the settings' one declaration and the defaults that Configuration/cistern.yaml
-// shows (which another test holds against the code). With CISTERN_WRITE_SETTINGS set the table is written instead of compared.
+// Makes the table of settings in Configuration/README.md, and comments and values in Configuration/cistern.yaml, from the declarations of the
+// settings. With CISTERN_WRITE_SETTINGS set both are written instead of compared.
 
-import Glibc
 import Settings
 import Testing
 
@@ -11,28 +10,67 @@ struct SettingsPageTests {
     private static let page = root + "Configuration/README.md"
     private static let heading = "| Setting | Default | Meaning |\n|---|---|---|\n"
 
-    /// The default of each setting, as the file spells it.
-    private static func defaults(_ file: String) -> [String: String] {
-        var values: [String: String] = [:]
-        var groups: [Substring] = []
-        for line in file.split(separator: "\n") {
-            let name = line.drop { $0 == " " }.prefix { $0 != ":" }
-            guard !line.drop(while: { $0 == " " }).hasPrefix("#"), name.endIndex < line.endIndex else { continue }
-            let value = line[line.index(after: name.endIndex)...].drop { $0 == " " }
-            // Each group is set in by two.
-            groups = groups.prefix(line.prefix { $0 == " " }.count / 2) + [name]
-            values[groups.joined(separator: ".")] = String(value)
+    private static let sample = root + "Configuration/cistern.yaml"
+
+    /// The default value, as the sample file has it.
+    private static func value(_ setting: Setting<CisternSettings>) -> String {
+        var settings = CisternSettings()
+        settings.upstream.url = "https://api.example.com"
+        let text = setting.text(in: settings)
+        if case .duration(let path, _) = setting.binding {
+            let milliseconds = settings[keyPath: path]
+            if milliseconds >= 48 * 3_600_000 { return "\(milliseconds / 86_400_000)d" }
+            return milliseconds > 1_000 && milliseconds % 1_000 != 0 ? "\(Double(milliseconds) / 1_000)s" : text
         }
-        return values
+        guard case .list = setting.binding else { return text }
+        let plain = { (word: Substring) in word.allSatisfy { $0.isLetter || $0.isNumber || "-_.*+/".contains($0) } && word.first != "*" }
+        return "["
+            + text.split(separator: "\"").filter { ![", ", "[", "]", "[]"].contains($0) }.map { word in
+                plain(word) ? String(word) : "\"\(word)\""
+            }.joined(separator: ", ") + "]"
     }
 
-    private static func rows() throws -> String {
-        let values = defaults(try #require(TextFile.read(root + "Configuration/cistern.yaml")))
-        return try SettingsTable.all.map { setting in
-            let text = try #require(values[setting.path], "\(setting.path) is not in Configuration/cistern.yaml")
-            let (value, more) = (setting.path == "upstream.url" ? "–" : "`\(text)`", setting.needsRestart ? " *Needs a restart.*" : "")
+    private static func comment(_ setting: Setting<CisternSettings>) -> String {
+        if case .choice(_, let words) = setting.binding { return "\(setting.help) One of: \(words.joined(separator: ", "))." }
+        return setting.help
+    }
+
+    /// The sample file with the comment and the value of each setting as declared. The rest of the file is written by hand.
+    private static func sample(_ file: String) -> String {
+        var (lines, groups): ([String], [Substring]) = ([], [])
+        for line in file.split(separator: "\n", omittingEmptySubsequences: false) {
+            let indent = line.prefix { $0 == " " }
+            let name = line[indent.endIndex...].prefix { $0 != ":" && $0 != "#" }
+            guard !name.isEmpty, line[name.endIndex...].first == ":" else {
+                lines.append(String(line))
+                continue
+            }
+            groups = groups.prefix(indent.count / 2) + [name]
+            let path = groups.joined(separator: ".")
+            guard let setting = SettingsTable.all.first(where: { $0.path == path }) else {
+                lines.append(String(line))
+                continue
+            }
+            while let last = lines.last, last.hasPrefix(indent + "# ") { lines.removeLast() }
+            lines.append("\(indent)# \(comment(setting))")
+            lines.append("\(indent)\(name): \(value(setting))")
+        }
+        return lines.joined(separator: "\n")
+    }
+
+    private static func rows() -> String {
+        SettingsTable.all.map { setting in
+            let (value, more) = (
+                setting.path == "upstream.url" ? "–" : "`\(value(setting))`", setting.needsRestart ? " *Needs a restart.*" : ""
+            )
             return "| `\(setting.path)` | \(value) | \(setting.help)\(more) |\n"
         }.joined()
+    }
+
+    @Test("the sample file has comments and values as declared")
+    func file() throws {
+        let text = try #require(TextFile.read(Self.sample))
+        #expect(TextFile.isCurrent(Self.sample, Self.sample(text)), "write it anew with CISTERN_WRITE_SETTINGS=1")
     }
 
     @Test("the page shows every setting as it is declared")
@@ -40,13 +78,7 @@ struct SettingsPageTests {
         let text = try #require(TextFile.read(Self.page))
         let start = try #require(text.firstRange(of: Self.heading)).upperBound
         let end = text[start...].firstRange(of: "\n\n").map { text.index(after: $0.lowerBound) } ?? text.endIndex
-        let rows = try Self.rows()
-        if getenv("CISTERN_WRITE_SETTINGS") != nil {
-            let file = try #require(fopen(Self.page, "w"))
-            fputs(text[..<start] + rows + text[end...], file)
-            fclose(file)
-        } else {
-            #expect(text[start..<end] == rows, "write it anew with CISTERN_WRITE_SETTINGS=1")
-        }
+        let generated = text[..<start] + Self.rows() + text[end...]
+        #expect(TextFile.isCurrent(Self.page, String(generated)), "write it anew with CISTERN_WRITE_SETTINGS=1")
     }
 }
