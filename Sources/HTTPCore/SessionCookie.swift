@@ -1,13 +1,13 @@
-// The cookie of a session with the page of the state: for the administrator's pages alone.
+// The session cookie of the status page, used by the administrator's pages only.
 
 public enum SessionCookie {
     public static let name = "cistern-session"
-    /// What the paths of sessions begin with.
+    /// Prefix of the paths of sessions.
     public static let path = "/-/status/"
 
     private static let start = Array("\(name)=".utf8)
 
-    /// What cookies of that name say, in the order in which they came.
+    /// Returns the values of all cookies with this name, in order.
     public static func values(in fields: Fields) -> [String] {
         fields.all(.cookie).flatMap { line in
             line.split(separator: UInt8(ascii: ";"), maxSplits: FieldListLimit.members).map(\.trimmed).filter { $0.starts(with: start) }
@@ -15,10 +15,10 @@ public enum SessionCookie {
         }
     }
 
-    /// The fields without it, for a request that goes on to others; nil where it is not among them. Browsers send it with these paths only, so no
-    /// other is looked at.
+    /// Returns the fields without the cookie, for a request that is forwarded; nil if the cookie is absent. Browsers send it with paths of
+    /// sessions only, so other paths are not examined.
     public static func removed(from fields: Fields, target: ArraySlice<UInt8>) -> Fields? {
-        // Of almost every target the second byte says enough.
+        // For nearly all targets, the second byte is sufficient.
         guard target.count > path.utf8.count, target[target.startIndex + 1] == UInt8(ascii: "-"), target.starts(with: path.utf8),
             fields.contains(.cookie), !values(in: fields).isEmpty
         else { return nil }
