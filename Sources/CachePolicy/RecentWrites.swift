@@ -14,6 +14,7 @@ public struct RecentWrites: Sendable {
     public init(window: Int64) { self.window = window }
 
     /// Records a write.
+    /// - Parameter number: hash of the client and the target; never 0.
     public mutating func note(_ number: UInt64, now: Int64) { slots[place(of: number)] = Slot(target: number, time: now) }
 
     /// Returns whether the client wrote to the target within the window.

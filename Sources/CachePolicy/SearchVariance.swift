@@ -87,6 +87,7 @@ public struct SearchVariance: Sendable, Equatable {
     }
 
     /// Returns whether an argument is part of the cache key.
+    /// - Parameter name: in canonical form.
     func keeps(_ name: UnsafeBufferPointer<UInt8>, ignoringCase: Bool) -> Bool {
         let isListed = ignoringCase ? isListedIgnoringCase(name) : isListed(name)
         return isListed == takesNames || (takesNames && mayBeReadAsListed(name))
