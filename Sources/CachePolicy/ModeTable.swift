@@ -53,8 +53,8 @@ public struct ModeTable: Sendable, Equatable {
         return rules.count < count
     }
 
-    /// - Parameter mode: nil removes the route's mode.
     /// Sets the mode of a route, or removes it. Returns false if there was no mode to remove.
+    /// - Parameter mode: nil removes the route's mode.
     public mutating func set(_ mode: ServingMode?, route place: Int) -> Bool {
         guard let mode else { return routes.removeValue(forKey: place) != nil }
         routes[place] = mode
