@@ -1,5 +1,5 @@
-// The tags by which related responses are purged together: Cache-Groups (RFC 9875 §2, a list of strings), and the older Surrogate-Key
-// (words) and Cache-Tag (a comma-separated list) of CDNs.
+// The tags by which related responses are purged together. They come from Cache-Groups (RFC 9875 §2, a list of strings), and from the older
+// fields of CDNs: Surrogate-Key (words) and Cache-Tag (a comma-separated list).
 
 import HTTPCore
 import RawStructuredFieldValues

@@ -89,8 +89,8 @@ public enum Invalidation {
         return Array(path[..<slash])
     }
 
-    /// Returns path and query of a URI reference on the upstream's origin (RFC 3986 §5.2): an absolute URI, an absolute path, or a path
-    /// relative to the target. nil for other references.
+    /// Returns path and query of a URI reference on the upstream's origin (RFC 3986 §5.2). It may be an absolute URI, an absolute path, or
+    /// a path relative to the target. Returns nil for other references.
     private static func path(of reference: ArraySlice<UInt8>, from target: ArraySlice<UInt8>, origin: UpstreamOrigin) -> [UInt8]? {
         let rest = reference.prefix { $0 != UInt8(ascii: "#") }
         for one in [origin] + origin.others where rest.starts(with: one.bytes, by: { $0.asciiLowercased == $1 }) {

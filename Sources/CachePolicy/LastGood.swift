@@ -167,8 +167,8 @@ public enum LastGood {
         }
     }
 
-    /// Server errors beyond the standard ones: overload, loops and exceeded quotas (507 to 509), captive portals (511), and CDNs that
-    /// cannot reach the origin (520 to 530). Also timeouts in proxies (598, 599), and invalid statuses (RFC 9110 §15: handled as 5xx).
+    /// Server errors beyond the standard ones: overload, loops and exceeded quotas (507 to 509), captive portals (511), and CDN errors (520
+    /// to 530). Also timeouts in proxies (598, 599), and invalid statuses (RFC 9110 §15: handled as 5xx).
     public static func isServersTrouble(_ status: Status) -> Bool {
         let code = status.rawValue
         return 507...509 ~= code || code == 511 || 520...530 ~= code || code >= 598

@@ -1,5 +1,5 @@
-// The second of two decisions: how a request continues after a failed fetch, after a wait for a collapsed fetch, or when the upstream is
-// slow. A pure function of the first decision's facts, the stored responses at that time, and the time. Responses that a fetch returned are
+// The second of two decisions: how a request continues after a failed fetch or a wait for a collapsed fetch, or when the upstream is slow.
+// A pure function of the first decision's facts, the stored responses at that time, and the time. Responses that a fetch returned are
 // handled by `ResponseDecision`.
 
 import CachePolicy

@@ -92,8 +92,7 @@ public struct StateSentence: Sendable {
     public var faults = 0
     /// nil if storing is disabled by configuration.
     public var isStoreWritable: Bool? = true
-    /// Reason for a store that cannot be written to, such as `its disk is full (No space left on device)`; nil if it is writable or
-    /// unknown.
+    /// Why the store cannot be written to, such as `its disk is full (No space left on device)`; nil if it is writable or unknown.
     public var storeRefusal: String?
     public var isStopping = false
 

@@ -1,5 +1,5 @@
-// Explains one exchange: its key, the stored response and its freshness, the decision and its reason, the upstream's part, and the setting
-// that would change the result.
+// Explains one exchange: its key, the stored response, the decision and its reason, the upstream's part, and the setting that would change
+// the result.
 
 import CachePolicy
 import Decisions

@@ -2,8 +2,8 @@
 // them. Their names contain a space, so clients cannot send them, and they are never forwarded.
 
 public enum ConnectionField {
-    /// Identity of the client certificate: a hash of it in hexadecimal digits. If the certificate is forwarded, a space and the value of
-    /// Client-Cert (RFC 9440) follow.
+    /// Identity of the client certificate: a hash of its names or of its key, in hexadecimal digits. If the certificate is forwarded, a
+    /// space and the value of Client-Cert (RFC 9440) follow.
     public static let certificate = "client certificate"
     /// `https`, if requests also arrive without TLS and the upstream is informed of the scheme.
     public static let scheme = "client scheme"

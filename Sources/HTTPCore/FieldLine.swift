@@ -1,5 +1,5 @@
-// Parses one field line of a request or response head (RFC 9112 §5): a token, a colon directly after it, and a value without control
-// characters. Line ends and error messages differ between requests and responses; the callers handle them.
+// Parses one field line of a head (RFC 9112 §5): a token, a colon directly after it, and a value without control characters. Line ends and
+// error messages differ between requests and responses; the callers handle them.
 
 struct FieldLine {
     /// Offsets of the parts. Values exclude surrounding white space.

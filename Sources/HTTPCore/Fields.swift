@@ -1,4 +1,4 @@
-// The fields of a message in order, with repeats (RFC 9110 §5): one array of bytes, and an entry with the offsets of each field line.
+// The fields of a message in order, with repeats (RFC 9110 §5). One array holds the bytes, and an entry the offsets of each field line.
 // Values are bytes, so obs-text is preserved. Appended lines are stored in wire format like received ones, so that serializing copies them.
 
 /// The field section of a message. Order and repeats are preserved.

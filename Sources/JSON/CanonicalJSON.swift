@@ -7,7 +7,7 @@
 import HTTPCore
 
 public enum CanonicalJSON {
-    /// Returns the canonical form. Returns nil if the text is invalid or too deep, or if an object has too many members or a repeated name
+    /// Returns the canonical form. Returns nil if the text is invalid or too deep, or an object has too many members or a repeated name
     /// (undefined by RFC 8259 §4).
     public static func make(_ text: Span<UInt8>) -> [UInt8]? {
         guard [.valid, .validScalar].contains(JSONTextChecker.check(text)) else { return nil }

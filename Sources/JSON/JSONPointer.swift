@@ -6,7 +6,7 @@ import HTTPCore
 public struct JSONPointer: Sendable, Equatable {
     let tokens: [[UInt8]]
 
-    /// nil if the text is not a pointer: it is neither empty nor begins with `/`, or `~` is not followed by 0 or 1 (§3).
+    /// nil if the text is not a pointer: it does not begin with `/` although it is not empty, or contains an invalid `~` escape (§3).
     public init?(_ text: String) {
         guard text.isEmpty || text.hasPrefix("/") else { return nil }
         var tokens: [[UInt8]] = []

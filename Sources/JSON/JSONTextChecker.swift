@@ -225,7 +225,7 @@ public struct JSONTextChecker: Sendable {
 enum JSONScanning {
     private static let ones: UInt64 = 0x0101_0101_0101_0101
 
-    /// Returns the index of the first byte from `start` on that is not plain text in a string: a quote, an escape, a control or non-ASCII.
+    /// Returns the index of the first byte from `start` on that is not plain string text: a quote, an escape, a control or non-ASCII.
     static func plainEnd(_ buffer: UnsafeBufferPointer<UInt8>, from start: Int) -> Int {
         guard let base = UnsafeRawPointer(buffer.baseAddress) else { return start }
         let (quote, backslash) = (SIMD16<UInt8>(repeating: 0x22), SIMD16<UInt8>(repeating: 0x5c))

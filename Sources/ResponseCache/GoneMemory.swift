@@ -1,7 +1,6 @@
-// Stores the last definite response of a healthy upstream if it is a 410, a 404 in JSON, or a 403 in JSON that revokes access. It is stored
-// next to the good response and served instead while the upstream fails. A later 200 or 304 removes it; a purge removes both. Other 404
-// responses may come from a proxy and are not stored, and crowds of 404 are removed (`Crowds`). HEAD is ignored, because its response has
-// no content.
+// Stores the last response of a healthy upstream if it is a 410, a 404 in JSON, or a 403 in JSON that revokes access. It is stored next to
+// the good response and served instead while the upstream fails. A later 200 or 304 removes it; a purge removes both. Other 404 responses
+// may come from a proxy and are not stored, and crowds of 404 are removed (`Crowds`). HEAD is ignored, because its response has no content.
 
 import CachePolicy
 import CacheStore

@@ -1,5 +1,5 @@
-// Determines keys of responses: the exact target or, under No-Vary-Search (draft-ietf-httpbis-no-vary-search-10 §§ 5, 6), a key without the
-// ignored arguments and with the value of that field. So only responses with that value are found there.
+// Determines keys of responses: the exact target or, under No-Vary-Search (draft-ietf-httpbis-no-vary-search-10 §§ 5, 6), a reduced one. A
+// reduced key omits the ignored arguments and contains the value of that field, so only responses with that value are found there.
 
 import CachePolicy
 import CacheStore

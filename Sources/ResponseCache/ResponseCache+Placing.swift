@@ -185,8 +185,7 @@ extension ResponseCache {
     ///   all variants unreachable.
     /// - A new marker is stored after the variant; until then, the response that it replaces can be found. It records how recent that
     ///   response was: older responses are not stored as its variants.
-    /// - The marker also records the quality of its best variant, because the variants may not be in memory when a response would replace
-    ///   the marker.
+    /// - The marker also records the quality of its best variant, because the variants may not be in memory when a response arrives.
     private func insertVariant(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse?) -> StoringResult {
         let (key, recency) = (place.key, new.metadata.recency)
         let names = SelectingFields.encode(new.names)
