@@ -108,8 +108,8 @@ public struct ArgumentPattern: Sendable, Equatable {
     }
 }
 
-/// How servers interpret argument names. PHP maps `q[]`, `q.x` and ` q` to `q` or `q_x`, and Rails reads brackets as members, other servers
-/// dots. Some compare without case, or end a name at a zero byte.
+/// How servers interpret argument names. PHP maps `q[]`, `q.x` and ` q` to `q` or `q_x`, and Rails reads brackets as members. Other servers
+/// read dots as members. Some compare without case, or end a name at a zero byte.
 enum ArgumentName {
     /// - Parameter name: in canonical form.
     static func read(_ name: UnsafeBufferPointer<UInt8>) -> [UInt8] {

@@ -14,27 +14,27 @@ public enum SharedOutcome: String, Sendable, CaseIterable {
 
 /// Why a found response may not be used.
 public enum SharedRefusal: String, Sendable, CaseIterable {
-    /// It belongs to another fleet log than the current one.
+    /// The response belongs to another fleet log than the current one.
     case otherEpoch = "other_epoch"
-    /// It is older than the oldest known purge record.
+    /// The response is older than the oldest known purge record.
     case belowFloor = "below_floor"
-    /// It refers to a position in the fleet log that this node has not reached.
+    /// The response refers to a position in the fleet log that this node has not reached.
     case ahead
-    /// Its position in the fleet log may have been lost with a primary.
+    /// The response's position in the fleet log may have been lost with a primary.
     case doubted
-    /// A later purge or write covers it.
+    /// A later purge or write covers the response.
     case purgedAll = "purged_all"
     case marked
     case selected
-    /// This node changed it and has not published the change yet.
+    /// This node invalidated the response and has not published that yet.
     case held
-    /// No secret of this node decrypts it, or it has another version.
+    /// No secret of this node decrypts the record, or it has another version.
     case unreadable
-    /// By the fleet's clock it is from the future, or that clock is unknown.
+    /// By the fleet's clock, the response is from the future, or that clock is unknown.
     case clock
     /// The local response is as recent, or was invalidated locally.
     case notNewer = "not_newer"
-    /// It violates the route's requirements here, or is worse than the good response that is stored here.
+    /// The response violates the route's requirements here, or is worse than the good response that is stored here.
     case notGood = "not_good"
 }
 
@@ -52,7 +52,7 @@ public enum SharedObstacle: String, Sendable {
 
 /// Why all stored responses count as stale: purges of other nodes may have been missed.
 public enum FleetDoubt: String, Sendable {
-    /// They were stored before this node began to follow the fleet log.
+    /// The stored responses predate the time when this node began to follow the fleet log.
     case neverFollowed = "never_followed"
     /// The engine has another log.
     case epoch

@@ -32,7 +32,7 @@ public struct Serving: Sendable, Equatable {
         /// The response is stale and permits serving during revalidation (RFC 5861 §3).
         case staleWhileRevalidate
         case mode(ServingMode)
-        /// The mode, as above. The response served states that the resource is gone, and is newer than the good stored response.
+        /// Served because of the mode. The response states that the resource is gone, and is newer than the good stored response.
         case gone(ServingMode)
     }
 

@@ -35,20 +35,20 @@ public enum CollectedFor: Sendable, Equatable {
     case store
     /// To be checked: if the content is bad, the stored response is served instead.
     case check(NotStoredReason)
-    /// It says that the resource is gone; this is stored next to the stored response.
+    /// To be stored next to the good stored response, because it states that the resource is gone.
     case gone(NotStoredReason)
 }
 
 /// How a complete response is handled.
 public enum WholeDecision: Sendable, Equatable {
-    /// It is passed to the cache and sent.
+    /// The response is passed to the cache and sent.
     case store
-    /// It is sent, and stored next to the stored response if its content is good.
+    /// The response is sent. If its content is good, it is stored next to the existing one.
     case rememberGone(NotStoredReason)
-    /// It is sent and not stored.
+    /// The response is sent and not stored.
     /// - Parameter fault: violation of the operator's requirements or of the rules; nil if none.
     case passOn(NotStoredReason, fault: UpstreamFault?)
-    /// It counts as an upstream failure.
+    /// The response counts as an upstream failure.
     case fail(UpstreamFault)
 }
 

@@ -39,7 +39,7 @@ public final class UpstreamRequestFields {
         var known: KnownFieldSet = []
         /// Names, indexed by the low bits of their first character.
         private var names: [[[UInt8]]] = Array(repeating: [], count: 32)
-        /// Prefixes of names, indexed in this way too.
+        /// Prefixes of names, indexed by the low bits of their first character.
         private var prefixes: [[[UInt8]]] = Array(repeating: [], count: 32)
 
         /// - Parameter isTrusted: whether the sender's statements about users are trusted.

@@ -67,9 +67,9 @@ public struct FleetSelection: Sendable, Equatable {
 public enum PurgeReach: Sendable, Equatable {
     /// Every node that follows the log applies it, and a replica of the engine has it.
     case durable
-    /// It is stored locally and sent again until it is durable.
+    /// The purge is stored locally and sent again until it is durable.
     case pending(reason: String)
-    /// Too many purges are pending: it applies to this node only.
+    /// Too many purges are pending: this purge applies to this node only.
     case local
 }
 

@@ -9,7 +9,7 @@ public final class FleetSight: Sendable {
     public enum AfterGap: String, Sendable {
         /// Responses that may have been purged meanwhile count as stale.
         case stale
-        /// Such responses are dropped.
+        /// Responses that may have been purged meanwhile are dropped.
         case drop
     }
 

@@ -20,7 +20,7 @@ public enum ConfirmationResult: Sendable, Equatable {
     case stored
     /// Another response is stored by now.
     case outdated
-    /// It must no longer be stored for other requests.
+    /// The response must no longer be stored for other requests.
     case unshareable
 }
 

@@ -41,7 +41,7 @@ public struct ArchiveOrigin: Sendable {
 
 public enum ImportResult: Sendable, Equatable {
     case stored
-    /// It states that the stored resource is gone, and was stored next to the stored response.
+    /// The response states that the resource is gone, and was stored next to the existing one.
     case rememberedAsGone
     case notStored(NotStoredReason)
     case olderThanStored
