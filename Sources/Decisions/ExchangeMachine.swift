@@ -198,7 +198,7 @@ public struct ExchangeMachine {
         case .waiting, .asking:
             state = .ending
             return .leaveAndDecide(.failed(.slow))
-        // The shell aborts the stream; the client may have received nothing of it.
+        // `Exchange` aborts the stream; the client may have received nothing of it.
         case .streaming: return .nothing
         case .entering, .ending, .finished: return .nothing
         }

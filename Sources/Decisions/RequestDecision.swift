@@ -1,12 +1,12 @@
 // The first of two decisions: how a request is handled once its head is known (and its content, if the key needs it). One pure function
-// computes one value. The flow carries it out; traces, metrics and Cache-Status read it and decide nothing. The second decision, after a
-// failure or a wait, is `OutcomeDecision`.
+// computes one value. The module ReverseProxy carries it out; traces, metrics and Cache-Status read it and decide nothing. The second
+// decision, after a failure or a wait, is `OutcomeDecision`.
 
 import CachePolicy
 import Forwarding
 import HTTPCore
 
-/// `Response` is the flow's type of a stored response.
+/// `Response` is the caller's type of a stored response.
 public enum RequestDecision<Response: AnyObject> {
     /// Serve a stored response without contacting the upstream.
     case serve(Response, Serving)

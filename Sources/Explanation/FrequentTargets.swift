@@ -122,7 +122,7 @@ public struct RecentTargets: Sendable {
     public static let spans = 6
     public static let capacity = 64
 
-    /// Tables by number of the span since the clock's zero; newest last.
+    /// Tables with the number of their span on the monotonic clock; newest last.
     private var tables: [(span: Int64, table: FrequentTargets)] = []
 
     public init() {}

@@ -16,7 +16,7 @@ public final class CookieOrigins: Sendable {
     private let store: ResponseStore
     /// The API's name in keys if there are several; empty otherwise.
     private let name: [UInt8]
-    /// Number of records that may be written now, and the time of that computation (milliseconds of the loop's clock).
+    /// Number of records that may be written now, and the time of that computation (milliseconds of the monotonic clock).
     private let allowance = Mutex((records: CookieOrigins.burst, time: Int64.min))
     private let left = Atomic<Int>(0)
 

@@ -17,18 +17,18 @@ public final class FleetSight: Sendable {
     private let limit: Int64?
     private let afterGap: AfterGap
     /// Wall-clock time in milliseconds until which the view of the log is valid; each response of the log extends it. A suspended process
-    /// is thus blind immediately when it resumes. Written by the log's loop, read by each lookup.
+    /// therefore cannot trust its view as soon as it resumes. Written by the event loop that reads the log, read by each lookup.
     private let end: Atomic<Int64>
     /// Set when the connection to the log is lost, until it is restored: the wall clock may be set back meanwhile.
     private let isLost = Atomic(false)
     private let start: Timestamp
     /// Whether this process has ever read the log.
     private let hasLooked = Atomic(false)
-    /// Written by the log's loop; read for explanations only.
+    /// Written by the event loop that reads the log; read for explanations only.
     private let lastDoubt = Locking.Mutex<(cause: FleetDoubt, time: Timestamp)?>(nil)
 
-    /// A node that has not read the log yet is blind. Responses in its store may have been purged while it was offline, however recent they
-    /// are; they are stale until the first read.
+    /// A node that has not read the log yet does not see purges. Responses in its store may have been purged while it was offline, however
+    /// recent they are; they are stale until the first read.
     /// - Parameter since: start time of this process in milliseconds.
     public init(blindLimit: Int64?, afterGap: AfterGap, since: Int64) {
         limit = blindLimit

@@ -24,7 +24,7 @@ public final class SurpriseMemory: Sendable {
     /// Records an unexpected response.
     /// - Parameters:
     ///   - key: key of the stored response.
-    ///   - now: milliseconds of the loop's clock.
+    ///   - now: milliseconds of the monotonic clock.
     /// - Returns: whether the stored response is served instead, and the 404 records of the targets in a crowd that opens now.
     func odd(_ surprise: Surprise, _ key: [UInt8], by witness: UInt64, now: Int64) -> (isReplaced: Bool, notes: [StoredItemID]) {
         let number = Self.number(key)
