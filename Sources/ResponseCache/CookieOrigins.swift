@@ -1,10 +1,7 @@
-// Records which cookies the upstream gave to clients without credentials, and for which targets. Each set of cookies has a small record in
-// the store, so that it survives a restart. Its key is the partition of requests with exactly these cookies (a keyed hash), with the API's
-// name if there are several. A client with only such cookies is thus known to have requested those targets without credentials
-// (`RescueWithShared.own`).
-//
-// A set remains recorded while stored responses change it by Set-Cookie. It is removed by the first request that may be a login: an unsafe
-// request, or one with other credentials. Cookies set in response to such requests are never recorded.
+// Records which cookies the upstream gave to clients without credentials, and for which targets (`RescueWithShared.own`). Each set of
+// cookies has a small record in the store, under a keyed hash of the cookies and the API's name. A set remains recorded while stored
+// responses change it by Set-Cookie. The first request that may be a login removes it: an unsafe request, or one with other credentials.
+// Cookies set in response to such requests are never recorded.
 
 import CachePolicy
 import CacheStore
