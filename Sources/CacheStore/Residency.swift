@@ -88,8 +88,8 @@ final class DiskReaders: Sendable {
 }
 
 extension ResponseStore {
-    /// Maximum payload in bytes for which each look-up verifies the checksum on the event loop. Larger payloads would block the loop, so the thread
-    /// that loads them verifies the checksum.
+    /// Maximum payload in bytes for which each look-up verifies the checksum on the event loop. Larger payloads would block the loop, so
+    /// the thread that loads them verifies the checksum.
     static let loopCheckLimitBytes = 2 << 20
 
     /// Loads an item on a thread that may block, then calls `then` on that thread. The caller must look the item up again, since it may

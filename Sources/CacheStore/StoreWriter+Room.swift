@@ -155,8 +155,8 @@ extension StoreWriter {
         }
     }
 
-    /// Writes the removals and marks that eviction kept to the end of the last segment and to the reserve. They then survive a crash after the
-    /// evicted files are deleted. They are written once more with the other kept items, so that they last as long as those.
+    /// Writes the removals and marks that eviction kept to the end of the last segment and to the reserve. They then survive a crash after
+    /// the evicted files are deleted. They are written once more with the other kept items, so that they last as long as those.
     /// - Returns: false if there is no space for all of them, or the disk refuses them.
     private func writeUnwrittenEarly(_ store: ResponseStore) -> Bool {
         var isWhole = true
