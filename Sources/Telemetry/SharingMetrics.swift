@@ -1,4 +1,4 @@
-// What nodes share, on the page at /metrics.
+// Metrics of the fleet on the /metrics page.
 
 extension MetricsSnapshot.Sharing {
     func write(to writer: inout MetricsWriter) {
