@@ -24,7 +24,7 @@ IMAGE_PACKAGES := buildah python3 binutils
 BINARY ?= .build/release/cistern
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
-.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages image-test image-packages manifests takeovers writers fleet fleet-days fleet-packages alerts alert-packages
+.PHONY: run build test browser bench kill faults fuzz fuzz-merge stress lint image sanitize soak compare clients conformance clean help packages test-packages bench-packages fault-packages client-packages conformance-packages deb deb-test deb-packages deb-test-packages image-test image-packages manifests takeovers writers fleet fleet-days scale fleet-packages alerts alert-packages
 
 run: build
 ifdef UPSTREAM
@@ -36,9 +36,9 @@ endif
 build: packages
 	$(SWIFT) build $(RELEASE) --product cistern
 
-# FAST=1 leaves out what takes seconds of a processor, and plays the rest through one door each.
+# FAST=1 leaves out what takes seconds of a processor, and plays the rest through one door each. Tests that depend on real time run alone, afterwards.
 test: packages test-packages
-	$(if $(FAST),FAST_TESTS=1) $(SWIFT) test
+	$(if $(FAST),FAST_TESTS=1) SWIFT="$(SWIFT)" Tests/run
 
 # Compares with nginx, HAProxy and bare loops in C on this machine; figures and bars are in Tests/Benchmarks/README.md.
 bench: build bench-packages
@@ -92,14 +92,15 @@ browser: build
 	Tests/Browser/browser.py --cistern .build/release/cistern
 	Tests/Browser/status.py --cistern .build/release/cistern
 
-# Long walks of the caching rules and of the cache beside reference caches (another seed with SEED=…), and 10,000 walks of the failure memory.
+# Random walks: WALKS times as many schedules as the tests run, from another SEED.
+WALK_TESTS := CachePolicyTests.RandomWalk|CrowdSchedule|DiskSchedule|IdentityTermWalk|ListingTests/walk|MarkWritingTests/walk|StoredPathsTests/walk|StoringWalk|FailureWalk|ConnectionQueueTests/walk|randomShares|UnknownFieldWalk|SharedRescueWalk|LookUpWalk/walk
+
 soak: packages
-	CISTERN_SOAK_STEPS=$(or $(STEPS),1000000) CISTERN_SOAK_SEED=$(or $(SEED),4711) CISTERN_SOAK_WALKS=$(or $(WALKS),10000) \
-		$(SWIFT) test --filter 'CachePolicyTests.RandomWalk|StoringWalk|FailureWalk'
+	CISTERN_WALKS=$(or $(WALKS),10)x CISTERN_SEED=$(or $(SEED),4711) $(SWIFT) test --filter '$(WALK_TESTS)'
 
 sanitize: packages test-packages
-	$(SWIFT) test --sanitize=thread --scratch-path .build-thread
-	LSAN_OPTIONS=suppressions=$(CURDIR)/Tests/Sanitizers/leaks.txt $(SWIFT) test --sanitize=address --scratch-path .build-address
+	SWIFT="$(SWIFT)" Tests/run --sanitize=thread --scratch-path .build-thread
+	LSAN_OPTIONS=suppressions=$(CURDIR)/Tests/Sanitizers/leaks.txt SWIFT="$(SWIFT)" Tests/run --sanitize=address --scratch-path .build-address
 
 # Processes that take over from each other, and reload, under load.
 takeovers: build bench-packages
@@ -109,10 +110,16 @@ takeovers: build bench-packages
 writers: build fault-packages
 	Tests/Operation/writers.py --cistern .build/release/cistern $(ARGUMENTS)
 
-# Four nodes that share through a Cluster of six, with bars; and ten thousand random schedules of a modelled fleet against the truth.
+# Four nodes that share through a Cluster of six, with bars; who is not of the fleet, a distant engine, and two versions side by side (OLD=BINARY is the former
+# one, else it is built); and ten thousand random schedules of a modelled fleet against the truth.
 fleet: build bench-packages test-packages
 	Tests/Operation/fleet.py --cistern .build/release/cistern $(ARGUMENTS)
-	FLEET_WALKS=10000 $(SWIFT) test --filter FleetTests.RandomWalkTests
+	Tests/Operation/fleet-edges.py --cistern .build/release/cistern $(if $(OLD),--old $(OLD))
+	CISTERN_WALKS=10000 CISTERN_SEED=$(or $(SEED),4711) $(SWIFT) test --filter FleetTests.RandomWalkTests
+
+# What following the log costs, with up to 300 nodes: the table of Configuration/Sharing.md, which ARGUMENTS=--write writes.
+scale: build bench-packages test-packages
+	Tests/Operation/scale.py --cistern .build/release/cistern $(ARGUMENTS)
 
 # Three nodes on bad days: splits, a slow or lost engine, wrong rights, forged records, clocks apart; another engine with ARGUMENTS="--server PATH".
 fleet-days: build fleet-packages
@@ -212,11 +219,12 @@ help:
 	@echo "make conformance        HTTP/2 against its RFCs, section by section, from outside"
 	@echo "make clients            clients that people use, through every door and an outage"
 	@echo "make compare            beside other parsers and caches"
-	@echo "make soak               long random walks of the caching rules and of the failure memory"
+	@echo "make soak               many random walks (WALKS=, SEED=)"
 	@echo "make sanitize           the tests under ThreadSanitizer and AddressSanitizer"
 	@echo "make takeovers          processes that take over from each other, and reload, under load"
 	@echo "make writers            writes and reads while processes take over from each other"
 	@echo "make fleet              four nodes that share through a Cluster of six, and a primary that is killed"
+	@echo "make scale              what following the log of a fleet costs, with up to 300 nodes"
 	@echo "make fleet-days         nodes that share, on bad days"
 	@echo "make alerts             outages and quiet days before a real Prometheus: every alert, and what each output says"
 	@echo "make lint               formatting and the rules of the house"

@@ -1,13 +1,13 @@
-// Which addresses may come in.
+// Rules by client address: `allow` and `deny` lists.
 
-/// The longest prefix that has an address decides. Where no list has it, everybody may come in, unless an `allow` list says who may.
+/// The longest matching prefix decides. An address in no list is allowed, unless there is an `allow` list.
 public struct AddressRules: Sendable, Equatable {
     private var table = NetworkTable<Bool>()
     private var rest = true
 
     public init() {}
 
-    /// - Throws: a network that both lists have.
+    /// - Throws: a network that is in both lists.
     public init(allow: [IPNetwork], deny: [IPNetwork]) throws(Ambiguity) {
         for network in allow { table[network] = true }
         for network in deny {
@@ -23,7 +23,7 @@ public struct AddressRules: Sendable, Equatable {
 
     public var isEmpty: Bool { table.isEmpty }
 
-    /// Of whom nothing is known, nobody says that he may.
+    /// Returns whether a client is allowed. An unknown client is denied if there are any rules.
     public func allow(_ client: ClientAddress) -> Bool {
         switch client {
         case .known(let address): table.value(of: address) ?? rest

@@ -1,16 +1,16 @@
-// Where a client is, and as whom it counts where each client has a limit.
+// The address of a client, and its identity for limits per client.
 
 public enum ClientAddress: Sendable, Equatable {
     case known(IPAddress)
-    /// At the other end of a Unix socket, whose file says who may use it.
+    /// Client of a Unix socket. The file's permissions determine who may use it.
     case local
-    /// A trusted proxy said something of it that cannot be read.
+    /// A trusted proxy gave an address that cannot be parsed.
     case unknown
 
     public var address: IPAddress? { if case .known(let address) = self { address } else { nil } }
 
-    /// Whom a limit for each client counts it as: an address, of IPv6 a /64 network; all that are unknown are one. nil where it does not count: a
-    /// trusted proxy speaks for many clients, and those of a Unix socket nobody can tell apart.
+    /// Identity for limits per client: the address, or the /64 network for IPv6. All unknown clients share one identity. Returns nil if no
+    /// limit applies: a trusted proxy represents many clients, and clients of a Unix socket are indistinguishable.
     public func counted(besides trustedProxies: NetworkList) -> UInt128? {
         switch self {
         case .known(let address): trustedProxies.contains(address) ? nil : address.client

@@ -1,11 +1,11 @@
-// Who asked, as those in front of us say it (RFC 7239, and the older X-Forwarded-*). A client can write anything into these fields, so only what
-// proxies that are trusted have added to them counts: they are walked from the right, and what is left of the client is not looked at.
+// Determines a client's address from Forwarded (RFC 7239) or X-Forwarded-For. Clients can write anything into these fields, so only entries
+// added by trusted proxies count. The list is evaluated from the right and ends at the first untrusted address.
 
 import HTTPCore
 
-/// The field that trusted proxies write.
+/// The field that trusted proxies set.
 public enum ForwardedField: String, Sendable, CaseIterable {
-    /// X-Forwarded-For where there is one, else Forwarded.
+    /// X-Forwarded-For if present, else Forwarded.
     case auto
     case forwarded
     case xForwardedFor = "x-forwarded-for"
@@ -13,15 +13,15 @@ public enum ForwardedField: String, Sendable, CaseIterable {
 
 public struct ForwardedClient: Sendable, Equatable {
     public private(set) var address: ClientAddress
-    /// The scheme that the client used, where the proxy said it.
+    /// Whether the client used https, according to the proxy; nil if unknown.
     public private(set) var isSecure: Bool?
 
-    /// What is walked at most; who is further away is as good as unknown.
+    /// Maximum number of entries to evaluate; with more, the client is unknown.
     private static let limit = 64
 
     /// - Parameters:
-    ///   - peer: where the connection came from: a trusted one.
-    ///   - trusted: the proxies that are believed.
+    ///   - peer: address of the connection, which is trusted.
+    ///   - trusted: the trusted proxies.
     public init(_ fields: Fields, from peer: ClientAddress, _ field: ForwardedField, trusted: NetworkList) {
         address = peer
         if field == .forwarded || field == .auto && !fields.contains(.xForwardedFor) && fields.contains(.forwarded) {
@@ -33,13 +33,13 @@ public struct ForwardedClient: Sendable, Equatable {
     }
 
     private struct Element {
-        /// nil where it is not said, or in two ways.
+        /// nil if missing or ambiguous.
         var node: ArraySlice<UInt8>?
         var proto: ArraySlice<UInt8>?
     }
 
-    /// The first from the right that is no trusted proxy is the client.
-    /// - Parameter elements: of one line the last, in their order; nil where the line cannot be read.
+    /// Finds the client: the first address from the right that is not a trusted proxy.
+    /// - Parameter elements: returns the last elements of a line in order; nil if the line cannot be parsed.
     private mutating func walk(_ lines: [ArraySlice<UInt8>], _ trusted: NetworkList, _ elements: (ArraySlice<UInt8>) -> [Element]?) {
         var left = Self.limit
         for line in lines.reversed() {
@@ -70,7 +70,7 @@ public struct ForwardedClient: Sendable, Equatable {
         value.lastIndex(of: UInt8(ascii: ",")).map { value[($0 + 1)...] } ?? value
     }
 
-    /// An address, perhaps with a port: `192.0.2.1`, `192.0.2.1:4711`, `[2001:db8::1]:4711`, `2001:db8::1`.
+    /// Parses an address with an optional port: `192.0.2.1`, `192.0.2.1:4711`, `[2001:db8::1]:4711`, `2001:db8::1`.
     static func address(_ node: ArraySlice<UInt8>) -> IPAddress? {
         let node = node.trimmed
         if node.first == UInt8(ascii: "[") {
@@ -85,14 +85,14 @@ public struct ForwardedClient: Sendable, Equatable {
 
     private static func isPort(_ text: ArraySlice<UInt8>) -> Bool {
         guard let first = text.first else { return true }
-        // A port may be hidden as well (RFC 7239 §6.3).
+        // A port may be obfuscated (RFC 7239 §6.3).
         return first == UInt8(ascii: ":") && (2...17).contains(text.count)
             && text.dropFirst().allSatisfy { $0 > 0x20 && $0 < 0x7f && $0 != UInt8(ascii: ":") }
     }
 
-    // MARK: Members
+    // MARK: Elements
 
-    /// Of X-Forwarded-For: one more than are walked, so that it shows where there are too many.
+    /// Returns the last elements of X-Forwarded-For: one more than the limit, to detect that there are too many.
     private static func members(_ line: ArraySlice<UInt8>) -> [Element]? {
         var members: [Element] = []
         var rest = line
@@ -105,8 +105,9 @@ public struct ForwardedClient: Sendable, Equatable {
         return members.reversed()
     }
 
-    /// Of Forwarded (RFC 7239 §4): elements by commas, pairs by semicolons, values perhaps quoted.
-    /// - Returns: nil where a quote has no end: a client that leaves one open would hide what the proxy has added behind it.
+    /// Returns the last elements of Forwarded (RFC 7239 §4): elements are separated by commas, pairs by semicolons, and values may be
+    /// quoted.
+    /// - Returns: nil if a quote is not terminated. A client could use that to hide the proxy's entry after it.
     private static func elements(_ line: ArraySlice<UInt8>) -> [Element]? {
         guard let members = separate(line, by: UInt8(ascii: ",")) else { return nil }
         return members.suffix(limit + 1).map { member in
@@ -116,7 +117,7 @@ public struct ForwardedClient: Sendable, Equatable {
         }
     }
 
-    /// - Returns: false where the pair says what was said before.
+    /// - Returns: false if the pair repeats an earlier parameter.
     private static func read(_ pair: ArraySlice<UInt8>, into element: inout Element) -> Bool {
         guard let equals = pair.firstIndex(of: UInt8(ascii: "=")) else { return true }
         let name = pair[..<equals].trimmed
@@ -131,7 +132,7 @@ public struct ForwardedClient: Sendable, Equatable {
         return true
     }
 
-    /// Separators in quotes separate nothing.
+    /// Splits text at separators outside of quotes; nil if a quote is not terminated.
     private static func separate(_ text: ArraySlice<UInt8>, by separator: UInt8) -> [ArraySlice<UInt8>]? {
         var ends: [Int] = []
         var (isQuoted, isEscaped) = (false, false)

@@ -1,19 +1,19 @@
-// An IP address as a number: read strictly, so that one text is one address for everybody, and written as RFC 5952 wants it.
+// An IP address as a number. Parsed strictly, so that all parsers agree on an address, and formatted by RFC 5952.
 
 import HTTPCore
 
 public struct IPAddress: Hashable, Sendable {
     public let isIPv6: Bool
-    /// In halves: what holds a number of sixteen bytes lies at a multiple of them, and memory that is aligned so takes the C library much longer.
+    /// Two halves: a 16-byte integer would require 16-byte alignment, for which allocation in the C library is much slower.
     private let high: UInt64
     private let low: UInt64
 
-    /// Of IPv4 the lowest 32 bits.
+    /// The address as a number; for IPv4 in the lowest 32 bits.
     public var number: UInt128 { UInt128(high) << 64 | UInt128(low) }
 
     public var bitCount: Int { isIPv6 ? 128 : 32 }
 
-    /// An IPv4 address in an IPv6 one (`::ffff:192.0.2.1`) is that IPv4 address: sockets for both name it so.
+    /// An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`) becomes the IPv4 address: dual-stack sockets report IPv4 clients like this.
     public init(ipv6 number: UInt128) {
         let isMapped = number >> 32 == 0xffff
         isIPv6 = !isMapped
@@ -26,7 +26,7 @@ public struct IPAddress: Hashable, Sendable {
         (high, low) = (0, UInt64(number))
     }
 
-    /// - Parameter bytes: in network order, 4 or 16 of them.
+    /// - Parameter bytes: 4 or 16 bytes in network order.
     public init?(bytes: some Collection<UInt8>) {
         let number = bytes.reduce(UInt128(0)) { $0 << 8 | UInt128($1) }
         switch bytes.count {
@@ -36,9 +36,10 @@ public struct IPAddress: Hashable, Sendable {
         }
     }
 
-    /// `192.0.2.1` or `2001:db8::1`, without brackets, zone or port. Leading zeros in IPv4 are refused: some read them as octal.
+    /// Parses `192.0.2.1` or `2001:db8::1`, without brackets, zone or port. Leading zeros in IPv4 are rejected, because some parsers read
+    /// them as octal.
     public init?(_ text: some Collection<UInt8>) {
-        // The longest has 45 characters.
+        // Maximum length of a textual address.
         guard text.count <= 45 else { return nil }
         let text = Array(text)
         if text.contains(UInt8(ascii: ":")) {
@@ -52,16 +53,16 @@ public struct IPAddress: Hashable, Sendable {
 
     public init?(_ text: String) { self.init(text.utf8) }
 
-    /// This very machine (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3).
+    /// Whether this is a loopback address (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3).
     public var isLoopback: Bool { isIPv6 ? number == 1 : number >> 24 == 127 }
 
-    /// The first bits of it.
+    /// Returns the leading bits of the address.
     func prefix(_ count: Int) -> UInt128 { count == 0 ? 0 : number >> UInt128(bitCount - count) }
 
-    /// What one client has at its disposal: the address, of IPv6 its /64 network.
+    /// Identifies one client: the address, or the /64 network of an IPv6 address.
     public var client: UInt128 { isIPv6 ? number | UInt128(UInt64.max) : number }
 
-    /// The text of `client`: an address, of IPv6 a /64 network.
+    /// Text of `client`: an address, or a /64 network for IPv6.
     public static func text(ofClient client: UInt128) -> String {
         if client == .max { return "unknown addresses" }
         let isIPv6 = client > UInt128(UInt32.max)
@@ -69,7 +70,7 @@ public struct IPAddress: Hashable, Sendable {
         return String(decoding: address.text, as: UTF8.self) + (isIPv6 ? "/64" : "")
     }
 
-    /// The same, shorter: the address, of IPv6 the number of its network.
+    /// Shorter form of `client`: the address, or the number of the /64 network for IPv6.
     public var clientNumber: UInt64 { UInt64(truncatingIfNeeded: isIPv6 ? number >> 64 : number) }
 
     private static func ipv4(_ text: ArraySlice<UInt8>) -> UInt32? {
@@ -86,7 +87,7 @@ public struct IPAddress: Hashable, Sendable {
         return number
     }
 
-    /// RFC 4291 §2.2.
+    /// Parses IPv6 (RFC 4291 §2.2).
     private static func ipv6(_ text: ArraySlice<UInt8>) -> UInt128? {
         guard let gap = doubleColon(in: text) else {
             guard let groups = groups(text), groups.count == 8 else { return nil }
@@ -94,7 +95,7 @@ public struct IPAddress: Hashable, Sendable {
         }
         let (before, after) = (text[..<gap], text[(gap + 2)...])
         guard let high = before.isEmpty ? [] : groups(before), let low = after.isEmpty ? [] : groups(after), high.count + low.count < 8,
-            // Dotted numbers are at the end only.
+            // Dotted IPv4 notation is permitted at the end only.
             !before.contains(UInt8(ascii: "."))
         else { return nil }
         return joined(high + [UInt16](repeating: 0, count: 8 - high.count - low.count) + low)
@@ -154,7 +155,7 @@ extension IPAddress: CustomStringConvertible {
         return out
     }
 
-    /// The first of the longest runs of zeros, of two at least; else empty (RFC 5952 §4.2).
+    /// Returns the first of the longest runs of zeros with at least two groups; empty if there is none (RFC 5952 §4.2).
     private static func longestZeros(_ groups: [UInt16]) -> Range<Int> {
         var longest = 0..<0
         var start = 0

@@ -1,4 +1,4 @@
-// Networks as operators write them, and tables of them in which the longest prefix wins.
+// Networks in the operator's notation, and tables of networks with longest-prefix matching.
 
 import HTTPCore
 
@@ -9,7 +9,7 @@ public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
     public enum Problem: Error, Sendable, Equatable, CustomStringConvertible {
         case address(String)
         case prefix(String, atMost: Int)
-        /// What it would be without the bits behind its prefix.
+        /// With the network without the bits after its prefix.
         case bitsBehindPrefix(String, meant: String)
 
         public var description: String {
@@ -21,7 +21,7 @@ public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// `ADDRESS`, which is that one, or `ADDRESS/BITS`.
+    /// Parses `ADDRESS`, a network of one address, or `ADDRESS/BITS`.
     public init(_ text: String) throws(Problem) {
         let parts = text.utf8.split(separator: UInt8(ascii: "/"), maxSplits: 1, omittingEmptySubsequences: false)
         guard let address = IPAddress(parts[0]) else { throw .address(text) }
@@ -30,7 +30,7 @@ public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
             prefixBits = address.bitCount
             return
         }
-        // An IPv4 address in an IPv6 one counts its bits as IPv4 does.
+        // The prefix of an IPv4-mapped IPv6 address is counted in bits of IPv4.
         guard let digits = String(parts[1]), !digits.isEmpty, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
             let bits = Int(digits),
             bits <= address.bitCount
@@ -47,15 +47,15 @@ public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
     public var description: String { prefixBits == address.bitCount ? "\(address)" : "\(address)/\(prefixBits)" }
 }
 
-/// Values of networks, found by address: the one of the longest prefix. A look-up costs one step for each length that some network has, however
-/// many there are.
+/// Values by network; a lookup returns the value of the longest matching prefix. It costs one step for each distinct prefix length,
+/// independent of the number of networks.
 public struct NetworkTable<Value: Sendable>: Sendable {
     private struct Prefix: Hashable {
         let isIPv6: Bool
         let bits: UInt128
     }
 
-    /// Longest first.
+    /// Sorted by prefix length, longest first.
     private var lengths: [(bits: Int, isIPv6: Bool, values: [Prefix: Value])] = []
 
     public init() {}
@@ -79,7 +79,7 @@ public struct NetworkTable<Value: Sendable>: Sendable {
         Prefix(isIPv6: network.address.isIPv6, bits: network.address.prefix(network.prefixBits))
     }
 
-    /// nil where no network has it.
+    /// Returns the value for an address; nil if no network contains it.
     public func value(of address: IPAddress) -> Value? {
         for length in lengths where length.isIPv6 == address.isIPv6 {
             if let value = length.values[Prefix(isIPv6: address.isIPv6, bits: address.prefix(length.bits))] { return value }
@@ -97,7 +97,7 @@ extension NetworkTable: Equatable where Value: Equatable {
 /// A set of networks.
 public struct NetworkList: Sendable, Equatable {
     private var table = NetworkTable<Bool>()
-    /// Whether those at the other end of a Unix socket are in it.
+    /// Whether clients of Unix sockets are included.
     private let hasLocal: Bool
 
     public init(_ networks: [IPNetwork] = [], hasLocal: Bool = false) {
@@ -105,7 +105,7 @@ public struct NetworkList: Sendable, Equatable {
         for network in networks { table[network] = true }
     }
 
-    /// How an operator writes those at the other end of a Unix socket.
+    /// The operator's notation for clients of Unix sockets.
     public static let local = "unix:"
 
     public var isEmpty: Bool { table.isEmpty && !hasLocal }

@@ -1,10 +1,11 @@
-// The PROXY protocol (haproxy.org, proxy-protocol.txt, versions 1 and 2): what a balancer writes before the first byte of a connection that it
-// passes through, to say whose it is.
+// Parses the PROXY protocol (haproxy.org, proxy-protocol.txt, versions 1 and 2). With it, a load balancer sends the client's address before
+// the first byte of a connection.
 
 import HTTPCore
 
 public struct ProxyHeader: Sendable, Equatable {
-    /// Of the client; nil if the balancer speaks for itself (LOCAL), or does not know (UNKNOWN, another family).
+    /// Address and port of the client; nil for a connection of the balancer itself (LOCAL) or an unknown client (UNKNOWN, other address
+    /// families).
     public var source: (address: IPAddress, port: UInt16)? { client.map { ($0.address, $0.port) } }
 
     private struct Endpoint: Sendable, Equatable {
@@ -13,26 +14,26 @@ public struct ProxyHeader: Sendable, Equatable {
     }
 
     private let client: Endpoint?
-    /// The balancer passes on a client whose address it does not say. That client must not be taken for the balancer.
+    /// Whether the balancer forwards a client without giving its address. Such a client must not be treated as the balancer.
     public var isUnknown = false
 
     public enum Result: Sendable, Equatable {
         case needsMore
-        /// - Parameter bytes: how many of those that came belong to it.
+        /// - Parameter bytes: number of bytes of the header.
         case header(ProxyHeader, bytes: Int)
         case invalid
     }
 
-    /// The longest of version 1, with its line end.
+    /// Maximum length of a version 1 header, including the line end.
     private static let lineLimit = 107
-    /// Of version 2 beside its first 16 bytes: more than any balancer writes of itself.
+    /// Maximum length of a version 2 header after its first 16 bytes; no balancer sends more.
     private static let blockLimit = 4_096
     private static let signature: [UInt8] = [0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a]
 
-    /// More than this is never needed to read one, in bytes.
+    /// Maximum number of bytes needed to parse a header.
     public static let limit = 16 + blockLimit
 
-    /// - Parameter bytes: the first that came.
+    /// - Parameter bytes: the first bytes of the connection.
     public static func read(_ bytes: ArraySlice<UInt8>) -> Result {
         if bytes.prefix(signature.count).elementsEqual(signature.prefix(bytes.count)) {
             return bytes.count < 16 ? .needsMore : readBlock(bytes)
@@ -55,7 +56,7 @@ public struct ProxyHeader: Sendable, Equatable {
         else { return .invalid }
         let isIPv6 = words[1].elementsEqual("TCP6".utf8)
         guard isIPv6 || words[1].elementsEqual("TCP4".utf8) else { return .invalid }
-        // An IPv4 address in an IPv6 one is well said of TCP6.
+        // TCP6 permits IPv4-mapped IPv6 addresses.
         guard isIPv6 || !source.isIPv6 && !destination.isIPv6 && !words[2].contains(0x3a) && !words[3].contains(0x3a),
             !isIPv6 || words[2].contains(0x3a) && words[3].contains(0x3a)
         else { return .invalid }
@@ -74,14 +75,14 @@ public struct ProxyHeader: Sendable, Equatable {
         let length = Int(bytes[start + 14]) << 8 | Int(bytes[start + 15])
         guard command >> 4 == 2, command & 0xf <= 1, length <= blockLimit else { return .invalid }
         guard bytes.count >= 16 + length else { return .needsMore }
-        // LOCAL: the connection is the balancer's own, such as a check of health. Whatever addresses follow mean nothing.
+        // LOCAL: the balancer's own connection, such as a health check. Addresses that follow have no meaning.
         if command & 0xf == 0 { return .header(ProxyHeader(client: nil), bytes: 16 + length) }
         let block = bytes[(start + 16)..<(start + 16 + length)]
         let size: Int
         switch family {
         case 0x11: size = 4
         case 0x21: size = 16
-        // Unspecified, Unix sockets and datagrams: nothing is said of an address.
+        // Unspecified, Unix sockets and datagrams: no usable address is given.
         case 0x00, 0x12, 0x22, 0x31, 0x32: return .header(ProxyHeader(client: nil, isUnknown: true), bytes: 16 + length)
         default: return .invalid
         }

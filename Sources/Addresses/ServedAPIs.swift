@@ -1,27 +1,27 @@
-// For which of several APIs a request is: its host says it first, the most exact name before a star and a star before none, each with its port
-// before without; then its path, the longest beginning before shorter ones.
+// Selects one of several APIs for a request. First by host: exact names before wildcards, wildcards before no names, each with a port
+// before without. Then by path: the longest prefix.
 
 import HTTPCore
 
 public struct ServedAPIs: Sendable {
-    /// What one API is for.
+    /// The hosts and paths of one API.
     public struct Scope: Sendable {
-        /// Empty for any.
+        /// Empty matches every host.
         public var names: ServedNames
-        /// What paths begin with, in whole segments and without a slash at the end; empty for all.
+        /// Path prefix in complete segments, without a trailing slash; empty matches all paths.
         public var path: [UInt8]
-        /// Whether the upstream is asked without that.
+        /// Whether the prefix is removed before requests are forwarded.
         public var isStripped = false
 
         public init(names: ServedNames = ServedNames(), path: [UInt8] = []) { (self.names, self.path) = (names, path) }
     }
 
     public enum Choice: Sendable, Equatable {
-        /// Its place.
+        /// Index of the API.
         case api(Int)
-        /// None has the host.
+        /// No API has the host.
         case noHost
-        /// None of those that have the host has the path.
+        /// No API with this host has the path.
         case noPath
     }
 
@@ -34,7 +34,7 @@ public struct ServedAPIs: Sendable {
     ///   - target: path and query.
     public func choose(_ authority: ArraySlice<UInt8>, _ target: ArraySlice<UInt8>) -> Choice {
         let choice = choice(authority) { Self.begins(target, with: $0) }
-        // A path that an upstream may read as another API's must not lead there from here: `/a/../b` is neither /a's nor /b's.
+        // A path that an upstream may read as another API's path is rejected: `/a/../b` belongs neither to /a nor to /b.
         guard let readings = PathReadings(target) else { return choice }
         guard case .api(let place) = choice, !readings.isIncomplete else { return .noPath }
         let isClear = readings.all.allSatisfy { reading in
@@ -42,19 +42,19 @@ public struct ServedAPIs: Sendable {
         }
         guard isClear else { return .noPath }
         guard scopes[place].isStripped else { return choice }
-        // What is left of it must not lead above its beginning: `/../orders/1` is not what `/orders/../orders/1` is.
+        // The remaining path must not lead above the root: `/../orders/1` differs from `/orders/../orders/1`.
         let rest = target.withoutQuery.dropFirst(scopes[place].path.count)
         return PathReadings(rest)?.mayLeaveRoot == true ? .noPath : choice
     }
 
-    /// Whether requests for a target can be for an API, as far as paths tell: where others have the same hosts, the longest counts.
+    /// Returns whether requests for a target may belong to an API, judged by path: among APIs with equal hosts, the longest prefix applies.
     public func mayBe(_ place: Int, for target: ArraySlice<UInt8>) -> Bool {
         let scope = scopes[place]
         guard Self.begins(target, with: scope.path) else { return false }
         return !scopes.contains { $0.path.count > scope.path.count && $0.names == scope.names && Self.begins(target, with: $0.path) }
     }
 
-    /// - Parameter begins: whether the target begins with a scope's path.
+    /// - Parameter begins: returns whether the target begins with a scope's path.
     private func choice(_ authority: ArraySlice<UInt8>, _ begins: ([UInt8]) -> Bool) -> Choice {
         var best = (rank: 0, place: nil as Int?)
         for (place, scope) in scopes.enumerated() {
@@ -77,7 +77,7 @@ public struct ServedAPIs: Sendable {
 }
 
 extension ServedAPIs.Scope {
-    /// How exactly the host is meant; 0 where it is not.
+    /// How exactly the host matches; 0 if it does not match.
     fileprivate func rank(of authority: ArraySlice<UInt8>) -> Int {
         names.isEmpty ? 1 : names.fit(authority).map { 1 + $0.rawValue } ?? 0
     }

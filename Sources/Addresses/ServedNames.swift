@@ -1,19 +1,19 @@
-// The names that this deployment answers to.
+// The host names that this deployment serves.
 
 import HTTPCore
 
 public struct ServedNames: Sendable, Hashable {
     private struct Name: Hashable {
         let host: [UInt8]
-        /// nil for every port.
+        /// nil matches every port.
         let port: [UInt8]?
     }
 
     private var names: Set<Name> = []
-    /// What `*.` stands before.
+    /// The names after `*.`.
     private var suffixes: Set<Name> = []
 
-    /// - Parameter texts: those that `isName` holds for.
+    /// - Parameter texts: texts that `isName` accepts.
     public init(_ texts: [String] = []) {
         for text in texts {
             let (host, port) = Self.split(Array(text.utf8)[...])
@@ -42,7 +42,7 @@ public struct ServedNames: Sendable, Hashable {
 
     public var isEmpty: Bool { names.isEmpty && suffixes.isEmpty }
 
-    /// How exactly a name is meant.
+    /// How exactly a name matches.
     public enum Fit: Int, Comparable {
         case byStar = 1
         case byStarWithPort, exact, exactWithPort
@@ -56,20 +56,20 @@ public struct ServedNames: Sendable, Hashable {
     public func fit(_ authority: ArraySlice<UInt8>) -> Fit? {
         let (host, port) = Self.split(authority)
         if let hasPort = Self.has(names, host, port) { return hasPort ? .exactWithPort : .exact }
-        // A star stands for one label, as in certificates (RFC 6125 §6.4.3).
+        // `*` matches one label, as in certificates (RFC 6125 §6.4.3).
         guard let dot = host.firstIndex(of: UInt8(ascii: ".")), dot > 0,
             let hasPort = Self.has(suffixes, Array(host[(dot + 1)...]), port)
         else { return nil }
         return hasPort ? .byStarWithPort : .byStar
     }
 
-    /// nil where it has not; else whether it has the port too.
+    /// nil if the name is not contained; else whether the port matched too.
     private static func has(_ names: Set<Name>, _ host: [UInt8], _ port: [UInt8]?) -> Bool? {
         if let port, names.contains(Name(host: host, port: port)) { return true }
         return names.contains(Name(host: host, port: nil)) ? false : nil
     }
 
-    /// In small letters, and without the dot that ends a full name.
+    /// Splits an authority. The host is in lower case, without the trailing dot of a fully qualified name.
     private static func split(_ authority: ArraySlice<UInt8>) -> (host: [UInt8], port: [UInt8]?) {
         var (host, port) = (authority, nil as ArraySlice<UInt8>?)
         let start =
@@ -82,7 +82,7 @@ public struct ServedNames: Sendable, Hashable {
         return (host.map(\.asciiLowercased), port.map { Array($0) })
     }
 
-    /// The port that an authority names; nil where it names none.
+    /// Returns the port of an authority; nil if it has none.
     public static func port(of authority: ArraySlice<UInt8>) -> UInt16? {
         split(authority).port.flatMap { UInt16(String(decoding: $0, as: UTF8.self)) }
     }

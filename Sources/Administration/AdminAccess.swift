@@ -40,10 +40,17 @@ public enum AdminAccess: Equatable {
 
     private static let webPages = "Requests of web pages are not taken here."
 
-    static func presents(_ token: [UInt8], _ fields: Fields) -> Bool {
+    /// - Parameter takesBasic: whether the token may be the password of any user (RFC 7617). Browsers add such credentials to requests of
+    ///   other origins too, so only pages that change nothing take them.
+    static func presents(_ token: [UInt8], _ fields: Fields, takesBasic: Bool = false) -> Bool {
         let values = fields.all(.authorization)
-        guard values.count == 1, let value = values.first, value.prefix(7).equalsIgnoringCase("bearer ") else { return false }
-        return isEqual(Array(value.dropFirst(7).trimmed), token)
+        guard values.count == 1, let value = values.first else { return false }
+        if value.prefix(7).equalsIgnoringCase("bearer ") { return isEqual(Array(value.dropFirst(7).trimmed), token) }
+        guard takesBasic, value.prefix(6).equalsIgnoringCase("basic "),
+            let pair = Base64.decode(String(decoding: value.dropFirst(6).trimmed, as: UTF8.self)),
+            let colon = pair.firstIndex(of: UInt8(ascii: ":"))
+        else { return false }
+        return isEqual(Array(pair[(colon + 1)...]), token)
     }
 
     /// In a time that does not tell how much of it was right.

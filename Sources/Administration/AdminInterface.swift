@@ -118,11 +118,7 @@ public final class AdminInterface: @unchecked Sendable {
         Route(.get, "share", SharePage.show),
         Route(.get, "stats", StatePages.stats),
         Route(.get, "status", StatusPages.show),
-        Route(.post, "status/code", StatusSessionPages.issueCode),
-        Route(.get, "status/enter", StatusSessionPages.enter),
-        Route(.get, "status/*", StatusPages.show),
-        Route(.post, "status/*/purge", StatusSessionPages.purge),
-        Route(.post, "status/*/end", StatusSessionPages.end),
+        Route(.get, "status/exchanges", StatusPages.exchanges),
         Route(.post, "reload", ReloadPage.perform),
         Route(.get, "why", WhyPages.list),
         Route(.get, "why/*", WhyPages.show),
@@ -134,14 +130,6 @@ public final class AdminInterface: @unchecked Sendable {
         Route(.delete, "faults", FaultPages.removeAll),
         Route(.delete, "faults/*", FaultPages.remove),
     ]
-
-    /// What is asked for lies within what everybody may ask, or the caller may see more. The form's token is looked at when the form is there.
-    public func maySend(_ request: AdminRequest) -> Bool { request.method.isRead || viewer(of: request).maySee }
-
-    func viewer(of request: AdminRequest) -> StatusViewer {
-        guard let caller = request.caller else { return .anybody }
-        return server.status.sessions.withLock { caller.viewer($0, at: request.place, now: server.monotonicMilliseconds) }
-    }
 
     /// Notes what is counted now, for the lines of the page of the state: to be called from time to time.
     public func noteSample() { gathering.gather(self, server) { _ in } }
@@ -169,7 +157,7 @@ public final class AdminInterface: @unchecked Sendable {
         guard method != .get else { return perform(route, request, item, reply) }
         guard !server.isTakenOver else {
             let problem = AdminProblem.unavailable("Another process has taken over: ask again, on a new connection.")
-            return reply(AdminResponse(problem, to: request))
+            return reply(AdminResponse(problem))
         }
         perform(route, request, item) { [unowned server] response in server.afterTelling { reply(response) } }
     }
@@ -179,7 +167,7 @@ public final class AdminInterface: @unchecked Sendable {
             do throws(AdminProblem) {
                 try route.perform(Task(interface: self, server: server, request: request, item: item, reply: reply))
             } catch {
-                reply(AdminResponse(error, to: request))
+                reply(AdminResponse(error))
             }
         }
     }

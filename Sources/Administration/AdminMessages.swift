@@ -3,17 +3,16 @@
 import Explanation
 import HTTPCore
 import JSON
-import StatusPage
 
 public struct AdminRequest: Sendable {
     var method: Method
     /// Decoded segments behind `/-/`.
     var segments: [String]
     /// Decoded arguments, in order.
-    var arguments: [(name: String, value: String)]
+    var arguments: [(name: String, value: String)] = []
     public var content: [UInt8] = []
-    /// Who asks for the page of the state.
-    public var caller: StatusCaller?
+    /// Permission for the status page.
+    public var statusAccess = StatusAccess.numbers
 
     /// nil where the target is not under `/-/`, or not spelt as RFC 3986 has it.
     public init?(_ head: RequestHead) {
@@ -28,43 +27,17 @@ public struct AdminRequest: Sendable {
             segments.append(text)
         }
         self.segments = segments
-        guard let arguments = Self.arguments(of: target[question...].dropFirst()) else { return nil }
-        self.arguments = arguments
-    }
-
-    private static func arguments(of text: ArraySlice<UInt8>) -> [(name: String, value: String)]? {
-        var arguments: [(name: String, value: String)] = []
-        for argument in text.split(separator: UInt8(ascii: "&")) {
+        for argument in target[question...].dropFirst().split(separator: UInt8(ascii: "&")) {
             let equals = argument.firstIndex(of: UInt8(ascii: "=")) ?? argument.endIndex
             guard let name = PercentCoding.decode(argument[..<equals], plusIsSpace: true),
                 let value = PercentCoding.decode(argument[equals...].dropFirst(), plusIsSpace: true)
             else { return nil }
             arguments.append((name, value))
         }
-        return arguments
     }
 
-    /// Whether it is for the page of the state, which looks itself at who asks: everybody who reaches the address may have its numbers.
-    public var isForPage: Bool { segments.first == "status" && segments != ["status", "code"] }
-
-    /// What the path names as a session's place; nil where it names none.
-    var place: String? {
-        guard isForPage, segments.count > 1, AdminSecret.isOne(segments[1]) else { return nil }
-        return segments[1]
-    }
-
-    /// A form of the page sends it: a person reads what comes of it.
-    public var isOfForm: Bool { isForPage && !method.isRead }
-
-    /// The same, with a form's fields in the place of its own arguments (`application/x-www-form-urlencoded`); nil where the content is none.
-    var form: AdminRequest? {
-        var form = self
-        form.content = []
-        form.arguments = []
-        guard let arguments = Self.arguments(of: content[...]) else { return nil }
-        form.arguments = arguments
-        return form
-    }
+    /// Whether the request reads the status page, which needs no permission of `AdminAccess`.
+    public var isForPage: Bool { segments.first == "status" && method.isRead }
 
     subscript(_ name: String) -> String? { arguments.first { $0.name == name }?.value }
 
@@ -145,26 +118,6 @@ public struct AdminResponse: Sendable {
             ],
             status: problem.status)
         contentType = "application/problem+json"
-    }
-
-    /// As who asked reads it: a person a page, a program JSON.
-    public init(_ problem: AdminProblem, to request: AdminRequest?) {
-        self = request?.isOfForm == true ? AdminResponse(page: problem) : AdminResponse(problem)
-    }
-
-    /// The same for people, as a page.
-    public init(page problem: AdminProblem) {
-        self.init(page: problem.sentence)
-        status = problem.status
-    }
-
-    /// A page of one sentence.
-    /// - Parameter path: where that leads.
-    init(page sentence: String, to path: String = "/-/status", isAtOnce: Bool = false) {
-        let nonce = AdminSecret.random()
-        self.init(
-            content: StatusPage.notice(sentence, to: path, isAtOnce: isAtOnce, nonce: nonce), contentType: StatusPage.contentType)
-        fieldLines = StatusPage.fieldLines(nonce: nonce)
     }
 
     /// The client may not do what it asked for.

@@ -9,7 +9,7 @@ public struct AdminSettings: Sendable {
     public var isSocketRequired = false
     /// What a client must show on TCP addresses (RFC 6750 §2.1); nil: only loopback addresses serve the interface, to every user there.
     public var token: [UInt8]?
-    /// Names under which the page of the state gives out sessions, beside addresses, `localhost` and those of certificates.
+    /// Names under which the status page shows paths without the token, beside addresses, `localhost` and names of certificates.
     public var names = ServedNames()
     /// Whether faults may be injected.
     public var allowsFaults = false

@@ -138,8 +138,6 @@ public final class StatusMemory: Sendable {
     /// When the process began, in milliseconds of the clock that is never set.
     let began: Int64
     let history: Mutex<StatusHistory>
-    /// Asked on the loops too, for the time that it takes to compare.
-    let sessions = Mutex(StatusSessions())
 
     /// - Parameter now: milliseconds of the clock that is never set.
     public init(now: Int64) {

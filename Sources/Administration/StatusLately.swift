@@ -1,5 +1,5 @@
-// What a session sees of requests: which targets lead, and the last exchanges. Gathered from all loops at most every other second, for all sessions
-// together, so that it costs the same however many look.
+// The most frequent paths and the last exchanges for the status page. Gathered from all loops at most every other second for all clients together,
+// so the cost does not grow with their number.
 
 import Explanation
 import Locking

@@ -1,5 +1,5 @@
-// GET /-/status: how things are, for people. Whoever reaches the address sees numbers, states and the names of APIs and routes, and nothing that
-// clients asked for.
+// GET /-/status shows the state of the server to people: numbers, states, the names of APIs and routes, and paths without arguments.
+// GET /-/status/exchanges adds the last exchanges, for the administrator.
 
 import CachePolicy
 import Explanation
@@ -9,16 +9,36 @@ import Telemetry
 
 enum StatusPages {
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {
-        try task.request.allow(["prefix", "tag", "entry", "purged"])
-        guard task.item.isEmpty || task.request.place != nil else { throw .notFound("No session is called so.") }
-        let viewer = task.interface.viewer(of: task.request)
+        try task.request.allow([])
+        reply(to: task, withExchanges: false)
+    }
+
+    /// A browser shows its password prompt if the token is missing.
+    @Sendable static func exchanges(_ task: AdminInterface.Task) throws(AdminProblem) {
+        try task.request.allow([])
+        guard task.request.statusAccess < .exchanges else { return reply(to: task, withExchanges: true) }
+        guard task.interface.settings.token != nil else {
+            throw AdminProblem(
+                status: 403,
+                sentence: "The last exchanges need the administrator's token: set admin.token_file, or use cistern why on this machine.")
+        }
+        var response = AdminResponse(
+            AdminProblem(status: 401, sentence: "The last exchanges need the administrator's token, as the password of any user."))
+        response.fieldLines = "WWW-Authenticate: Basic realm=\"cistern\", charset=\"UTF-8\"\r\n"
+        task.reply(response)
+    }
+
+    private static func reply(to task: AdminInterface.Task, withExchanges: Bool) {
+        let showsPaths = task.request.statusAccess >= .paths
         task.interface.gathering.gather(task.interface, task.server) { figures in
-            let view = StatusView(figures, task.interface.apis, namesPaths: viewer.maySee)
-            guard viewer.maySee else { return task.reply(page(view)) }
+            let view = StatusView(figures, task.interface.apis, namesPaths: showsPaths)
+            guard showsPaths else { return task.reply(page(view)) }
             task.interface.lately.gather(task, figures.snapshot) { lately in
                 task.interface.later {
                     var view = view
-                    view.details = details(task, viewer, lately)
+                    view.tops = lately.tops
+                    view.tables.append(switched(task))
+                    if withExchanges { view.exchanges = lately.exchanges }
                     task.reply(page(view))
                 }
             }
@@ -26,27 +46,17 @@ enum StatusPages {
     }
 
     private static func page(_ view: StatusView) -> AdminResponse {
-        let nonce = AdminSecret.random()
+        // 128 bits of the kernel's random numbers, as 32 hexadecimal digits.
+        var generator = SystemRandomNumberGenerator()
+        let nonce = (0..<2).map { _ in (generator.next() as UInt64).hexDigits }.joined()
         var response = AdminResponse(content: StatusPage.render(view, nonce: nonce), contentType: StatusPage.contentType)
-        response.fieldLines = StatusPage.fieldLines(nonce: nonce, hasForms: view.details != nil)
+        response.fieldLines = StatusPage.fieldLines(nonce: nonce)
         return response
     }
 }
 
-/// Numbers that nobody can guess.
-enum AdminSecret {
-    /// Whether a text can be such a number.
-    static func isOne(_ text: String) -> Bool { text.utf8.count == 32 && text.utf8.allSatisfy { $0.hexValue != nil } }
-
-    /// 128 bits of the kernel's, as 32 hexadecimal digits.
-    static func random() -> String {
-        var generator = SystemRandomNumberGenerator()
-        return (0..<2).map { _ in (generator.next() as UInt64).hexDigits }.joined()
-    }
-}
-
 extension StatusView {
-    /// - Parameter namesPaths: for those that may see what clients asked for.
+    /// - Parameter namesPaths: whether failing paths are named, or only counted.
     init(_ figures: StatusFigures, _ apis: [any AdministeredAPI], namesPaths: Bool) {
         self.init()
         sentence = figures.sentence.text
@@ -166,7 +176,7 @@ extension StatusView {
         let all = Set(same.map(\.name)).count
         var named: [String] = []
         for one in same.sorted(by: { ($0.since, $0.name) < ($1.since, $1.name) }) {
-            let path = SecretNames.redacted(one.name.drop { $0 != ":" }.dropFirst().utf8)
+            let path = SecretNames.pathAlone(one.name.drop { $0 != ":" }.dropFirst().utf8)
             if !named.contains(path) { named.append(path) }
             if named.count == namedPaths { break }
         }

@@ -1,4 +1,5 @@
-// Which targets lead: by failures, rescues and what the upstream was asked for as every loop counts them, by hits and bytes as the last exchanges tell.
+// The most frequent paths: of failures, rescues and requests to the upstream as every loop
+// counts them, of hits and bytes as the last exchanges tell.
 
 import CachePolicy
 import Explanation
@@ -30,12 +31,20 @@ struct StatusTops {
         ] + lately(records)
     }
 
-    /// A target as it is shown: there may be several.
+    /// A path, which may stand for several targets.
     private struct Shown: Hashable {
         let api: UInt16
         let text: String
-        /// What is to be said of one that is not shown whole; empty of others.
+        /// Note for a path that is not shown whole; empty otherwise.
         let cut: String
+
+        init(_ api: UInt16, _ target: [UInt8], cut: String) {
+            self.api = api
+            let path = SecretNames.pathAlone(target)
+            // A target that is cut behind the beginning of its arguments has its whole path.
+            let isWhole = cut.isEmpty || path.utf8.count < target.count
+            (text, self.cut) = isWhole ? (path, "") : (path + "…", cut)
+        }
     }
 
     private struct Count {
@@ -49,7 +58,7 @@ struct StatusTops {
     private static func most(_ counted: [(target: [UInt8], cut: String, api: UInt16, count: UInt64, isAtLeast: Bool)]) -> [Count] {
         var sums: [Shown: Count] = [:]
         for one in counted where one.count > 0 {
-            let shown = Shown(api: one.api, text: SecretNames.redacted(one.target) + (one.cut.isEmpty ? "" : "…"), cut: one.cut)
+            let shown = Shown(one.api, one.target, cut: one.cut)
             var sum = sums[shown] ?? Count(shown: shown)
             sum.targets += 1
             sum.count += one.count
@@ -95,7 +104,7 @@ struct StatusTops {
         _ id: String, _ title: String, _ span: String, _ column: String, _ rows: [[StatusView.Cell]], empty: String
     ) -> StatusView.Table {
         StatusView.Table(
-            id: id, title: title, caption: "\(title), \(span)", columns: [.init("Target"), .init(column, isNumber: true)], rows: rows,
+            id: id, title: title, caption: "\(title), \(span)", columns: [.init("Path"), .init(column, isNumber: true)], rows: rows,
             empty: empty)
     }
 
@@ -103,28 +112,16 @@ struct StatusTops {
     private static func ages(_ records: [WhyRecord]) -> [Shown: Int64] {
         var ages: [Shown: Int64] = [:]
         for record in records where record.trace.result == .rescued && record.trace.background == nil && !record.isCut {
-            let shown = Shown(api: record.trace.api, text: SecretNames.redacted(record.target), cut: "")
+            let shown = Shown(record.trace.api, record.target, cut: "")
             ages[shown] = max(ages[shown] ?? 0, record.trace.found.age)
         }
         return ages
     }
 
-    /// To what is stored of it, from the page that shows it; nil where its path is long, or not plain.
-    private static func link(_ shown: Shown) -> String? {
-        let path = shown.text.utf8.prefix { $0 != UInt8(ascii: "?") }
-        let isPlain = path.allSatisfy {
-            UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 || UInt8(ascii: "A")...UInt8(ascii: "Z") ~= $0
-                || UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 || "/-._~".utf8.contains($0)
-        }
-        return isPlain && path.first == UInt8(ascii: "/") && path.count <= linkedBytes ? "?prefix=\(String(path) ?? "")&tag=#store" : nil
-    }
-
-    private static let linkedBytes = 120
-
     private func row(_ one: Count, _ age: Int64?, _ count: String) -> [StatusView.Cell] {
-        let alike = one.targets > 1 ? "\(ShownFigures.count(one.targets)) targets that differ in what is not shown" : ""
+        let alike = one.targets > 1 ? "\(ShownFigures.count(one.targets)) different targets" : ""
         let notes = [StatusPages.name(one.shown.api, task), one.shown.cut, alike, age.map { "copy \(ShownFigures.span($0)) old" } ?? ""]
             .filter { !$0.isEmpty }
-        return [StatusView.Cell(one.shown.text, note: notes.joined(separator: ", "), link: Self.link(one.shown)), StatusView.Cell(count)]
+        return [StatusView.Cell(one.shown.text, note: notes.joined(separator: ", ")), StatusView.Cell(count)]
     }
 }

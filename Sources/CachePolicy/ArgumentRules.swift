@@ -1,51 +1,53 @@
-// How a route's arguments count for the key: which make no difference, which the upstream never gets, and what else is the same.
+// A route's rules for query arguments in cache keys: which are ignored, which are removed before forwarding, and how they are compared.
 
 import HTTPCore
 
 public struct ArgumentRules: Sendable, Equatable {
-    /// Whether arguments in another order are the same. Values of one name never change places.
+    /// Whether the order of arguments is ignored. The order of values with one name is always kept.
     public var sorts = true
+    /// Arguments that are not part of the key.
     public var ignore: [ArgumentPattern] = []
-    /// Empty: all.
+    /// The only arguments that are part of the key. Empty: all.
     public var only: [ArgumentPattern] = []
-    /// Arguments that the upstream does not get.
+    /// Arguments that are removed before the request is forwarded.
     public var drop: [ArgumentPattern] = []
-    /// Whether capital and small ASCII letters are the same.
+    /// Whether the case of ASCII letters is ignored.
     public var ignoresCase = false
-    /// Whether `/users?` is another target than `/users`, as it is to the letter (RFC 3986 §6.2.3).
+    /// Whether `/users?` differs from `/users`, as RFC 3986 §6.2.3 defines.
     public var keepsEmptyQuery = false
-    /// What the upstream said of them.
+    /// The upstream's No-Vary-Search; nil if there is none.
     var variance: SearchVariance?
 
     public init() {}
 
-    /// Whether the key is another than without rules.
+    /// True if keys differ from those without rules.
     public var isSpecial: Bool { ignoresSome || !sorts || ignoresCase || keepsEmptyQuery }
 
-    /// Whether some arguments are left out of the key.
+    /// True if some arguments are left out of the key.
     var ignoresSome: Bool { !ignore.isEmpty || !only.isEmpty || !drop.isEmpty || variance != nil }
 
-    /// Whether an argument of a target is part of its key. One that is ignored counts nevertheless if a server may find another one in it.
+    /// Returns whether an argument of a target is part of its key. An ignored argument counts nevertheless if a server may find another
+    /// argument in it.
     /// - Parameters:
-    ///   - name: in its canonical spelling.
-    ///   - text: name and value in their canonical spelling.
+    ///   - name: in canonical form.
+    ///   - text: name and value in canonical form.
     func keeps(_ name: UnsafeBufferPointer<UInt8>, of text: UnsafeBufferPointer<UInt8>) -> Bool {
         keeps(name) || ArgumentName.mayHideAnother(text)
     }
 
-    /// Whether an argument is part of the key, as far as its name tells.
-    /// - Parameter name: in its canonical spelling.
+    /// Returns whether an argument is part of the key, judged by its name only.
+    /// - Parameter name: in canonical form.
     func keeps(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
         if ignore.contains(where: { $0.matches(name, ignoresCase) }) { return false }
         if !only.isEmpty, !only.contains(where: { $0.matches(name, ignoresCase) || $0.mayBeRead(in: name) }) { return false }
         return variance?.keeps(name, ignoringCase: ignoresCase) ?? true
     }
 
-    /// Whether the upstream does not get an argument.
-    /// - Parameter name: in its canonical spelling.
+    /// Returns whether an argument is removed before forwarding.
+    /// - Parameter name: in canonical form.
     func drops(_ name: UnsafeBufferPointer<UInt8>) -> Bool { drop.contains { $0.matches(name, ignoresCase) } }
 
-    /// A target without the arguments that the upstream does not get; nil if it gets all of them.
+    /// Returns a target without the removed arguments; nil if none is removed.
     /// - Parameter target: path and query as received.
     public func sent(_ target: ArraySlice<UInt8>) -> [UInt8]? {
         let path = target.withoutQuery
@@ -62,7 +64,7 @@ public struct ArgumentRules: Sendable, Equatable {
 }
 
 extension ArgumentRules: PathRules {
-    /// What merges requests opens; which arguments the upstream gets is as the path was written.
+    /// Rules that merge requests are permissive. Which arguments are forwarded depends on the path as received.
     public func stricter(_ other: ArgumentRules) -> ArgumentRules {
         guard self != other else { return self }
         var rules = ArgumentRules()
@@ -74,15 +76,15 @@ extension ArgumentRules: PathRules {
     }
 }
 
-/// An argument's name, or with `*` at its end all names that begin so.
+/// An argument's name. A trailing `*` matches any ending.
 public struct ArgumentPattern: Sendable, Equatable {
     private let name: [UInt8]
     private let folded: [UInt8]
-    /// As servers may read the name.
+    /// The name as servers may interpret it.
     private let read: [UInt8]
     private let takesRest: Bool
 
-    /// - Parameter text: the name as it means, not percent-encoded.
+    /// - Parameter text: the decoded name.
     public init(_ text: String) {
         takesRest = text.hasSuffix("*")
         var canonical: [UInt8] = []
@@ -99,17 +101,17 @@ public struct ArgumentPattern: Sendable, Equatable {
         return true
     }
 
-    /// Whether a server may take another name for one of these.
+    /// Returns whether a server may interpret another name as one that the pattern matches.
     fileprivate func mayBeRead(in other: UnsafeBufferPointer<UInt8>) -> Bool {
         let given = ArgumentName.read(other)
         return takesRest ? given.starts(with: read) : given == read || ArgumentName.beforeDot(other) == read
     }
 }
 
-/// What servers make of an argument's name: PHP has `q[]`, `q.x` and ` q` set `q` or `q_x`, Rails takes brackets for members, others dots, and some
-/// compare without case or end at a zero byte.
+/// How servers interpret argument names. PHP maps `q[]`, `q.x` and ` q` to `q` or `q_x`, and Rails reads brackets as members. Other servers
+/// read dots as members. Some compare without case, or end a name at a zero byte.
 enum ArgumentName {
-    /// - Parameter name: in its canonical spelling.
+    /// - Parameter name: in canonical form.
     static func read(_ name: UnsafeBufferPointer<UInt8>) -> [UInt8] {
         var out: [UInt8] = []
         var index = 0
@@ -130,13 +132,13 @@ enum ArgumentName {
         return out
     }
 
-    /// The same of what stands before the first dot.
+    /// Returns the interpretation of the part before the first dot.
     static func beforeDot(_ name: UnsafeBufferPointer<UInt8>) -> [UInt8] {
         read(UnsafeBufferPointer(rebasing: name.prefix { $0 != UInt8(ascii: ".") }))
     }
 
-    /// Whether some servers end an argument within this one: at a semicolon, also one that a proxy in between decodes, or at a zero byte.
-    /// - Parameter text: in its canonical spelling.
+    /// Returns whether some servers end an argument within this text: at a zero byte, or at a semicolon, also if it is encoded.
+    /// - Parameter text: in canonical form.
     static func mayHideAnother(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
         text.indices.contains { index in
             if text[index] == UInt8(ascii: ";") { return true }

@@ -1,13 +1,13 @@
-// What Cache-Control comes to (RFC 9111 §5.2), directive by directive. Numbers are delta-seconds (§1.2.2): what overflows is 2^31. Where a
-// directive is repeated, the most restrictive value counts; one that cannot be read counts as if stale (§4.2.1).
+// Interprets Cache-Control (RFC 9111 §5.2). Numbers are delta-seconds (§1.2.2); an overflow is 2^31. If a directive is repeated, the most
+// restrictive value applies; an invalid lifetime counts as stale (§4.2.1).
 
 import HTTPCore
 
-/// Directives of a response (RFC 9111 §5.2.2, RFC 5861, RFC 8246, RFC 9213).
+/// Directives of a response (RFC 9111 §5.2.2, RFC 5861, RFC 8246, RFC 9213). Times in seconds; nil if absent.
 public struct ResponseCacheControl: Sendable, Equatable {
     public var maxAge: Int64?
     public var sharedMaxAge: Int64?
-    /// Whether an `s-maxage` has a non-numeric argument.
+    /// True if an `s-maxage` has a non-numeric argument.
     public private(set) var hasUnreadableSharedMaxAge = false
     public var staleWhileRevalidate: Int64?
     public var staleIfError: Int64?
@@ -20,22 +20,22 @@ public struct ResponseCacheControl: Sendable, Equatable {
     public var mustUnderstand = false
     public var noTransform = false
     public var immutable = false
-    /// The fields that `no-cache` and `private` name (§5.2.2.4, §5.2.2.7), in lower case: they are not kept, and the rest is.
+    /// Fields that `no-cache` and `private` name (§5.2.2.4, §5.2.2.7), in lower case. They are not stored; the rest of the response is.
     public var unkept: [[UInt8]] = []
-    /// Expires says nothing: it comes from a targeted field (RFC 9213 §2.2), or the operator disregards it.
+    /// True if Expires is ignored: directives come from a targeted field (RFC 9213 §2.2), or the operator ignores it.
     public var hidesExpires = false
 
     public init() {}
 
-    /// - Parameter targeted: names of targeted fields (RFC 9213), in lower case; the first that is there and valid hides Cache-Control.
+    /// - Parameter targeted: names of targeted fields (RFC 9213), in lower case. The first present and valid one replaces Cache-Control.
     public init(_ fields: Fields, targeted: [[UInt8]] = []) {
         self.init()
         read(fields, targeted)
     }
 
-    /// Apart from `init`, where what is read would be copied.
+    /// Separate from `init`, which would copy the result.
     private mutating func read(_ fields: Fields, _ targeted: [[UInt8]]) {
-        // More than is read: there may be a no-store behind it.
+        // The field exceeds the limit: the unread part may contain no-store.
         guard !FieldListLimit.isExceeded(by: .cacheControl, in: fields) else {
             (noStore, noTransform) = (true, true)
             return
@@ -43,7 +43,7 @@ public struct ResponseCacheControl: Sendable, Equatable {
         for name in targeted where fields.contains(named: name.span) {
             guard let control = TargetedCacheControl.read(fields, name) else { continue }
             self = control
-            // That is no matter of caching, so it is not hidden (RFC 9110 §7.7).
+            // no-transform does not concern caching, so a targeted field does not replace it (RFC 9110 §7.7).
             CacheDirective.read(fields) { directive, _ in
                 if directive == .noTransform { noTransform = true }
             }
@@ -65,7 +65,7 @@ public struct ResponseCacheControl: Sendable, Equatable {
         }
     }
 
-    /// Whether a response's content is to stay as it is. One line that is shorter than the directive need not be read for that.
+    /// Returns whether no-transform is set. A Cache-Control that is shorter than the directive is not parsed.
     public static func forbidsTransforming(_ fields: Fields) -> Bool {
         guard fields.contains(.cacheControl) else { return false }
         var bytes = 0
@@ -73,7 +73,8 @@ public struct ResponseCacheControl: Sendable, Equatable {
         return bytes > "no-transform".utf8.count && ResponseCacheControl(fields).noTransform
     }
 
-    /// As a cache of this role reads them: `s-maxage` and `proxy-revalidate` are for shared ones (§5.2.2.8, §5.2.2.10).
+    /// Returns the directives as this kind of cache reads them: `s-maxage` and `proxy-revalidate` apply to shared caches only (§5.2.2.8,
+    /// §5.2.2.10).
     func asRead(by settings: CachePolicySettings) -> ResponseCacheControl {
         guard settings.isPrivate else { return self }
         var control = self
@@ -82,14 +83,15 @@ public struct ResponseCacheControl: Sendable, Equatable {
         return control
     }
 
-    /// The argument of `no-cache` and `private`; nil where it names nothing that is a field, and so restricts the whole response.
+    /// Returns the field names in the argument of `no-cache` or `private`. Returns nil if there is no valid list; the directive then
+    /// applies to the whole response.
     private static func fieldNames(_ argument: Span<UInt8>) -> [[UInt8]]? {
         let text = argument.withUnsafeBufferPointer { Array($0) }
         let names = FieldLists.members(of: text[...]).map { $0.map(\.asciiLowercased) }
         return names.isEmpty || !names.allSatisfy({ $0.allSatisfy(isTokenByte) }) ? nil : names
     }
 
-    /// One that says something to us without an argument.
+    /// Sets a directive that needs no argument. Ignores other directives.
     mutating func setFlag(_ directive: CacheDirective) {
         switch directive {
         case .noStore: noStore = true
@@ -108,11 +110,11 @@ public struct ResponseCacheControl: Sendable, Equatable {
     private static func smaller(_ old: Int64?, _ argument: Span<UInt8>?) -> Int64 { min(old ?? .max, DeltaSeconds.parse(argument) ?? 0) }
 }
 
-/// Directives of a request (RFC 9111 §5.2.1, RFC 5861 §4).
+/// Directives of a request (RFC 9111 §5.2.1, RFC 5861 §4). Times in seconds; nil if absent.
 public struct RequestCacheControl: Sendable, Equatable {
     public var maxAge: Int64?
     public var minFresh: Int64?
-    /// `.max` where it was given without a value: any staleness.
+    /// `.max` if given without a value: any staleness.
     public var maxStale: Int64?
     public var staleIfError: Int64?
     public var noCache = false
@@ -122,7 +124,7 @@ public struct RequestCacheControl: Sendable, Equatable {
 
     public init() {}
 
-    /// The same without what can have the upstream asked where something fresh is stored.
+    /// The directives without those that can force a request to the upstream although a fresh response is stored.
     public var withoutForcing: RequestCacheControl {
         var directives = self
         (directives.noCache, directives.maxAge, directives.minFresh) = (false, nil, nil)
@@ -131,11 +133,11 @@ public struct RequestCacheControl: Sendable, Equatable {
 
     public init(_ fields: Fields) {
         guard fields.contains(.cacheControl) else {
-            // §5.4: Pragma counts only where there is no Cache-Control.
+            // §5.4: Pragma applies only without Cache-Control.
             noCache = FieldLists.contains(.pragma, in: fields) { $0.equalsIgnoringCase("no-cache") }
             return
         }
-        // More than is read: as if it asked for most.
+        // The field exceeds the limit: assume the strictest directives.
         guard !FieldListLimit.isExceeded(by: .cacheControl, in: fields) else {
             (noCache, noStore) = (true, true)
             return
@@ -161,11 +163,11 @@ public struct RequestCacheControl: Sendable, Equatable {
     }
 }
 
-/// RFC 9111 §1.2.2.
+/// delta-seconds (RFC 9111 §1.2.2).
 public enum DeltaSeconds {
     public static let limit: Int64 = 1 << 31
 
-    /// Digits only; anything larger than 2^31 is 2^31. nil where it is no number, or there is none.
+    /// Parses digits; a number above 2^31 becomes 2^31. nil if the text is missing or not a number.
     public static func parse(_ text: Span<UInt8>?) -> Int64? {
         guard let text, !text.isEmpty else { return nil }
         var value: Int64 = 0

@@ -1,5 +1,5 @@
-// The directives of Cache-Control that mean something to us, and how they are told from others (RFC 9111 §5.2): a name in any case, perhaps
-// an argument, in a token or a quoted string.
+// Parses the Cache-Control directives that the cache understands (RFC 9111 §5.2): a case-insensitive name with an optional argument, as a
+// token or a quoted string. Unknown directives are ignored.
 
 import HTTPCore
 
@@ -35,7 +35,7 @@ enum CacheDirective {
 
     private init?(trimming name: Span<UInt8>) { self.init(name.extracting(name.trimmedRange)) }
 
-    /// The only one that the name can be, by its length and one letter.
+    /// The only directive that the name can be, given its length and one or two letters.
     private static func candidate(for name: Span<UInt8>) -> CacheDirective? {
         func isAt(_ place: Int, _ letter: Unicode.Scalar) -> Bool { name[place].asciiLowercased == UInt8(ascii: letter) }
         switch name.count {
@@ -54,7 +54,7 @@ enum CacheDirective {
 
     // MARK: Reading
 
-    /// Calls `take` with each directive of Cache-Control and its argument, quotes taken off.
+    /// Calls `take` with each directive of Cache-Control and its argument without quotes.
     static func read(_ fields: Fields, _ take: (CacheDirective, Span<UInt8>?) -> Void) {
         fields.forEach(.cacheControl) { line in
             var position = 0
@@ -78,13 +78,14 @@ enum CacheDirective {
             if let directive = CacheDirective(member) { take(directive, nil) }
             return
         }
-        // White space before the sign is not allowed; what is meant restricts all the same. Behind it, it makes a number invalid.
+        // White space before the equals sign is invalid, but the directive still applies, because it restricts caching. White space after
+        // the sign makes a number invalid.
         guard let directive = CacheDirective(trimming: member.extracting(..<equals)) else { return }
         let argument = member.extracting((equals + 1)...)
         take(directive, argument.count > 0 && argument[0] == 0x22 ? argument.extracting(1..<(argument.count - 1)) : argument)
     }
 
-    /// A quote that nobody closed, or that stands where none may, must not hide a no-store behind it.
+    /// Reads a member with a misplaced or unterminated quote as separate directives, so that the quote cannot hide a no-store after it.
     private static func readBadlyQuoted(_ member: Span<UInt8>, _ take: (CacheDirective, Span<UInt8>?) -> Void) {
         var position = 0
         while position < member.count {
@@ -94,7 +95,7 @@ enum CacheDirective {
         }
     }
 
-    /// One directive, in which quotes mean nothing.
+    /// Reads one directive and ignores the quotes in it.
     private static func readPlain(_ text: Span<UInt8>, _ take: (CacheDirective, Span<UInt8>?) -> Void) {
         let piece = text.extracting(text.trimmedRange)
         if let equals = piece.first(UInt8(ascii: "=")) {
@@ -105,7 +106,7 @@ enum CacheDirective {
         }
     }
 
-    /// Whether it has no quotes, or one right behind the equals sign and one that closes it at the end.
+    /// Returns whether the member has no quotes, or one right after the equals sign and a closing one at the end.
     private static func isWellQuoted(_ member: Span<UInt8>, _ equals: Int?, _ quote: Int?) -> Bool {
         guard let quote else { return true }
         guard let equals, quote == equals + 1 else { return false }

@@ -1,24 +1,24 @@
-// The cache key (RFC 9111 §2): method, upstream, path, arguments, and what else decides about the response. Every part is preceded by its
-// length, so two different requests never have one key. The same call is spelt differently by each client, so the key is canonical; the
-// upstream gets the client's own bytes. Bytes only: with `String` this took twenty times as long.
+// Builds cache keys (RFC 9111 §2) from method, upstream, path, arguments and other selecting parts. Each part is preceded by its length, so
+// different requests never share a key. Clients spell one call differently, so keys are canonical; the upstream receives the client's
+// bytes. Works on bytes: `String` took twenty times as long.
 
 import HTTPCore
 
 public enum CacheKey {
-    /// Appends the key of a GET or HEAD of `target` to `key`.
+    /// Appends the key of a GET or HEAD for `target` to `key`.
     /// - Parameters:
     ///   - authority: scheme, host and port of the upstream.
     ///   - target: path and query as received.
-    ///   - partition: 16 bytes where the request carries credentials, else empty.
-    ///   - rules: what the target's route says of arguments.
+    ///   - partition: 16 bytes if the request carries credentials, else empty.
+    ///   - rules: the route's rules for arguments; nil if it has none.
     public static func append(
         to key: inout [UInt8], authority: [UInt8], target: Span<UInt8>, partition: [UInt8] = [], rules: ArgumentRules? = nil
     ) {
         append(to: &key, prefix: prefix(authority: authority, partition: partition), target: target, rules: rules)
     }
 
-    /// What comes before the target.
-    /// - Parameter extra: values of the fields that the operator made part of the key, each with its length.
+    /// Returns the part of a key before the target.
+    /// - Parameter extra: values of the fields that the operator added to the key, each with its length.
     public static func prefix(authority: [UInt8], partition: [UInt8] = [], extra: [UInt8] = []) -> [UInt8] {
         var prefix = [UInt8(ascii: "G")]
         appendPart(authority, to: &prefix)
@@ -29,7 +29,7 @@ public enum CacheKey {
 
     public static func append(to key: inout [UInt8], prefix: [UInt8], target: Span<UInt8>, rules: ArgumentRules?) {
         key += prefix
-        // Nearly always there are none, and even then copying them would take as long as a path.
+        // Two specializations: nearly always there are no rules, and copying them would take as long as processing a path.
         if let rules { append(target, to: &key) { KeyWriter($0, rules) } } else { append(target, to: &key) { KeyWriter($0, nil) } }
     }
 
@@ -46,30 +46,30 @@ public enum CacheKey {
         }
     }
 
-    /// The key of one variant of a stored response: the key, the marker's generation, and the selecting fields' values.
+    /// Appends the part that identifies a variant: the marker's generation and the values of the selecting fields.
     public static func appendVariant(to key: inout [UInt8], generation: UInt64, selecting: [UInt8]) {
         key.append(UInt8(ascii: "V"))
         withUnsafeBytes(of: generation.littleEndian) { key.append(contentsOf: $0) }
         key += selecting
     }
 
-    /// Form content, as if it were a target's query.
+    /// Appends form content as if it were the query of a target.
     static func appendArguments(_ content: Span<UInt8>, to out: inout [UInt8], rules: ArgumentRules?) {
-        // The upstream gets the content as it came.
+        // Dropped arguments apply to the target only; the upstream receives the content unchanged.
         write(to: &out, atMost: KeyWriter.bound(of: content), rules) { $0.append(query: content, isOfTarget: false) }
     }
 
-    /// An argument's name as a client spells it, in the spelling that it has in keys.
+    /// Appends an argument's name as a client encodes it, in the spelling of keys.
     static func appendArgumentName(_ name: [UInt8], to out: inout [UInt8]) {
         write(to: &out, atMost: name.count * 3) { $0.append(argumentName: name.span) }
     }
 
-    /// A name in the spelling that it has in keys.
+    /// Appends a decoded name in the spelling of keys.
     static func appendName(_ name: [UInt8], to out: inout [UInt8]) {
         write(to: &out, atMost: name.count * 3) { $0.append(name: name.span) }
     }
 
-    /// A path, or a part of one, in the spelling that it has in keys.
+    /// Appends a path, or a part of one, in the spelling of keys.
     static func appendPath(_ path: [UInt8], to out: inout [UInt8]) {
         write(to: &out, atMost: path.count * 3) { $0.append(path: path.span) }
     }
@@ -87,14 +87,15 @@ public enum CacheKey {
         }
     }
 
-    /// A part with its length before it: so that no two lists of parts are alike.
+    /// Appends a part preceded by its length, so that different lists of parts have different bytes.
     public static func appendPart(_ part: [UInt8], to key: inout [UInt8]) {
         withUnsafeBytes(of: UInt32(part.count).littleEndian) { key.append(contentsOf: $0) }
         key += part
     }
 }
 
-/// Writes a target's canonical form into memory that is known to be large enough: checking for room at each byte took half of the time.
+/// Writes the canonical form of a target into memory that is known to be large enough. Checking the capacity at each byte took half of the
+/// time.
 private struct KeyWriter {
     private let out: UnsafeMutablePointer<UInt8>
     private(set) var count = 0
@@ -103,10 +104,11 @@ private struct KeyWriter {
     private let keepsEmptyQuery: Bool
 
     private static let lengthBytes = 4
-    /// So many are sorted in place; for more there is memory of their own.
+    /// Maximum number of arguments sorted in place by insertion; longer lists use additional memory.
     private static let fewArguments = 64
 
-    /// A byte becomes three at most, or begins an argument, which has a length; so have the path and the last argument.
+    /// Upper bound of the output. A byte becomes three at most, or begins an argument, which has a length. The path and the last argument
+    /// have lengths too.
     static func bound(of target: Span<UInt8>) -> Int { 4 * target.count + 2 * lengthBytes + 1 }
 
     init(_ buffer: UnsafeMutableBufferPointer<UInt8>, _ rules: ArgumentRules?) {
@@ -117,7 +119,7 @@ private struct KeyWriter {
         keepsEmptyQuery = rules?.keepsEmptyQuery ?? false
     }
 
-    /// Each byte stands for itself.
+    /// Appends a name in which no byte has a special meaning.
     mutating func append(name: Span<UInt8>) {
         for index in name.indices {
             if Self.isUnreserved(name[index]) { append(byte: name[index]) } else { appendEncoded(name[index]) }
@@ -133,7 +135,7 @@ private struct KeyWriter {
         let path = reserveLength()
         append(path: target.extracting(0..<question))
         setLength(from: path)
-        // A question mark with nothing behind it asks for nothing more.
+        // An empty query is equal to no query, unless the rules keep it.
         guard question + (keepsEmptyQuery ? 0 : 1) < target.count else { return }
         append(query: target.extracting((question + 1)...), isOfTarget: true)
     }
@@ -159,7 +161,7 @@ private struct KeyWriter {
         return count
     }
 
-    /// The part ends here; its length goes before `start`.
+    /// Ends a part and writes its length before `start`.
     private func setLength(from start: Int) {
         let length = UInt32(count - start).littleEndian
         UnsafeMutableRawPointer(out + start - Self.lengthBytes).storeBytes(of: length, as: UInt32.self)
@@ -168,7 +170,7 @@ private struct KeyWriter {
     // MARK: Arguments
 
     private struct Piece {
-        /// Offsets: of the length, of the byte behind the name, and behind the whole.
+        /// Offsets of the length, of the end of the name, and of the end of the argument.
         var start = 0
         var name = 0
         var end = 0
@@ -176,7 +178,8 @@ private struct KeyWriter {
         var isNameless: Bool { name == end }
     }
 
-    /// Arguments in the order of their names; the values of one name stay in their order, and so do those without a name. Each is its length, then the canonical text.
+    /// Appends the arguments ordered by name, each as its length and canonical text. Values of one name keep their order, and so do
+    /// arguments without `=`.
     private mutating func appendArguments(_ query: Span<UInt8>, _ isOfTarget: Bool) {
         let first = count
         var total = 1
@@ -197,7 +200,7 @@ private struct KeyWriter {
                 pieces.initializeElement(at: pieceCount, to: piece)
                 pieceCount += 1
             }
-            // Nothing but arguments that make no difference: the same as none.
+            // All arguments are ignored: the key equals that of a target without a query.
             if pieceCount == 0 {
                 count = first - 1
                 return
@@ -214,7 +217,7 @@ private struct KeyWriter {
         return rules.keeps(name, of: UnsafeBufferPointer(start: out + start, count: piece.end - start))
     }
 
-    /// Insertion keeps equal names in their order; lists are short and mostly sorted.
+    /// Sorts stably. Insertion sort, because lists are short and mostly sorted.
     private func sort(_ pieces: UnsafeMutableBufferPointer<Piece>, from first: Int) {
         guard pieces.count <= Self.fewArguments else {
             let sorted = pieces.sorted { isLess($0, $1) || (!isLess($1, $0) && $0.start < $1.start) }
@@ -245,7 +248,7 @@ private struct KeyWriter {
         }
     }
 
-    /// Those without `=` come first, in their own order: they have no names, so where they stand may be what they mean.
+    /// Arguments without `=` come first and keep their order: they have no name, so their position may be significant.
     private func isLess(_ left: Piece, _ right: Piece) -> Bool {
         if left.isNameless || right.isNameless { return left.isNameless && !right.isNameless }
         let leftStart = left.start + Self.lengthBytes
@@ -257,7 +260,7 @@ private struct KeyWriter {
         return leftCount < rightCount
     }
 
-    /// `name=value` in one spelling. `name` without `=` stays different from `name=`.
+    /// Appends `name=value` in canonical form. `name` without `=` stays different from `name=`.
     private mutating func appendArgument(_ argument: Span<UInt8>) -> Piece {
         let equals = Self.index(of: UInt8(ascii: "="), in: argument, from: 0)
         let start = reserveLength()
@@ -273,9 +276,9 @@ private struct KeyWriter {
 
     // MARK: Percent-encoding
 
-    /// Percent-encoding in one spelling (RFC 3986 §6.2.2): unreserved characters plain, hexadecimal digits in upper case. In an argument a
-    /// plus is a space, and everything else that has no meaning for the structure is encoded, whether it came so or not. In a path only
-    /// what is unreserved is decoded: `%2F` and `/`, `%3B` and `;` stay apart, since upstreams tell them apart.
+    /// Appends text with canonical percent-encoding (RFC 3986 §6.2.2): unreserved characters plain, hexadecimal digits in upper case. In an
+    /// argument, a plus is a space, and every character without structural meaning is encoded. In a path, only unreserved characters are
+    /// decoded: `%2F` and `/` as well as `%3B` and `;` stay different, because upstreams distinguish them.
     private mutating func appendCanonical(_ text: Span<UInt8>, isArgument: Bool) {
         var index = 0
         while index < text.count {
@@ -293,11 +296,11 @@ private struct KeyWriter {
         }
     }
 
-    /// What follows a percent sign; returns how many bytes of it were taken.
+    /// Appends what follows a percent sign; returns the number of bytes consumed.
     private mutating func appendDecoded(_ text: Span<UInt8>, at index: Int, _ isArgument: Bool) -> Int {
         guard index + 1 < text.count, let high = text[index].hexValue, let low = text[index + 1].hexValue else {
-            // A percent sign that encodes nothing is written so that neither a `%25` nor what follows can be taken for it: without that,
-            // `%%32%46` and `%2F` would be one key.
+            // A stray percent sign is doubled, so that it cannot be confused with `%25` or combine with the next characters. Otherwise
+            // `%%32%46` and `%2F` would have one key.
             append(byte: UInt8(ascii: "%"))
             append(byte: UInt8(ascii: "%"))
             return 0
@@ -317,7 +320,7 @@ private struct KeyWriter {
 
     private static func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 + value : 0x37 + value }
 
-    /// RFC 3986 §2.3, a bit for each: digits, `-`, `.`; letters, `_`, `~`.
+    /// Unreserved characters (RFC 3986 §2.3), one bit each: digits, `-`, `.` in the first word; letters, `_`, `~` in the second.
     @inline(__always)
     private static func isUnreserved(_ byte: UInt8) -> Bool {
         let bits: UInt64 = byte < 64 ? 0x03ff_6000_0000_0000 : 0x47ff_fffe_87ff_fffe

@@ -1,40 +1,42 @@
-// What the operator decides about caching, as plain values for the rules.
+// Settings of the caching rules as plain values. Where they come from (YAML, environment, routes) is decided elsewhere.
 
 import HTTPCore
 import JSON
 import WellKnownNames
 
-/// How far a stored response may be used against the letter while the upstream cannot be reached.
+/// Whether a stored response may be used against the rules of RFC 9111 while the upstream cannot be reached.
 public enum Strictness: String, Sendable, CaseIterable {
-    /// A stored response goes out while the upstream fails, even if it said `no-cache`, `must-revalidate`, `proxy-revalidate` or `s-maxage`.
+    /// A stored response may be served while the upstream fails, even if it has `no-cache`, `must-revalidate`, `proxy-revalidate` or
+    /// `s-maxage`.
     case rescue
-    /// RFC 9111 to the letter.
+    /// Follows RFC 9111 to the letter.
     case strict
 }
 
-/// What becomes of Set-Cookie in a response that is stored. The client that caused it gets it in any case.
+/// How Set-Cookie is handled when a response is stored. The client that requested the response receives the field in any case.
 public enum SetCookieTreatment: String, Sendable, CaseIterable {
-    /// It is left out of what is stored: a departure from RFC 9111 §3.1, for safety.
+    /// The field is removed from the stored response: a departure from RFC 9111 §3.1, for safety.
     case strip
-    /// RFC 9111 §7.3 to the letter: everyone gets it.
+    /// The field is stored and sent to every client, as RFC 9111 §7.3 describes.
     case keep
     /// The response is not stored.
     case refuse
 }
 
-/// What tells users apart.
+/// Request fields and cookies that identify users.
 public struct CredentialSettings: Sendable, Equatable {
-    /// Request fields that carry credentials, in lower case; `*` at the beginning stands for any. Each combination of their values has a partition of its
-    /// own.
+    /// Request fields that carry credentials, in lower case. A leading `*` matches any beginning. Each combination of their values has its
+    /// own partition.
     public var fields = WellKnownNames.credentialFields { didSet { names = CredentialNames(fields) } }
-    /// Those among them that a whole group of users may have in common, in lower case.
+    /// Credential fields that a whole group of users may share, in lower case. A subset of `fields`.
     public var groupFields = WellKnownNames.groupCredentials { didSet { groupNames = CredentialNames(groupFields) } }
-    /// The same, ready to be asked.
+    /// `fields` compiled for lookups.
     public private(set) var names = CredentialNames.wellKnown
+    /// `groupFields` compiled for lookups.
     public private(set) var groupNames = CredentialNames.wellKnownGroups
-    /// Cookies that count as credentials, where Cookie is one of those fields; `*` at the end of a name stands for any rest.
+    /// Cookies that count as credentials if `fields` contains Cookie. A trailing `*` matches any ending.
     public var cookies = ["*"]
-    /// Those among them that say nothing about who somebody is: of analytics, load balancers and guards against robots.
+    /// Cookies among `cookies` that do not identify a user: those of analytics, load balancers and bot protection.
     public var ignoredCookies = WellKnownNames.ignoredCookies
 
     public init() {}
@@ -42,48 +44,52 @@ public struct CredentialSettings: Sendable, Equatable {
 
 public struct CachePolicySettings: Sendable {
     public var strictness = Strictness.rescue
-    /// Media types that are kept.
+    /// Media types that are stored.
     public var contentTypes = ContentTypes(["application/json", "+json", "text/json"])
-    /// Whether only 2xx responses of those types are kept, or every response that RFC 9111 §3 lets a cache keep.
+    /// False: only 2xx responses with these types are stored. True: every response that RFC 9111 §3 allows a cache to store.
     public var keepsAny = false
-    /// Whether errors that one odd request brings about are kept like any other response, where they say how long they are fresh and `keepsAny` is
-    /// on.
+    /// Whether errors that a single malformed or unusual request causes are stored like other responses. They need explicit freshness or
+    /// `public`, and `keepsAny` must be on.
     public var keepsAnyError = false
     public var setCookie = SetCookieTreatment.strip
-    /// Whether this cache is one user's alone, and so a private cache (RFC 9111 §1.2): no partitions, and `private` is for it.
+    /// Whether this cache serves a single user and is a private cache (RFC 9111 §1.2). It then has no partitions, and `private` allows it
+    /// to store.
     public var isPrivate = false
-    /// Percentage of the time since Last-Modified for which a response without explicit freshness counts as fresh (§4.2.2); 0: none.
+    /// Freshness lifetime of a response without explicit freshness, as a percentage of the time since Last-Modified (§4.2.2). 0 disables
+    /// heuristic freshness.
     public var heuristicPercent: Int64 = 0
-    /// Longest such freshness in seconds: beyond a day users would have to be warned (§4.2.2 of RFC 7234).
+    /// Maximum heuristic freshness lifetime in seconds. Beyond a day, RFC 7234 §4.2.2 required a warning to users.
     public var heuristicLimit: Int64 = 86_400
-    /// Targeted fields (RFC 9213) that are for us, in lower case; the first that is there and valid counts.
+    /// Targeted fields (RFC 9213) that apply to this cache, in lower case. The first one that is present and valid is used.
     public var targetedFields: [[UInt8]] = ["cistern-cache-control", "cdn-cache-control"].map { Array($0.utf8) }
-    /// Whether clients do not get them.
+    /// Whether targeted fields are removed from responses to clients.
     public var stripsTargetedFields = false
-    /// Whether No-Vary-Search tells which arguments make no difference.
+    /// Whether No-Vary-Search determines which query arguments the cache ignores.
     public var usesNoVarySearch = true
-    /// Most fields that a kept response may vary by, and most groups that it may belong to or that a write may change. Each of them costs a look-up
-    /// or its like at every hit (RFC 9875 §2: at least 32 groups).
+    /// Maximum number of fields in Vary of a stored response, of its groups, and of groups that a write may invalidate. Each costs about
+    /// one lookup for every hit (RFC 9875 §2: at least 32 groups).
     public var memberLimit = 128
-    /// Whether stored JSON without a validator gets one that is made of its data.
+    /// Whether stored JSON without a validator gets an entity tag computed from its content.
     public var makesEntityTags = true
-    /// Which JSON is taken beyond RFC 8259.
+    /// JSON beyond RFC 8259 that is accepted.
     public var reading = JSONReading.otherBytes
     public var credentials = CredentialSettings()
-    /// Request fields that are part of every key, in lower case: for upstreams whose responses depend on them without saying so in Vary.
+    /// Request fields that are part of every cache key, in lower case. For upstreams with responses that depend on fields missing from
+    /// Vary.
     public var keyFields: [String] = []
-    /// Request fields that select nothing, in lower case (`RequestFieldKinds`).
+    /// Request fields that do not select a response, in lower case (`RequestFieldKinds`).
     public var harmlessFields = WellKnownNames.harmlessFields
-    /// Request fields that the upstream never gets as a client sent them, in lower case.
+    /// Request fields that are never forwarded with the client's value, in lower case.
     public var fieldsSetAnew: [String] = []
-    /// Whether Cistern may pass Forwarded on unchanged.
+    /// Whether the client's Forwarded field may be forwarded unchanged.
     public var passesForwarded = false
-    /// Of the request's route.
+    /// Freshness rules of the request's route.
     public var freshness = FreshnessRules()
 
     public init() {}
 
-    /// Whether JSON that came without a validator gets a tag of its data, where `makesEntityTags`.
+    /// Returns whether a response qualifies for an entity tag computed from its content: JSON with status 200 and no validator. The caller
+    /// also checks `makesEntityTags`.
     public static func wantsOwnTag(_ head: ResponseHead) -> Bool {
         head.status == 200 && !head.fields.contains(.etag) && !head.fields.contains(.lastModified)
             && MediaType(of: head.fields)?.isJSON == true
@@ -91,13 +97,13 @@ public struct CachePolicySettings: Sendable {
 }
 
 extension MediaType {
-    /// Whether content of this type must be a JSON text (RFC 8259, RFC 6839 §3.1).
+    /// True if content of this type must be a JSON text (RFC 8259, RFC 6839 §3.1).
     public var isJSON: Bool {
         isEssence("application/json") || isEssence("text/json") || suffix.equalsIgnoringCase("json")
     }
 
-    /// Whether content with these fields must be a JSON text.
-    /// - Parameter orElse: what counts without Content-Type: whether the stored response is JSON.
+    /// Returns whether content with these fields must be a JSON text.
+    /// - Parameter orElse: result if Content-Type is missing: whether the stored response is JSON.
     public static func isJSON(_ fields: Fields, orElse stored: Bool) -> Bool {
         fields.contains(.contentType) ? MediaType(of: fields)?.isJSON == true : stored
     }

@@ -1,12 +1,12 @@
-// The tags of a response, by which what belongs together is purged together: Cache-Groups (RFC 9875 §2, a list of strings), and the older
-// Surrogate-Key (words) and Cache-Tag (a list with commas) of content delivery networks.
+// The tags by which related responses are purged together. They come from Cache-Groups (RFC 9875 §2, a list of strings), and from the older
+// fields of CDNs: Surrogate-Key (words) and Cache-Tag (a comma-separated list).
 
 import HTTPCore
 import RawStructuredFieldValues
 
 public enum CacheTags {
-    /// The groups first, each once. RFC 9875 §2: case-sensitive.
-    /// - Parameter fields: the stored response's.
+    /// Returns the tags, groups first, without duplicates. Tags are case-sensitive (RFC 9875 §2).
+    /// - Parameter fields: fields of the stored response.
     public static func tags(of fields: Fields) -> [String] {
         var tags: [String] = []
         var known: Set<String> = []
@@ -26,9 +26,9 @@ public enum CacheTags {
         return tags
     }
 
-    /// The groups that a response belongs to (RFC 9875 §2), or, under `Cache-Group-Invalidation` (§3), that an unsafe request has changed: a
-    /// list of strings. One mistake, or a member of another type, and the whole field counts as absent.
-    /// - Returns: nil where there are more than are read: then nobody knows which they are.
+    /// Returns the groups that a response belongs to (RFC 9875 §2) or, for `Cache-Group-Invalidation` (§3), that an unsafe request
+    /// invalidates. A list of strings; with a syntax error or a member of another type, the whole field counts as absent.
+    /// - Returns: nil if the list exceeds the limit and is not parsed.
     public static func groups(of fields: Fields, named name: StaticString) -> [String]? {
         let lines = fields.all(named: name)
         guard !lines.isEmpty else { return [] }
@@ -36,8 +36,8 @@ public enum CacheTags {
         return groups(in: Array(lines.joined(separator: [UInt8(ascii: ",")])))
     }
 
-    /// The first groups that an unsafe request has changed (`Cache-Group-Invalidation`), where there are more than are read: better some than
-    /// none.
+    /// Returns the first groups that an unsafe request invalidates (`Cache-Group-Invalidation`), also if the list exceeds the limit.
+    /// Invalidating some groups is better than none.
     public static func firstGroups(of fields: Fields, named name: StaticString) -> [String] {
         let lines = fields.all(named: name)
         if let all = groups(of: fields, named: name) { return all }
@@ -50,7 +50,8 @@ public enum CacheTags {
         return groups(in: bytes)
     }
 
-    /// Members and parameters together, and bytes: a millisecond and a half for the parser. RFC 9875 §2 asks for 32 groups of 32 characters.
+    /// Maximum number of members and parameters together, and of bytes: at most 1.5 ms of parsing. RFC 9875 §2 requires 32 groups of 32
+    /// characters.
     private static let groupLimit = 512
     private static let groupLimitBytes = 16_384
 

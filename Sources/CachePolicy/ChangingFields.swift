@@ -1,22 +1,22 @@
-// Unknown fields with a new value in each request: a time, a nonce, a request identifier. Such a field cannot select an account, so it does not
-// separate stored responses. The requests of one client are evidence for that client. For a client with too few requests, two other clients must show
-// that
-// the field changes, and none may repeat a value. A client that always sends one value may have its own account, which is evidence against it.
+// Finds unknown request fields that have a new value in each request: a time, a nonce, a request identifier. Such a field cannot select an
+// account, so it does not separate stored responses.
+// The requests of one client are evidence for that client. For a client with too few requests, two other clients must show that the field
+// changes, and no client may repeat a value. A client that always sends one value may have its own account: that is evidence against a
+// changing field.
 
 import HTTPCore
 
-/// Guarded by its owner. Values are numbers that stand for them.
+/// Record of the values seen in unknown fields. Not thread-safe: the owner synchronizes access. Values are represented by numbers.
 public struct ChangingFields: Sendable {
-    /// So many requests of one client with so many values.
+    /// Number of new values from one client after which a field counts as changing for that client.
     public static let requestCount = 16
     static let nameLimit = 256
-    /// Of each field.
+    /// Maximum number of remembered clients for each field.
     static let clientLimit = 64
-    /// Maximum number of remembered values of each client.
+    /// Maximum number of remembered values for each client of a field.
     static let valueLimit = 64
-    /// Maximum number of remembered values of all fields and clients; a power of two. A backend may request thousands of accounts in turn from one
-    /// address.
-    /// A value that is repeated after more values than that counts as new.
+    /// Maximum number of remembered values of all fields and clients; a power of two. It is large because a backend may request thousands
+    /// of accounts in turn from one address. A value that is repeated after more values than that counts as new.
     static let rememberedLimit = 16_384
     private static let witnessCount = 2
     /// Consecutive requests with its only value that make a client steady.
@@ -24,40 +24,40 @@ public struct ChangingFields: Sendable {
 
     fileprivate struct Client {
         var values: [UInt64] = []
-        /// Where the next value goes once there is no room for more.
+        /// Index in `values` that the next value overwrites once `valueLimit` is reached.
         var next = 0
-        /// New values since the last one that came twice in a row.
+        /// Number of new values since a value last came twice in a row.
         var newValues = 0
         var last: UInt64?
         /// Consecutive requests with the last value.
         var run = 0
-        /// A value was sent twice in a row.
+        /// True if a value was sent twice in a row.
         var hasPaused = false
-        /// A value came again after others.
+        /// True if a value was sent again after other values.
         var hasRepeated = false
         var used: UInt64 = 0
     }
 
     fileprivate struct Field {
-        /// Who sent it first.
+        /// The client that sent the field first.
         let client: UInt64
         var clients: [UInt64: Client] = [:]
-        /// Clients that have shown that it changes.
+        /// Clients that have proven by their requests that the field changes.
         var witnesses: Set<UInt64> = []
-        /// Some client has sent a value again.
+        /// True if any client has sent a value again after other values.
         var hasRepeated = false
         var used: UInt64 = 0
     }
 
     private var fields: [ByteKey: Field] = [:]
-    /// Hashes of field, client and value, each at the index of its low bits. Empty until the first value.
+    /// Hashes of field, client and value, each at the index given by its low bits. Empty until the first value.
     private var remembered: [Int] = []
     private var time: UInt64 = 0
 
     public init() {}
 
-    /// Notes that a client has sent a value.
-    /// - Returns: whether that made the field one that changes, for this client.
+    /// Records that a client has sent a value.
+    /// - Returns: true if this value makes the field a changing one for this client.
     @discardableResult
     public mutating func note(_ name: ByteKey, _ value: UInt64, by client: UInt64) -> Bool {
         time += 1
@@ -70,7 +70,7 @@ public struct ChangingFields: Sendable {
         return fields[name]!.note(value, isKnown: isKnown, by: client, at: used)
     }
 
-    /// Returns whether the client has sent this value before.
+    /// Records the value and returns whether the client has sent it before.
     private mutating func remember(_ name: ByteKey, _ value: UInt64, by client: UInt64) -> Bool {
         if remembered.isEmpty { remembered = Array(repeating: 0, count: Self.rememberedLimit) }
         var hasher = Hasher()
@@ -83,7 +83,7 @@ public struct ChangingFields: Sendable {
         return remembered[place] == number
     }
 
-    /// Whether the field's value is left out of what separates a client's stored responses.
+    /// Returns whether the field's value is left out of what separates the stored responses for this client.
     public func changes(_ name: ByteKey, for client: UInt64) -> Bool {
         guard let field = fields[name] else { return false }
         if let own = field.clients[client] {
@@ -95,7 +95,7 @@ public struct ChangingFields: Sendable {
         return !field.hasRepeated && field.witnesses.count >= Self.witnessCount && !field.clients.values.contains(where: \.isSteady)
     }
 
-    /// Takes away the field that was sent least recently, of the client that brought most.
+    /// Removes the least recently sent field of the client that introduced the most fields, if `nameLimit` is reached.
     private mutating func makeRoom(for client: UInt64) {
         guard fields.count >= Self.nameLimit else { return }
         var counts = [client: 1]
@@ -127,7 +127,7 @@ extension ChangingFields.Field {
             witnesses.remove(number)
         case .same: witnesses.remove(number)
         case .new where client.newValues == ChangingFields.requestCount:
-            // Beyond two nobody counts them.
+            // More than `witnessCount` witnesses are never needed; the limit only bounds memory.
             if witnesses.count < ChangingFields.clientLimit { witnesses.insert(number) }
             return true
         case .new: break
@@ -139,12 +139,12 @@ extension ChangingFields.Field {
 extension ChangingFields.Client {
     fileprivate enum Change {
         case new
-        /// The value of the request before. Requests of one second have one time.
+        /// The value equals that of the previous request. Requests within one second carry one time.
         case same
         case again
     }
 
-    /// Whether all requests of the client have one value.
+    /// True if every remembered request of the client carried one value.
     fileprivate var isSteady: Bool { run >= ChangingFields.steadyCount && values.count == 1 }
 
     fileprivate mutating func take(_ value: UInt64, isKnown: Bool) -> Change {

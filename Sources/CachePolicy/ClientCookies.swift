@@ -1,17 +1,17 @@
-// What a response makes of the cookies that its client sends from then on (RFC 6265 §5.2, §5.3), as far as they count as credentials. Only
-// what is plain is followed; where anything is unclear there is no result, and so nobody is taken for that client.
+// Predicts which credential cookies a client sends after a response (RFC 6265 §5.2, §5.3). Only unambiguous cases are followed. Otherwise
+// there is no result, so that no other client is mistaken for this one.
 
 import HTTPCore
 
 public enum ClientCookies {
-    /// Most Set-Cookie fields of a response that are looked at; more are unclear.
+    /// Maximum number of Set-Cookie fields to examine; a response with more is ambiguous.
     private static let fieldLimit = 64
 
-    /// The cookies that count, in the order of their names, of a request that this client sends after the response. nil where that is unclear,
-    /// or where they are the same as before.
+    /// Returns the counted cookies, ordered by name, of the client's next request after this response. nil if they are ambiguous, or
+    /// unchanged.
     /// - Parameters:
-    ///   - sent: those of the request.
-    ///   - path: of the request: a cookie for another path is not sent with it.
+    ///   - sent: cookies of the request.
+    ///   - path: path of the request; a cookie for another path is not sent with it.
     ///   - now: seconds since 1970.
     public static func after(
         _ sent: [CredentialCookies.Pair], _ response: Fields, path: ArraySlice<UInt8>, now: Int64, _ cookies: CredentialCookies
@@ -30,7 +30,7 @@ public enum ClientCookies {
         return kept == sent ? nil : kept
     }
 
-    /// Which of two cookies of one name a response replaces depends on paths and domains that a request does not tell.
+    /// If a name occurs twice, the request does not show which cookie the response replaces: paths and domains decide that.
     private static func hasDistinctNames(_ sorted: [CredentialCookies.Pair]) -> Bool {
         zip(sorted, sorted.dropFirst()).allSatisfy { !$0.name.elementsEqual($1.name) }
     }
@@ -56,7 +56,7 @@ private struct SetCookie {
             if name.equalsIgnoringCase("max-age") { maxAge = value }
             if name.equalsIgnoringCase("path") { path = value.first == UInt8(ascii: "/") ? value : nil }
         }
-        // §5.3: Max-Age counts before Expires; zero or less is in the past.
+        // §5.3: Max-Age takes precedence over Expires; a value of zero or less is in the past.
         if let maxAge, let last = maxAge.last, last.isASCIIDigit {
             isRemoval = maxAge.first == UInt8(ascii: "-") || maxAge.allSatisfy { $0 == UInt8(ascii: "0") }
         } else if let expires {
@@ -64,7 +64,7 @@ private struct SetCookie {
         }
     }
 
-    /// §5.1.4.
+    /// Path matching (§5.1.4).
     func isFor(_ requestPath: ArraySlice<UInt8>) -> Bool {
         guard let path, !requestPath.elementsEqual(path) else { return true }
         guard requestPath.starts(with: path) else { return false }

@@ -1,19 +1,19 @@
-// What the operator wants of content codings, for all paths or for some.
+// The operator's settings for content codings, globally or by path.
 
 import HTTPCore
 
-/// How stored content is kept, and whether clients that take it get it so.
+/// How stored content is coded, and whether clients that accept the coding receive it coded.
 public enum Compression: String, Sendable, CaseIterable {
-    /// As it is without a coding.
+    /// Stored without a coding.
     case off
     case gzip
     case zstd
     case br
-    /// With gzip, and sent so also where secrets may be in it: whoever can have something of his own put beside them, and sees how long it becomes, may
-    /// guess them (BREACH).
+    /// Stored with gzip, and sent compressed even if it may contain secrets. An attacker who can inject text next to a secret and observe
+    /// the length may guess the secret (BREACH).
     case always
 
-    /// What is put on content that came without one.
+    /// The coding applied to content that arrived without one.
     public var coding: ContentCoding {
         switch self {
         case .off: .identity
@@ -23,14 +23,14 @@ public enum Compression: String, Sendable, CaseIterable {
         }
     }
 
-    /// Whether content of so many bytes gets a coding at all; shorter content than `least` wins nothing by one.
+    /// Returns whether content of this length is coded at all. Content shorter than `least` bytes does not benefit.
     public func covers(_ bytes: Int, from least: Int) -> Bool { self != .off && bytes >= least }
 
-    /// Whether it may be sent with a coding that the upstream did not put on it.
+    /// Returns whether content may be sent in a coding that the upstream did not apply.
     public func mayCode(isOpen: Bool) -> Bool { self == .always || self != .off && isOpen }
 }
 
 extension Compression: PathRules {
-    /// `always` opens: it sends secrets in coded form.
+    /// `always` is permissive: it sends secrets compressed.
     public func stricter(_ other: Compression) -> Compression { self == .always && other != .always ? .gzip : self }
 }

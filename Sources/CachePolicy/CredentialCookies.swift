@@ -1,17 +1,17 @@
-// Which cookies of a request say who somebody is (RFC 6265 §4.2): only those count for the partition of its credentials. A load balancer's
-// or an analytics cookie would otherwise cut a client off from its own earlier copies. Order and white space make no difference (§4.2.2:
-// servers should not rely on the order). Where a Cookie field can be read in two ways, all of it counts, byte for byte: what is left out of a
-// partition by mistake would be another's to see.
+// Selects the cookies of a request that identify its user (RFC 6265 §4.2). Only these are part of the partition; otherwise a cookie of a
+// load balancer or of analytics would separate a client from its stored responses. Order and white space have no effect (§4.2.2). A Cookie
+// field that can be read in two ways counts completely, byte for byte. Leaving out a credential by mistake would expose another user's
+// responses.
 
 import HTTPCore
 
 public struct CredentialCookies: Sendable {
-    /// Names that count, and those among them that do not.
+    /// Patterns of the cookies that count, and of the exceptions among them.
     private let counted: [CookiePattern]
     private let ignored: [CookiePattern]
     private let countsAll: Bool
 
-    /// Beyond it all cookies count as they came: sorting them would take long.
+    /// Maximum number of cookies to parse. With more, the field counts unchanged, because sorting would take long.
     public static let pairLimit = 256
 
     public struct Pair: Sendable, Equatable {
@@ -25,14 +25,14 @@ public struct CredentialCookies: Sendable {
     }
 
     public init(_ settings: CachePolicySettings) {
-        // To the letter a response that says Vary: Cookie fits no other value of the field (RFC 9111 §4.1).
+        // Under `strict`, a response with Vary: Cookie matches no other value of the whole field (RFC 9111 §4.1).
         let isStrict = settings.strictness == .strict
         counted = isStrict ? [CookiePattern("*")] : settings.credentials.cookies.map { CookiePattern($0) }
         ignored = isStrict ? [] : settings.credentials.ignoredCookies.map { CookiePattern($0) }
         countsAll = counted.contains { $0.takesAll }
     }
 
-    /// Appends what the cookies of a request add to its credentials, each part with its length; nothing where none of them counts.
+    /// Appends the request's cookies to its credentials, each part with its length. Appends nothing if no cookie counts.
     public func append(of fields: Fields, to parts: inout [UInt8]) {
         guard let pairs = pairs(of: fields) else {
             for value in fields.all(.cookie) {
@@ -44,8 +44,8 @@ public struct CredentialCookies: Sendable {
         Self.append(pairs, to: &parts)
     }
 
-    /// The same for cookies that were read. They are the last of a request's credentials, and no field's name holds a space: so these parts
-    /// are never those of others.
+    /// Appends parsed cookies. They are the last of a request's credentials, and no field name contains a space, so these parts differ from
+    /// all others.
     public static func append(_ pairs: [Pair], to parts: inout [UInt8]) {
         guard !pairs.isEmpty else { return }
         CacheKey.appendPart(pairsMark, to: &parts)
@@ -58,12 +58,12 @@ public struct CredentialCookies: Sendable {
     private static let wholeMark = Array("cookie".utf8)
     private static let pairsMark = Array("cookie pairs".utf8)
 
-    /// The cookies that count, by name; those of one name in the order in which they came (§5.4: the one of the longer path first). nil where
-    /// it is not clear what they are.
+    /// Returns the counted cookies ordered by name. Cookies with one name keep their order (§5.4: longer paths first). nil if the field is
+    /// ambiguous.
     public func pairs(of fields: Fields) -> [Pair]? {
         var pairs: [Pair] = []
         var count = 0
-        // Several fields are one list (RFC 9113 §8.2.3).
+        // Several fields form one list (RFC 9113 §8.2.3).
         for value in fields.all(.cookie) {
             for piece in value.split(separator: UInt8(ascii: ";")) {
                 let piece = piece.trimmed
@@ -77,7 +77,7 @@ public struct CredentialCookies: Sendable {
         return pairs
     }
 
-    /// By name; the places tell which came first, since all are parts of one message.
+    /// Sorts by name. Slices of one message keep their order, by their start index.
     static func sort(_ pairs: inout [Pair]) {
         pairs.sort { left, right in
             if left.name.elementsEqual(right.name) { return left.name.startIndex < right.name.startIndex }
@@ -85,8 +85,8 @@ public struct CredentialCookies: Sendable {
         }
     }
 
-    /// `name=value`; nil where it is something else, or could be read as something else: a quoted text may hold semicolons for some
-    /// (RFC 2965), and `$Version` and its like belong to the cookies beside them.
+    /// Parses `name=value`. Returns nil if the text is something else or ambiguous. Quoted text may contain semicolons (RFC 2965), and
+    /// `$Version` and similar belong to the neighbouring cookies.
     static func pair(_ piece: ArraySlice<UInt8>) -> Pair? {
         guard let equals = piece.firstIndex(of: UInt8(ascii: "=")) else { return nil }
         let name = piece[..<equals].trimmed
@@ -97,7 +97,7 @@ public struct CredentialCookies: Sendable {
         return isQuoted ? Pair(name: name, value: value) : nil
     }
 
-    /// More than a token, since `user[id]` is common; nothing that separates.
+    /// Accepts more than a token, because names such as `user[id]` are common; excludes separators.
     private static func isNameByte(_ byte: UInt8) -> Bool {
         switch byte {
         case 0x22, UInt8(ascii: ","), UInt8(ascii: ";"), UInt8(ascii: "="), UInt8(ascii: "\\"): false
@@ -111,7 +111,8 @@ public struct CredentialCookies: Sendable {
         return !Self.isPlain(pair.value)
     }
 
-    /// cookie-octets (§4.1.1), perhaps in quotes. Anything else in a value, such as a comma, could begin another cookie for some.
+    /// Returns whether a value consists of cookie-octets (§4.1.1), optionally quoted. Another character, such as a comma, could begin
+    /// another cookie for some servers.
     private static func isPlain(_ value: ArraySlice<UInt8>) -> Bool {
         let content = value.count >= 2 && value.first == 0x22 ? value.dropFirst().dropLast() : value
         return content.allSatisfy { byte in
@@ -120,7 +121,7 @@ public struct CredentialCookies: Sendable {
     }
 }
 
-/// A cookie's name, or with `*` at its end all names that begin so. Names are case-sensitive (RFC 6265 §5.3).
+/// A cookie's name. A trailing `*` matches any ending. Names are case-sensitive (RFC 6265 §5.3).
 public struct CookiePattern: Sendable {
     private let name: [UInt8]
     private let takesRest: Bool
@@ -136,10 +137,10 @@ public struct CookiePattern: Sendable {
         takesRest ? other.starts(with: name) : other.elementsEqual(name)
     }
 
-    /// How they are written, for people.
+    /// The notation, for messages.
     public static let form = "a cookie's name, with * at the end for any rest"
 
-    /// Whether a text can fit any name.
+    /// Returns whether the text is a valid pattern.
     public static func isPattern(_ text: String) -> Bool {
         let name = text.hasSuffix("*") ? text.dropLast() : text[...]
         return !text.isEmpty && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && !Array("\",;=\\*".utf8).contains($0) }

@@ -1,11 +1,11 @@
-// Which request fields count, by a list of names. `*` at the beginning of one stands for any beginning, since there are more names of credentials than
-// anybody can list.
+// Matches field names against a list of names. A leading `*` in an entry matches any beginning, because there are more names of credentials
+// than a list can hold.
 
 import HTTPCore
 import WellKnownNames
 
 public struct CredentialNames: Sendable, Equatable {
-    /// How a name is in the list.
+    /// How a name matches the list.
     public enum Match {
         case none, ending, whole
     }
@@ -13,12 +13,12 @@ public struct CredentialNames: Sendable, Equatable {
     public static let wellKnown = CredentialNames(WellKnownNames.credentialFields)
     static let wellKnownGroups = CredentialNames(WellKnownNames.groupCredentials)
 
-    /// At the place of their length.
+    /// Names, indexed by their length.
     private var names: [[[UInt8]]] = []
-    /// What stands behind the `*`, without separators, the last letter first, at the place of that letter.
+    /// Endings after the `*`, without separators and reversed. Indexed by their last letter.
     private var endings: [[[UInt8]]] = []
 
-    /// - Parameter list: in lower case.
+    /// - Parameter list: names in lower case.
     public init(_ list: [String]) {
         for text in list {
             let name = Array(text.utf8)
@@ -36,7 +36,7 @@ public struct CredentialNames: Sendable, Equatable {
 
     public var isEmpty: Bool { names.isEmpty && endings.isEmpty }
 
-    /// Ignores case. All characters that are no letters or digits are one separator.
+    /// Returns whether the list contains the name. Ignores case, and treats all characters other than letters and digits as one separator.
     public func contains(_ name: Span<UInt8>) -> Bool { hasWhole(name) || hasEnding(name) }
 
     public func contains(_ name: some Sequence<UInt8>) -> Bool { contains(Array(name).span) }
@@ -49,7 +49,8 @@ public struct CredentialNames: Sendable, Equatable {
         return false
     }
 
-    /// Fields that have a number are known for what they are, and those that browsers make (Fetch §2.2.2) say nothing of their user.
+    /// Returns whether the name ends like an entry with `*`. Fields of `KnownField` are matched as whole names only. Fields that browsers
+    /// set (Fetch §2.2.2) do not identify their user.
     private func hasEnding(_ name: Span<UInt8>) -> Bool {
         guard !endings.isEmpty, !name.isEmpty else { return false }
         for ending in endings[Self.place(of: name[name.count - 1])] where Self.ends(name, with: ending) {
@@ -58,7 +59,7 @@ public struct CredentialNames: Sendable, Equatable {
         return false
     }
 
-    /// - Parameter ending: the last letter first.
+    /// - Parameter ending: reversed, last letter first.
     private static func ends(_ name: Span<UInt8>, with ending: [UInt8]) -> Bool {
         var place = name.count
         for byte in ending {
@@ -69,7 +70,7 @@ public struct CredentialNames: Sendable, Equatable {
     }
 
     private static func isOfBrowser(_ name: Span<UInt8>) -> Bool {
-        // Scripts cannot set names with exactly this prefix; an upstream may read other spellings as the same name.
+        // Scripts cannot set names with exactly this prefix. An upstream may read other spellings as this name.
         name.count > 4 && name.extracting(0..<4).equalsIgnoringCase("sec-")
     }
 

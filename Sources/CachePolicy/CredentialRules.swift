@@ -1,32 +1,32 @@
-// What the operator says of the credentials of some paths' requests (`credentials`), and what is shared although it was asked for with
-// Authorization (RFC 9111 §3.5).
+// The operator's rules for request credentials by path (`credentials`), and which responses to requests with Authorization are shared (RFC
+// 9111 §3.5).
 
 import HTTPCore
 
 public struct CredentialRules: Sendable, Equatable {
-    /// Responses are the same for all, whoever asks: there are no partitions.
+    /// Responses are equal for all users; there are no partitions.
     public var areIgnored = false
-    /// What a response to a request with Authorization lets others have, all have who send Authorization.
+    /// Shareable responses to requests with Authorization are shared by all requests with Authorization.
     public var sharesPublic = false
-    /// Tokens are looked at: requests whose tokens belong to one user have one partition. By the rules in that place of a list.
+    /// Tokens are verified: requests with tokens of one user share a partition. Index in the list of token rules; nil if off.
     public var tokens: Int?
-    /// The upstream is asked whom credentials belong to. By the rules in that place of another list.
+    /// The user of the credentials is looked up at the upstream. Index in the list of lookup rules; nil if off.
     public var lookUp: Int?
 
     public init() {}
 
-    /// Whether it is looked at which credentials have one user.
+    /// True if credentials are mapped to users.
     public var looksAtUsers: Bool { tokens != nil || lookUp != nil }
 
     var isSpecial: Bool { areIgnored || sharesPublic || looksAtUsers }
 }
 
 extension CredentialRules: PathRules {
-    /// Each of them lets requests share a response, so it opens.
+    /// Each rule lets requests share responses, so it is permissive.
     public func stricter(_ other: CredentialRules) -> CredentialRules { self == other ? self : CredentialRules() }
 }
 
-/// The rules by path.
+/// Credential rules by path.
 public struct CredentialTable: Sendable {
     private let table: PathTable<CredentialRules>
     private let isSpecial: Bool
@@ -38,8 +38,9 @@ public struct CredentialTable: Sendable {
         hasExceptions = !table.isUniform
     }
 
-    /// nil where no path has any: almost always, and a hit asks for them. What lets requests share a response holds only if it does for every reading of
-    /// the path: else `/open/..%2fme` would have everybody's `/me`. A path with a control character or a double encoding is shared by nobody.
+    /// nil if no path has special rules; this is the common case, and every hit calls this function. A rule that shares responses applies
+    /// only if it holds for every reading of the path. Otherwise `/open/..%2fme` would share `/me` among all users. Paths with a control
+    /// character or a double encoding are never shared.
     public func specialRules(for head: RequestHead) -> CredentialRules? {
         guard isSpecial else { return nil }
         let target = head.pathAndQuery
@@ -50,20 +51,21 @@ public struct CredentialTable: Sendable {
 
     public func areIgnored(for head: RequestHead) -> Bool { specialRules(for: head)?.areIgnored ?? false }
 
-    /// Whether some path's responses are for all, whoever asks.
+    /// True if the responses of any path are equal for all users.
     public var ignoresSome: Bool { table.contains(where: \.areIgnored) }
 }
 
-/// Who may have the response to a request with Authorization.
+/// Which requests may receive the response to a request with Authorization.
 public enum AuthorizedSharing: Sendable, Equatable {
-    /// Those with the same credentials.
+    /// Requests with equal credentials.
     case own
-    /// Others too, as long as it is fresh or validated: `s-maxage` or `must-revalidate` alone. In a rescue only its own user.
+    /// Other requests too, while the response is fresh or validated: it has only `s-maxage` or `must-revalidate`. As a rescue, its own user
+    /// only.
     case whileValidated
-    /// Others too: it said `public`.
+    /// Other requests too: the response has `public`.
     case everybody
 
-    /// RFC 9111 §3.5. What depends on the Authorization field, or is private, is for nobody else, whatever else it says.
+    /// RFC 9111 §3.5. A response that varies by Authorization, or is private, is never shared, whatever other directives it has.
     public init(_ response: Fields, _ control: ResponseCacheControl) {
         let varies = FieldLists.contains(.vary, in: response) { $0.equalsIgnoringCase("authorization") }
         guard !control.isPrivate, !varies, Storing.mayShare(control) else {

@@ -1,26 +1,26 @@
-// What the operator lets scripts of other origins do (Fetch §3.2), for upstreams that say nothing of it: Cistern responds to preflights itself, and its
-// word takes the place of the upstream's in every response.
+// The operator's CORS rules (Fetch §3.2), for upstreams without CORS support. Cistern answers preflights itself and replaces the upstream's
+// CORS fields in every response.
 
 import HTTPCore
 
 public struct CrossOriginRules: Sendable, Equatable {
-    /// Whole origins, compared byte by byte. `*` stands for all but `null`, which counts only where it is named.
+    /// Complete origins, compared byte by byte. `*` matches every origin except `null`, which must be listed explicitly.
     public var origins: [[UInt8]] = []
-    /// Methods that need leave; GET, HEAD and POST never do.
+    /// Methods that scripts may use. GET, HEAD and POST never need permission.
     public var methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"].map { Array($0.utf8) }
-    /// Names of fields, in lower case. `*` stands for all that are asked for.
+    /// Names of request fields that scripts may send, in lower case. `*` allows every requested field.
     public var fields = [Array("*".utf8)]
-    /// Whether requests with cookies and client certificates are let in.
+    /// Whether requests with cookies or client certificates are allowed.
     public var allowsCredentials = false
-    /// For how long browsers may remember it, in seconds.
+    /// Maximum time in seconds for which browsers may cache a preflight response.
     public var maxAge: Int64 = 600
 
     public init() {}
 
-    /// Whether the upstream's word is replaced by none: no origin may read anything.
+    /// True if the upstream's CORS fields are removed without replacement: no origin may read a response.
     private var isClosed = false
 
-    /// Whether there is anything to say.
+    /// True if the rules replace the upstream's CORS fields.
     public var isOn: Bool { isClosed || !origins.isEmpty }
 
     private var isForAll: Bool { origins.contains { $0.elementsEqual("*".utf8) } }
@@ -31,7 +31,7 @@ public struct CrossOriginRules: Sendable, Equatable {
         names(origin) || (isForAll && !origin.elementsEqual("null".utf8))
     }
 
-    /// The one origin that a request says; nil where it says none, or several.
+    /// Returns the request's origin; nil if the request has no Origin field or several.
     private static func origin(of head: RequestHead) -> ArraySlice<UInt8>? {
         let origins = head.fields.all(.origin)
         return origins.count == 1 ? origins.first : nil
@@ -39,10 +39,10 @@ public struct CrossOriginRules: Sendable, Equatable {
 
     // MARK: All responses
 
-    /// The lines that each response to this request has.
+    /// Returns the field lines added to each response to this request.
     public func lines(for head: RequestHead) -> [UInt8] {
         var lines: [UInt8] = []
-        // With a list it depends on who asks, also where nobody does (RFC 9110 §12.5.5).
+        // With a list of origins the response depends on Origin, also for a request without that field (RFC 9110 §12.5.5).
         if !isForAll || origins.count > 1 { lines.append("Vary: Origin\r\n") }
         guard let origin = Self.origin(of: head), lets(origin) else { return lines }
         lines.append("Access-Control-Allow-Origin: ")
@@ -54,12 +54,12 @@ public struct CrossOriginRules: Sendable, Equatable {
 
     // MARK: Preflights
 
-    /// What a preflight is told.
+    /// The result of checking a preflight.
     public enum Verdict: Sendable, Equatable, CaseIterable {
         case allowed
         case originNotNamed, methodNotNamed, fieldNotNamed
 
-        /// For the client; nil where it is allowed.
+        /// Message for the client; nil if the preflight is allowed.
         public var refusal: String? {
             switch self {
             case .allowed: nil
@@ -70,7 +70,7 @@ public struct CrossOriginRules: Sendable, Equatable {
         }
     }
 
-    /// nil where the request is no preflight.
+    /// Checks a preflight. Returns nil if the request is not a preflight.
     public func verdict(of head: RequestHead) -> Verdict? {
         guard head.method == .options, head.contains(.origin),
             let method = head.fields.all(named: "access-control-request-method").first
@@ -83,7 +83,7 @@ public struct CrossOriginRules: Sendable, Equatable {
         return areNamed == true ? .allowed : .fieldNotNamed
     }
 
-    /// The lines that a preflight gets beside those that all have, where it is allowed.
+    /// Returns the field lines of an allowed preflight's response, in addition to `lines(for:)`.
     public func leave(to head: RequestHead) -> [UInt8] {
         var lines: [UInt8] = []
         func append(_ name: StaticString, _ words: [[UInt8]]) {
@@ -100,9 +100,10 @@ public struct CrossOriginRules: Sendable, Equatable {
         return lines
     }
 
-    // MARK: What the upstream says
+    // MARK: Upstream responses
 
-    /// A head without its Access-Control fields: ours take their place. Which of its fields scripts may read is the upstream's to say.
+    /// Returns a response head without its Access-Control fields, which `lines(for:)` replaces. Access-Control-Expose-Headers is kept: the
+    /// upstream decides which response fields scripts may read.
     /// - Parameter head: status line and field lines.
     public static func strip(_ head: UnsafeRawBufferPointer) -> [UInt8] {
         var out: [UInt8] = []
@@ -127,7 +128,7 @@ public struct CrossOriginRules: Sendable, Equatable {
 }
 
 extension CrossOriginRules: PathRules {
-    /// What scripts may do opens, and that the upstream's own word is replaced protects.
+    /// If two rules for one path differ, the result removes the upstream's CORS fields and permits nothing.
     public func stricter(_ other: CrossOriginRules) -> CrossOriginRules {
         guard self != other else { return self }
         var rules = CrossOriginRules()

@@ -1,23 +1,25 @@
-// Whether an unexpected response for a target with a stored response is meant by the upstream, or comes from a gateway that fails for many targets in one
-// way. A pure state machine: times are passed in, and memory is bounded.
+// Decides whether an unexpected response is intended, or comes from a gateway that fails for many targets in one way. Applies to targets
+// with a stored response. A pure state machine: times are passed in, and memory is bounded.
 //
 //     state of a target   event                                    next state
-//     well                an unexpected response                   odd: counts for the crowd of its kind for one window
+//     good                an unexpected response                   odd: counts for the crowd of its kind for one window
 //     odd                 the same kind of response                odd, since the first; replaced while its crowd is open
 //     odd                 another kind of response                 odd, from now on
-//     odd                 a good response                          well; the crowd of its kind ends
-//     odd                 `longest` after its first                meant: passed on, and counts for no crowd, until a good response
+//     odd                 a good response                          good; the crowd of its kind closes
+//     odd                 `longest` after its first                intended: forwarded, counts for no crowd until a good response
 //
 //     state of a crowd    event                                    next state
 //     closed              the rule below holds                     open, for `longest` at most
 //     open                a good response of one of its targets    closed; its targets count again from their next unexpected response
 //
-// The rule for 404, 403 and 204: at least ten targets, a tenth of those that clients requested, turned odd within one window, and two clients saw it. So
-// that one client is not enough beside another's chance 404, the others must agree, whichever of the two clients that saw most is left out: they saw a
-// twentieth of their targets turn, and ten, or more than half of what they requested since the first one turned. Where only one client sends requests,
-// the crowd holds for that client alone. For a redirect, two targets that lead to one address suffice; one to a login or error page needs no crowd.
+// The rule for 404, 403 and 204: within one window at least ten targets turned odd, they are a tenth of the requested targets, and two
+// clients saw them.
+// To rule out one client plus another client's accidental 404, the remaining clients must agree when either of the two most frequent
+// clients is excluded. They saw a twentieth of their targets turn odd, and either ten of them, or more than half of those requested since
+// the first turned. If only one client sends requests, the crowd applies to that client alone.
+// For redirects, two targets that lead to one address suffice. A redirect to a login or error page needs no crowd.
 
-/// An unexpected response for a target with a stored response, by its kind.
+/// Kind of an unexpected response for a target with a stored response.
 public enum Surprise: Sendable, Hashable {
     /// 404.
     case notFound
@@ -26,9 +28,9 @@ public enum Surprise: Sendable, Hashable {
     /// 204 or 205 instead of content.
     case noContent
     /// A redirect.
-    /// - Parameter address: a hash of the origin and the path that it leads to.
+    /// - Parameter address: hash of the origin and path that it leads to.
     case redirect(address: UInt64)
-    /// A redirect to what looks like a login, error or maintenance page.
+    /// A redirect that appears to lead to a login, error or maintenance page.
     case page(address: UInt64)
 
     public var fault: UpstreamFault {
@@ -39,9 +41,10 @@ public enum Surprise: Sendable, Hashable {
     }
 }
 
-/// - Note: an opaque value that the caller attaches to an odd target, and gets back when the target's crowd opens.
+/// Memory of targets and of open crowds. `Note` is an opaque value that the caller attaches to an odd target and gets back when the
+/// target's crowd opens.
 public struct Crowds<Note: Sendable>: Sendable {
-    /// A client that was seen at a target.
+    /// A client that requested a target, with the time.
     private struct Sighting: Sendable {
         var witness: UInt64 = 0
         var time: Int64 = .min / 2
@@ -50,20 +53,20 @@ public struct Crowds<Note: Sendable>: Sendable {
     }
 
     private struct Slot: TargetSlot {
-        /// 0: the slot is free.
+        /// 0 marks a free slot.
         var target: UInt64 = 0
-        /// The last two different clients: at an odd target, of those that saw it odd.
+        /// The last two different clients. For an odd target, of the clients that saw it odd.
         var last = Sighting()
         var other = Sighting()
-        /// nil for a target that is well.
+        /// nil for a good target.
         var surprise: Surprise?
-        /// When the first of these unexpected responses came. The distant past for a target whose response is meant.
+        /// Time of the first of these unexpected responses. The distant past if the response is intended.
         var since: Int64 = 0
-        /// When the target began to count for a crowd; nil if it does not count.
+        /// Time when the target began to count for a crowd; nil if it does not count.
         var turned: Int64?
         var note: Note?
 
-        /// - Returns: whether this client is new here.
+        /// - Returns: whether this client is new for the target.
         mutating func note(_ witness: UInt64, _ now: Int64) -> Bool {
             defer { last = Sighting(witness: witness, time: now) }
             guard last.witness != witness || last.time <= .min / 2 else { return false }
@@ -79,7 +82,7 @@ public struct Crowds<Note: Sendable>: Sendable {
 
     private struct Opening: Sendable {
         let time: Int64
-        /// The only client that it holds for; nil for all clients.
+        /// The only client that the crowd applies to; nil for all clients.
         let witness: UInt64?
     }
 
@@ -91,37 +94,38 @@ public struct Crowds<Note: Sendable>: Sendable {
     static var crowdLimit: Int { 64 }
     private static var leastTargets: Int { 10 }
     private static var leastRedirects: Int { 2 }
-    /// One of so many; without the client that saw most.
+    /// Odd targets must be one in `share` of the requested targets; without the most frequent client, one in `othersShare`.
     private static var share: Int { 10 }
     private static var othersShare: Int { 20 }
-    /// In windows: the longest time for which an unexpected response is replaced.
+    /// Maximum time for which an unexpected response is replaced, in windows.
     static var longestWindows: Int64 { 30 }
-    /// In windows: a redirect to a page that was not seen for this time begins anew, since an outage shows one at its beginning and at its end.
+    /// A redirect to a page that was not seen for this number of windows starts a new period. An outage may show such a page at its
+    /// beginning and at its end.
     private static var longestSilence: Int64 { 10 }
 
     private var longest: Int64 { window * Self.longestWindows }
 
     /// - Parameters:
     ///   - window: milliseconds (`failure.window`).
-    ///   - targets: maximum number of targets that are remembered.
+    ///   - targets: maximum number of remembered targets.
     public init(window: Int64, targets: Int = 2_048) {
         self.window = window
         slots = TargetSlots(count: targets)
     }
 
-    /// How many crowds are open, or were.
+    /// Number of crowds in memory, including expired ones.
     var openCount: Int { open.count }
 
     // MARK: Events
 
-    /// A good response came.
+    /// Records a good response.
     /// - Parameters:
-    ///   - target: a hash of the target and its partition; never 0.
-    ///   - witness: a number for the client's address.
+    ///   - target: hash of the target and its partition; never 0.
+    ///   - witness: number for the client's address.
     public mutating func found(_ target: UInt64, by witness: UInt64, now: Int64) {
         let index = index(of: target, now)
         guard slots[index].target == target else {
-            // A target that counts for a crowd is worth more than one that is well.
+            // A slot that counts for a crowd takes precedence over a good target.
             guard !counts(slots[index], now) else { return }
             slots[index] = Slot(target: target, last: Sighting(witness: witness, time: now))
             return
@@ -133,15 +137,15 @@ public struct Crowds<Note: Sendable>: Sendable {
         _ = slots[index].note(witness, now)
     }
 
-    /// The upstream failed for this target: a redirect to a page that came before may have been the beginning of that.
+    /// Records a failure of the upstream for this target. An earlier redirect to a page may have been the beginning of the failure.
     public mutating func failed(_ target: UInt64, now: Int64) {
         let index = index(of: target, now)
         guard slots[index].target == target, case .page = slots[index].surprise, now - slots[index].since < longest else { return }
         slots[index].surprise = nil
     }
 
-    /// An unexpected response came.
-    /// - Returns: whether the stored response goes out instead, and the notes of the targets whose crowd opens now.
+    /// Records an unexpected response.
+    /// - Returns: whether the stored response is served instead, and the notes of the targets in a crowd that opens now.
     public mutating func odd(_ surprise: Surprise, _ target: UInt64, by witness: UInt64, now: Int64) -> (isReplaced: Bool, notes: [Note]) {
         let index = index(of: target, now)
         let isNew = turn(index, surprise, target, by: witness, now)
@@ -160,7 +164,7 @@ public struct Crowds<Note: Sendable>: Sendable {
 
     // MARK: Targets
 
-    /// - Returns: whether this is new evidence.
+    /// - Returns: whether the response is new evidence.
     private mutating func turn(_ index: Int, _ surprise: Surprise, _ target: UInt64, by witness: UInt64, _ now: Int64) -> Bool {
         var isNew = false
         if slots[index].target != target || slots[index].surprise != surprise || hasBeenSilent(slots[index], now) {
@@ -178,7 +182,7 @@ public struct Crowds<Note: Sendable>: Sendable {
         return now - slot.last.time > window * Self.longestSilence
     }
 
-    /// The slot of a target, else the one that is worth least: of those that do not count the one that was requested longest ago.
+    /// Returns the slot of a target, else the least valuable one: one that does not count and was requested the longest time ago.
     private func index(of target: UInt64, _ now: Int64) -> Int {
         slots.place(of: target) { (counts($0, now) ? 1 : 0, $0.last.time) }
     }
@@ -192,7 +196,7 @@ public struct Crowds<Note: Sendable>: Sendable {
         return opening.witness == nil || (opening.witness == witness && isAlone(witness, now))
     }
 
-    /// Whether no other client sends requests.
+    /// Returns whether no other client sends requests.
     private func isAlone(_ witness: UInt64, _ now: Int64) -> Bool {
         !slots.all.contains { $0.target != 0 && $0.isSeen(besides: witness, since: now - window) }
     }
@@ -221,14 +225,14 @@ public struct Crowds<Note: Sendable>: Sendable {
         return members.compactMap { slots[$0].note }
     }
 
-    /// Whether so many are one of `part` targets that clients requested within the window.
-    /// - Parameter witness: a client whose requests do not count.
+    /// Returns whether `count` is at least one in `part` of the targets requested within the window.
+    /// - Parameter witness: client to exclude; nil for none.
     private func isShare(_ count: Int, of part: Int, without witness: UInt64? = nil, _ now: Int64) -> Bool {
         let asked = slots.all.count { $0.target != 0 && $0.isSeen(besides: witness, since: now - window) }
         return count * part >= asked
     }
 
-    /// Whether all clients but one are witnesses together.
+    /// Returns whether the clients other than this one are sufficient evidence together.
     private func othersAgree(besides client: UInt64, _ members: [Int], _ now: Int64) -> Bool {
         let others = members.count { slots[$0].isSeen(besides: client, since: now - window) }
         guard others > 0, isShare(others, of: Self.othersShare, without: client, now) else { return false }
@@ -237,7 +241,7 @@ public struct Crowds<Note: Sendable>: Sendable {
         return others >= Self.leastTargets || others * 2 > since
     }
 
-    /// The two clients that saw most of these targets.
+    /// Returns the two clients that saw most of these targets.
     private func mostFrequent(in members: [Int], _ now: Int64) -> [UInt64] {
         var counts: [UInt64: Int] = [:]
         for sighting in members.flatMap({ [slots[$0].last, slots[$0].other] }) where sighting.time > now - window {

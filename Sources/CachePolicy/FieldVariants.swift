@@ -1,20 +1,21 @@
-// Which stored responses one key has for different unknown fields: so that there are not too many, and none of one client's making drive out those of
-// others; and so that it can be told which field kept a copy from being used.
+// Tracks the stored responses of each key that differ in unknown fields. It limits their number, so that one client's variants do not
+// displace those of other clients. It also names the field that prevented a hit.
 
 import HTTPCore
 
-/// Guarded by its owner.
+/// Not thread-safe: the owner synchronizes access.
 public struct FieldVariants: Sendable {
-    /// Of one key.
+    /// Maximum number of variants of one key.
     public static let limit = 64
-    /// Of all keys. Beyond it a key is forgotten: its variants stay in the store, and are counted anew.
+    /// Maximum number of variants of all keys. Beyond it, another key is forgotten: its variants stay in the store and are counted again
+    /// from zero.
     static let totalLimit = 16_384
 
     public struct Variant: Sendable {
         public let hash: UInt64
-        /// A number for the client whose request brought the response.
+        /// Number for the client that caused the fetch.
         public let client: UInt64
-        /// The fields that separate it, with numbers that stand for their values.
+        /// The fields that separate the variant, with numbers for their values.
         public let fields: [NamedValue]
         fileprivate var used: UInt64 = 0
 
@@ -34,9 +35,9 @@ public struct FieldVariants: Sendable {
 
     public init() {}
 
-    /// Notes that a variant has been stored.
-    /// - Parameter key: a number that stands for the key.
-    /// - Returns: the hash of the variant that has to go for it.
+    /// Records that a variant has been stored.
+    /// - Parameter key: number for the key.
+    /// - Returns: hash of the variant to remove; nil if none.
     public mutating func note(_ variant: Variant, of key: UInt64) -> UInt64? {
         time += 1
         var (variant, own) = (variant, variants[key] ?? [])
@@ -51,7 +52,7 @@ public struct FieldVariants: Sendable {
         if total > Self.totalLimit { forgetAny(but: key) }
         guard own.count > Self.limit else { return nil }
         let counts = Dictionary(own.map { ($0.client, 1) }, uniquingKeysWith: +)
-        // Of two that have as many, the newcomer gives way.
+        // If two clients have equally many variants, that of the new variant loses one.
         let rank = { (count: (key: UInt64, value: Int)) in (count.value, count.key == variant.client ? 1 : 0) }
         let most = counts.max { rank($0) < rank($1) }
         guard let client = most?.key,
@@ -66,7 +67,7 @@ public struct FieldVariants: Sendable {
         total -= variants.removeValue(forKey: other)?.count ?? 0
     }
 
-    /// The names of the fields in which a request differs from the variant that is most like it; empty if there is no other variant.
+    /// Returns the names of the fields in which a request differs from the most similar variant; empty if there is no other variant.
     public func differences(of fields: [NamedValue], hash: UInt64, from key: UInt64) -> [ByteKey] {
         let others = (variants[key] ?? []).filter { $0.hash != hash }
         return others.map { Self.differences(fields, $0.fields) }.min { $0.count < $1.count } ?? []

@@ -1,27 +1,27 @@
-// What the operator says of how long responses count as fresh (a route's `freshness`, `negative`, `stale_while_revalidate`): for APIs that say
-// nothing, or not what is wanted. It is applied when a response is stored or confirmed, and so to what is stored from then on.
+// The operator's rules for freshness (a route's `freshness`, `negative`, `stale_while_revalidate`), for APIs that give no lifetime or an
+// unsuitable one. They apply when a response is stored or confirmed; earlier stored responses do not change.
 
 import HTTPCore
 import WellKnownNames
 
-/// A directive or field of a response that is disregarded where the operator says so.
+/// A directive or field of responses that the operator may ignore.
 public enum IgnoredDirective: String, Sendable, CaseIterable {
     case noStore = "no-store"
     case noCache = "no-cache"
     case privateResponse = "private"
-    /// And `s-maxage`, which says the same to us.
+    /// Also ignores `s-maxage`.
     case maxAge = "max-age"
     case expires
-    /// And `proxy-revalidate`.
+    /// Also ignores `proxy-revalidate`.
     case mustRevalidate = "must-revalidate"
-    /// All of Vary but `*`, Origin and the fields that carry credentials.
+    /// Ignores Vary, except `*`, Origin and credential fields.
     case vary
 }
 
-/// Who said how long a response counts as fresh. The raw value is stored.
+/// Origin of a response's freshness lifetime. The raw value is stored.
 public enum LifetimeSource: UInt8, Sendable, CaseIterable {
     case response = 0
-    /// A share of the time since Last-Modified.
+    /// A percentage of the time since Last-Modified.
     case heuristic
     /// `freshness.default`.
     case standard
@@ -32,28 +32,28 @@ public enum LifetimeSource: UInt8, Sendable, CaseIterable {
     /// `negative`.
     case negative
 
-    /// What `why` and the administrator's pages call it.
+    /// Name in `why` and on the administrator's pages.
     public var label: String { self == .standard ? "default" : "\(self)" }
 }
 
 public struct FreshnessRules: Sendable, Equatable {
-    /// Seconds for a response that says nothing.
+    /// Lifetime in seconds for a response without one; nil if not set.
     public var standard: Int64?
-    /// Seconds that bound what is said.
+    /// Bounds of the lifetime in seconds; nil if not set.
     public var minimum: Int64?
     public var maximum: Int64?
     public var ignored: Set<IgnoredDirective> = []
-    /// Seconds, where the response does not say it.
+    /// Seconds for responses without `stale-while-revalidate`; nil if not set.
     public var staleWhileRevalidate: Int64?
-    /// Seconds for which a stale response may stand in for a failing upstream; nil: for ever.
+    /// Maximum staleness in seconds of a response served while the upstream fails; nil means no limit.
     public var staleFor: Int64?
-    /// Seconds for which errors are kept; 0: as the other rules say.
+    /// Seconds for which errors are stored. 0: the other rules apply.
     public var negative: Int64 = 0
     public var negativeStatuses: [UInt16] = [404, 410]
 
     public init() {}
 
-    /// What is left of a response's directives.
+    /// Returns the directives without the ignored ones.
     public func applied(to control: ResponseCacheControl) -> ResponseCacheControl {
         var control = control
         for directive in ignored {
@@ -70,16 +70,16 @@ public struct FreshnessRules: Sendable, Equatable {
         return control
     }
 
-    /// How long a response counts as fresh, in seconds; nil: it is always asked first.
+    /// Returns the freshness lifetime in seconds; nil if every use requires validation.
     /// - Parameters:
-    ///   - said: what the response says, without what is ignored.
-    ///   - heuristic: what follows from Last-Modified.
-    ///   - control: without what is ignored.
+    ///   - said: lifetime from the response, without ignored directives.
+    ///   - heuristic: lifetime derived from Last-Modified.
+    ///   - control: directives without the ignored ones.
     public func lifetime(
         of status: Status, said: Int64?, heuristic: Int64?, _ control: ResponseCacheControl
     ) -> (seconds: Int64?, source: LifetimeSource) {
         if let kept = negativeLifetime(of: status, said: said) { return (kept, .negative) }
-        // Errors are the matter of `negative`.
+        // Lifetimes of errors are set by `negative`.
         guard status.rawValue < 400 else { return bounded(said ?? heuristic, said == nil ? .heuristic : .response) }
         var (seconds, source): (Int64?, LifetimeSource) =
             if let said { (said, .response) } else if let heuristic { (heuristic, .heuristic) } else { (standard, .standard) }
@@ -92,27 +92,27 @@ public struct FreshnessRules: Sendable, Equatable {
         return (maximum, .maximum)
     }
 
-    /// What says that it must be asked for each time is lengthened only where that is ignored.
+    /// The minimum does not apply to a response that requires validation, unless that directive is ignored.
     private func mayLengthen(_ said: Int64?, _ control: ResponseCacheControl) -> Bool {
         said != 0 && !control.noCache && !control.mustRevalidate && !control.proxyRevalidate
     }
 
-    /// nil where the status is none of those that are kept so.
+    /// nil if the status is not covered by `negative`.
     public func negativeLifetime(of status: Status, said: Int64?) -> Int64? {
         guard negative > 0, negativeStatuses.contains(status.rawValue) else { return nil }
         return min(said ?? negative, negative)
     }
 
-    /// Whether an error with this status may be kept for others: it is about the resource, and not about one request.
+    /// Returns whether an error with this status may be stored for other requests: it concerns the resource and not a single request.
     public static func mayBeNegative(_ status: UInt16) -> Bool {
         (400...599).contains(status) && !CacheableStatus.isAboutOneRequest(Status(rawValue: status))
     }
 
-    /// Whether the response depends on a field that Vary names. What tells users and sites apart always counts, also where the operator has a
-    /// shorter list of credentials than ours.
+    /// Returns whether the response depends on a field named in Vary. Fields that identify users and sites always count, even if the
+    /// operator's list of credentials is shorter than the default.
     /// - Parameters:
     ///   - name: in lower case.
-    ///   - credentials: the operator's.
+    ///   - credentials: the operator's list.
     public func varies(by name: [UInt8], credentials: CredentialNames) -> Bool {
         guard ignored.contains(.vary) else { return true }
         return name.elementsEqual("*".utf8) || name.elementsEqual("origin".utf8) || name.elementsEqual("proxy-authorization".utf8)
@@ -121,7 +121,7 @@ public struct FreshnessRules: Sendable, Equatable {
 }
 
 extension FreshnessRules: PathRules {
-    /// Disregarding a directive opens; times are as the path was written.
+    /// Ignoring a directive is permissive. Times depend on the path as received.
     public func stricter(_ other: FreshnessRules) -> FreshnessRules {
         var rules = self
         rules.ignored.formIntersection(other.ignored)

@@ -1,18 +1,20 @@
-// What the operator demands of a route's responses beyond what holds for all: a response that fails it counts as a failing upstream where a
-// copy exists.
+// The operator's additional requirements for a route's responses. If a stored response exists, a response that violates them counts as an
+// upstream failure.
 
 import HTTPCore
 import JSON
 
 public struct GoodResponse: Sendable, Equatable {
-    /// `type/subtype` or `+suffix`; none: any.
+    /// Accepted types as `type/subtype` or `+suffix`. An empty list accepts any type.
     public var contentTypes = ContentTypes([])
-    /// Bytes of decoded content; a maximum of 0: any.
+    /// Limits of the decoded content in bytes. A maximum of 0 disables it.
     public var minimumBytes = 0
     public var maximumBytes = 0
+    /// Values that JSON content must contain.
     public var mustHave: [JSONPointer] = []
+    /// Values that JSON content must not contain.
     public var mustNotHave: [JSONPointer] = []
-    /// At least this percentage of the stored one's length; 0: any.
+    /// Minimum length in percent of the stored response's length. 0 disables the check.
     public var shrinkLimit = 0
 
     public init() {}
@@ -22,19 +24,19 @@ public struct GoodResponse: Sendable, Equatable {
         return contentTypes.contain(MediaType(of: response.fields)) ? nil : .unexpectedType
     }
 
-    /// - Parameter bytes: of decoded content.
+    /// - Parameter bytes: length of the decoded content.
     public func faultOfLength(_ bytes: Int, storedBytes: Int?) -> UpstreamFault? {
         if bytes < minimumBytes || (maximumBytes > 0 && bytes > maximumBytes) { return .unexpectedSize }
         guard let storedBytes, shrinkLimit > 0, bytes * 100 < storedBytes * shrinkLimit else { return nil }
         return .shrunk
     }
 
-    /// Whether content is looked through from end to end, which takes a time of its own where it is long.
+    /// True if the content is searched completely, which takes noticeable time for long content.
     public var searchesContent: Bool { !mustHave.isEmpty || !mustNotHave.isEmpty }
 
     /// - Parameters:
-    ///   - content: decoded, and valid where it is JSON.
-    ///   - storedBytes: the length of the stored copy's content, where there is one.
+    ///   - content: decoded, and valid if it is JSON.
+    ///   - storedBytes: length of the stored response's content; nil if there is none.
     public func faultOfContent(_ content: Span<UInt8>, isJSON: Bool, storedBytes: Int?) -> UpstreamFault? {
         if let fault = faultOfLength(content.count, storedBytes: storedBytes) { return fault }
         guard searchesContent else { return nil }
@@ -46,7 +48,7 @@ public struct GoodResponse: Sendable, Equatable {
     }
 }
 
-/// Media types as an operator names them: `type/subtype`, `+suffix`, or `*` for all.
+/// Media types in the operator's notation: `type/subtype`, `+suffix`, or `*` for all.
 public struct ContentTypes: Sendable, Equatable {
     private let patterns: [[UInt8]]
 
@@ -54,10 +56,10 @@ public struct ContentTypes: Sendable, Equatable {
 
     public var isEmpty: Bool { patterns.isEmpty }
 
-    /// How they are written, for people.
+    /// The accepted notations, for messages.
     public static let forms = "type/subtype, +suffix or *"
 
-    /// Whether a text can fit any type.
+    /// Returns whether the text is a valid pattern.
     public static func isPattern(_ text: String) -> Bool {
         if text == "*" { return true }
         let names = text.hasPrefix("+") ? [text.dropFirst()] : text.split(separator: "/", omittingEmptySubsequences: false)

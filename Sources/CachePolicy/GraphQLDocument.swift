@@ -1,4 +1,5 @@
-// GraphQL, as far as a key needs to know: whether a request changes something, or may. Then its response is never kept, whatever its route says.
+// Detects GraphQL requests that change or may change data. Their responses are never stored, regardless of the route's settings. Documents
+// are scanned for operations only, not parsed in full.
 
 import HTTPCore
 import JSON
@@ -6,19 +7,19 @@ import JSON
 /// The operations of a GraphQL document.
 enum GraphQLDocument {
     struct Operations: Equatable {
-        /// Whether one of them is a query.
+        /// True if one of them is a query.
         var reads = false
-        /// Whether one of them is a mutation or a subscription.
+        /// True if one of them is a mutation or a subscription.
         var changes = false
     }
 
-    /// Words outside of all braces, strings and comments, with braces behind them; braces without a word are a query.
+    /// Finds operation keywords outside of braces, strings and comments, followed by braces. Braces without a keyword are a query.
     static func operations(in document: Span<UInt8>) -> Operations {
         var found = Operations()
         var depth = 0
         var index = 0
         var mayChange = false
-        // Whether the definition began with nothing, or with `query`.
+        // True if the current definition began without a keyword or with `query`; nil before a definition begins.
         var isQuery: Bool?
         while index < document.count, !found.changes {
             let byte = document[index]
@@ -49,9 +50,9 @@ enum GraphQLDocument {
 
     static func changesSomething(_ document: Span<UInt8>) -> Bool { operations(in: document).changes }
 
-    /// The same for content of which it is not known where documents stand in it: rather once too often.
+    /// Searches content with unknown document boundaries. Prefers false positives to false negatives.
     static func changesSomething(anywhereIn content: Span<UInt8>) -> Bool {
-        // A name, variables, directives, and then the braces.
+        // An operation consists of a keyword, a name, variables, directives, and then the braces.
         var hasWord = false
         for index in content.indices {
             switch content[index] {
@@ -73,8 +74,8 @@ enum GraphQLDocument {
 
     private static func isNameByte(_ byte: UInt8) -> Bool { byte.isASCIILetter || byte.isASCIIDigit || byte == UInt8(ascii: "_") }
 
-    /// Behind the string that begins at `start`: one between quotes on one line, or a block between three of them, where a backslash means
-    /// something only before the quotes that would end it.
+    /// Returns the index after the string that begins at `start`. A string is enclosed in quotes on one line. A block string is enclosed in
+    /// triple quotes, and a backslash in it escapes only triple quotes.
     private static func endOfString(_ document: Span<UInt8>, from start: Int) -> Int {
         var index = start + 1
         if hasMarks(document, at: start) {
@@ -97,18 +98,19 @@ enum GraphQLDocument {
     }
 }
 
-/// Members and arguments of a request by which a server knows a document, or that come with one. What is known by such a name may be anything.
+/// Members and arguments that identify a stored document on the server, or that accompany one. A document referenced by identifier may be
+/// of any operation type.
 enum GraphQLName {
-    /// In lower case.
+    /// Names in lower case.
     private static let ofDocuments: Set<String> = [
         "docid", "doc_id", "documentid", "document_id", "queryid", "query_id", "queryhash", "query_hash", "operationid", "operation_id",
         "operationname", "operation_name", "persistedquery", "persisted_query", "namedquery", "sha256hash",
     ]
-    /// Of content only: in a target they may belong to any API.
+    /// Names that count in content only: in a target they may belong to any API.
     private static let ofContent: Set<String> = ["id", "hash", "variables"]
     private static let longest = 16
 
-    /// - Parameter name: in any case, since several servers compare without.
+    /// - Parameter name: in any case, because several servers compare names without regard to case.
     static func isOfDocument(_ name: some Collection<UInt8>, inTarget: Bool = false) -> Bool {
         guard name.count <= longest else { return false }
         let name = String(decoding: name.map(\.asciiLowercased), as: UTF8.self)
@@ -116,10 +118,10 @@ enum GraphQLName {
     }
 }
 
-/// A request that may hold GraphQL: JSON with a `query`, several of them in an array, or form content with one. A request that names a document
-/// counts as one that changes something, unless it has the text of a query too.
+/// A request that may hold GraphQL: JSON with a `query`, an array of such objects, or form content with one. A request that identifies a
+/// stored document counts as one that changes data, unless it also contains the text of a query.
 enum GraphQLRequest {
-    /// nil where the content is no JSON text.
+    /// Returns whether JSON content changes data; nil if the content is not a JSON text.
     static func changesSomething(json content: Span<UInt8>) -> Bool? {
         guard [.valid, .validScalar].contains(JSONTextChecker.check(content)) else { return nil }
         var search = ChangeSearch()
@@ -130,9 +132,9 @@ enum GraphQLRequest {
         return search.isFound
     }
 
-    /// Form content, or a target's query.
+    /// Returns whether form content or the query of a target changes data.
     static func changesSomething(form content: some Collection<UInt8>, inTarget: Bool = false) -> Bool {
-        // Some servers part arguments by semicolons too.
+        // Some servers also separate arguments by semicolons.
         changesSomething(content.split(separator: UInt8(ascii: "&")), inTarget)
             || changesSomething(content.split { $0 == UInt8(ascii: "&") || $0 == UInt8(ascii: ";") }, inTarget)
     }
@@ -154,7 +156,7 @@ enum GraphQLRequest {
         return request.mayChange
     }
 
-    /// Whether content of which it is not known where names stand in it may name a document: rather once too often.
+    /// Returns whether content of unknown structure may identify a stored document. Prefers false positives to false negatives.
     static func namesDocument(anywhereIn content: Span<UInt8>) -> Bool {
         var start: Int?
         for index in content.indices {
@@ -171,7 +173,7 @@ enum GraphQLRequest {
     }
 }
 
-/// What is known of one request by its members.
+/// Facts about one request, collected from its members or arguments.
 private struct GraphQLParts {
     var namesDocument = false
     private var hasQuery = false
@@ -184,15 +186,15 @@ private struct GraphQLParts {
         if operations.reads { hasQuery = true } else { hasOther = true }
     }
 
-    /// A `query` that is no text.
+    /// Records a `query` member that is not a string.
     mutating func takeOther() { hasOther = true }
 
-    /// Of several `query` members a server may take any.
+    /// If a request has several `query` members, the server may use any of them.
     var mayChange: Bool { changes || (namesDocument && (!hasQuery || hasOther)) }
     var changesByDocument: Bool { changes }
 }
 
-/// Looks through a JSON text for requests that change something: its objects that stand in nothing but arrays.
+/// Searches a JSON text for requests that change data. A request is an object that is nested in arrays only.
 private struct ChangeSearch {
     private enum Member {
         case query, extensions, other
@@ -200,7 +202,7 @@ private struct ChangeSearch {
 
     private(set) var isFound = false
     private var depth = 0
-    /// Of the members of the request that is open; of those of its `extensions`.
+    /// Nesting depth of the members of the current request object, and of its `extensions` object; nil outside of them.
     private var requestDepth: Int?
     private var extensionsDepth: Int?
     private var member = Member.other

@@ -1,10 +1,11 @@
-// GraphQL's errors, which come with status 200: one of them must not take the place of a good copy, also where no route says so.
+// Detects GraphQL errors, which have status 200. Such an error must not replace a good stored response, even if the route has no rule for
+// it.
 
 import HTTPCore
 import JSON
 
 public enum GraphQLResponse {
-    /// Whether the content has errors and no data, as `PersistedQueryNotFound` has.
+    /// Returns whether the content has errors and no data, for example `PersistedQueryNotFound`.
     /// - Parameter content: valid JSON.
     public static func isError(_ content: Span<UInt8>) -> Bool {
         var (depth, member) = (0, [UInt8]())
@@ -23,14 +24,15 @@ public enum GraphQLResponse {
             let isContainer = token.isContainer
             if depth == 1, isContainer { return token.isObject }
             if depth == 2, isContainer, member.elementsEqual("data".utf8) { hasData = true }
-            // The first of the errors.
+            // The first element of `errors`.
             if isContainer ? depth == 3 : depth == 2, member.elementsEqual("errors".utf8) { hasErrors = true }
             return !hasData
         }
         return hasErrors && !hasData
     }
 
-    /// Whether a request is one of GraphQL by its arguments: it names a document, or has extensions for one that the server knows.
+    /// Returns whether the query arguments of a target indicate a GraphQL request: it contains a document, identifies a stored one, or has
+    /// extensions.
     public static func isAsked(for target: ArraySlice<UInt8>) -> Bool {
         guard let mark = target.firstIndex(of: UInt8(ascii: "?")) else { return false }
         return target[(mark + 1)...].split(separator: UInt8(ascii: "&")).contains { argument in

@@ -1,15 +1,15 @@
-// What an unsafe request makes invalid (RFC 9111 §4.4).
+// Decides which stored responses an unsafe request invalidates (RFC 9111 §4.4). The cache performs the invalidation.
 
 import HTTPCore
 
-/// Where the upstream is, to tell its own URIs from others'.
+/// The upstream's origin, to distinguish its URIs from those of other origins.
 public struct UpstreamOrigin: Sendable {
-    /// Scheme and authority in lower case, as in `http://api.example.com:8000`.
+    /// Scheme and authority in lower case, for example `http://api.example.com:8000`.
     public let bytes: [UInt8]
-    /// What is put before each target; without a slash at its end.
+    /// Path prefix added to each target; without a trailing slash.
     public let basePath: [UInt8]
 
-    /// What is taken off clients' paths before the upstream is asked; without a slash at its end.
+    /// Path prefix removed from client paths before they are forwarded; without a trailing slash.
     public let strippedPath: [UInt8]
 
     /// The upstream's other addresses.
@@ -22,7 +22,7 @@ public struct UpstreamOrigin: Sendable {
         self.strippedPath = strippedPath
     }
 
-    /// The target that an absolute path of the upstream is; nil where it lies outside the base path.
+    /// Returns the client-side target of an upstream path; nil if the path is outside the base path.
     func target(_ path: ArraySlice<UInt8>) -> [UInt8]? {
         guard path.first == UInt8(ascii: "/") else { return nil }
         guard !basePath.isEmpty else { return strippedPath + path }
@@ -32,12 +32,13 @@ public struct UpstreamOrigin: Sendable {
 }
 
 public enum Invalidation {
-    /// What the response to an unsafe request does to stored responses.
+    /// The effect of a response to an unsafe request on stored responses.
     public enum Effect: Sendable, Equatable {
         case nothing
-        /// They are older than a change.
+        /// Stored responses are removed, because they predate a change.
         case takesOut
-        /// They become stale and stay: a login or a captive portal has answered, so nobody knows whether the upstream got the request.
+        /// Stored responses become stale and remain. The response may come from a login page or a captive portal, so it is unknown whether
+        /// the upstream received the request.
         case makesStale
     }
 
@@ -52,7 +53,7 @@ public enum Invalidation {
             else { return .takesOut }
             return .makesStale
         }
-        // An API that keeps nothing but JSON responds with no web page, unless the client names one.
+        // If only JSON is stored, the API is expected not to respond with HTML, unless the client accepts HTML explicitly.
         guard !settings.keepsAny, !response.status.forbidsContent, let type = MediaType(of: response.fields), type.isHTML,
             !Accepting.names(type, in: request.fields)
         else { return .takesOut }
@@ -63,8 +64,8 @@ public enum Invalidation {
         !method.isSafe && (response.status.isSuccessful || response.status.isRedirection)
     }
 
-    /// The targets whose stored responses are to be dropped after this response: the request's own, and those that Location and
-    /// Content-Location name on the same origin. Empty where nothing is.
+    /// Returns the targets to invalidate after this response: the request's target, and those that Location and Content-Location name on
+    /// the upstream's origin. Empty if nothing is to be invalidated.
     public static func targets(method: Method, target: ArraySlice<UInt8>, response: ResponseHead, origin: UpstreamOrigin) -> [[UInt8]] {
         guard isSuccess(response, to: method) else { return [] }
         var targets = [Array(target)]
@@ -76,29 +77,30 @@ public enum Invalidation {
         return targets
     }
 
-    /// Whether a Content-Location names the target itself.
+    /// Returns whether a Content-Location names the target itself.
     public static func isSame(_ reference: ArraySlice<UInt8>, as target: ArraySlice<UInt8>, origin: UpstreamOrigin) -> Bool {
         path(of: reference, from: target, origin: origin).map { $0[...] == target } ?? false
     }
 
-    /// `/users` for `/users/1`: what a write to a member changes too. nil where the target is no member of anything.
+    /// Returns `/users` for `/users/1`, since a write to a member also changes its collection. nil if the target has no parent path.
     public static func collection(of target: ArraySlice<UInt8>) -> [UInt8]? {
         let path = target.withoutQuery
         guard let slash = path.lastIndex(of: UInt8(ascii: "/")), slash > path.startIndex, slash < path.endIndex - 1 else { return nil }
         return Array(path[..<slash])
     }
 
-    /// Path and query of a URI reference on the same origin (RFC 3986 §5.2): absolute, or a path, also one beside the target's.
+    /// Returns path and query of a URI reference on the upstream's origin (RFC 3986 §5.2). It may be an absolute URI, an absolute path, or
+    /// a path relative to the target. Returns nil for other references.
     private static func path(of reference: ArraySlice<UInt8>, from target: ArraySlice<UInt8>, origin: UpstreamOrigin) -> [UInt8]? {
         let rest = reference.prefix { $0 != UInt8(ascii: "#") }
         for one in [origin] + origin.others where rest.starts(with: one.bytes, by: { $0.asciiLowercased == $1 }) {
             let path = rest.dropFirst(one.bytes.count)
-            // `http://a.test:80` is no beginning of `http://a.test:8080`.
+            // `http://a.test:80` is not a prefix match for `http://a.test:8080`.
             if let next = path.first, next != UInt8(ascii: "/") { continue }
             return one.target(path)
         }
         if rest.first == UInt8(ascii: "/") { return rest.dropFirst().first == UInt8(ascii: "/") ? nil : origin.target(rest) }
-        // A scheme, dots to resolve, or nothing at all: worth no mistake.
+        // References with a scheme, with dot segments or without a path are not resolved.
         let first = rest.prefix { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
         guard !first.isEmpty, !first.contains(UInt8(ascii: ":")), first.first != UInt8(ascii: ".") else { return nil }
         let path = target.withoutQuery

@@ -1,10 +1,10 @@
-// What a key holds beside the upstream, the partition and the target (`StoredKey.extra`). It is written and read here and nowhere else, so that all that a
-// look-up finds is listed and purged too.
+// The part of a cache key besides upstream, partition and target (`StoredKey.extra`). Encoding and decoding are in this file only, so that
+// listing and purging find every key.
 
 import HTTPCore
 
 public struct KeyExtra: Sendable, Equatable {
-    /// What the settings put into keys.
+    /// The parts of keys that depend on the settings.
     public struct Shape: Sendable {
         let hasHost: Bool
         let fieldCount: Int
@@ -12,20 +12,21 @@ public struct KeyExtra: Sendable, Equatable {
         public init(hasHost: Bool, fieldCount: Int) { (self.hasHost, self.fieldCount) = (hasHost, fieldCount) }
     }
 
-    /// The meaning of the request's content, a preflight's demands, or what the upstream said of its arguments; nil where none of these counts.
+    /// Identity of the request's content or of a preflight, or the upstream's No-Vary-Search; nil if none applies.
     public var content: [UInt8]?
-    /// In lower case; nil where the host makes no difference.
+    /// In lower case; nil if keys do not contain the host.
     public var host: [UInt8]?
-    /// For each field that the operator made part of the key, its values.
+    /// The values of each field that the operator added to the key.
     public var fields: [[[UInt8]]]
-    /// Whether the request came by https, where the upstream is told so.
+    /// Whether the request used https; only if the upstream is informed of the scheme.
     public var isSecure: Bool
 
     public init(content: [UInt8]? = nil, host: [UInt8]? = nil, fields: [[[UInt8]]] = [], isSecure: Bool = false) {
         (self.content, self.host, self.fields, self.isSecure) = (content, host, fields, isSecure)
     }
 
-    /// Each part is preceded by its length, the values of a field by their number. Without TLS a key is as it was before there was another scheme.
+    /// Each part is preceded by its length, the values of a field by their number. Keys of requests without TLS contain no scheme, for
+    /// compatibility with keys of older versions.
     public var encoded: [UInt8] {
         var bytes: [UInt8] = []
         if let content { CacheKey.appendPart(content, to: &bytes) }
@@ -38,15 +39,15 @@ public struct KeyExtra: Sendable, Equatable {
         return bytes
     }
 
-    /// No host and no content has this spelling.
+    /// No host and no content identity has this spelling.
     private static let secure = Array(ConnectionField.scheme.utf8)
 
-    /// Whether a part of it says that the request came by https.
+    /// Returns whether a part states that the request used https.
     public static func isScheme(_ part: ArraySlice<UInt8>) -> Bool { part.elementsEqual(secure) }
 
-    /// nil where the key was made under other settings.
+    /// nil if the key was made under other settings.
     public init?(_ bytes: [UInt8], _ shape: Shape) {
-        // A content identity is no host: it begins with a length, or contains a line feed.
+        // A content identity is not a valid host: it begins with a length, or contains a line feed.
         guard let extra = Self(bytes, shape, hasContent: false) ?? Self(bytes, shape, hasContent: true) else { return nil }
         self = extra
     }

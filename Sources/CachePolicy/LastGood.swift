@@ -1,9 +1,10 @@
-// What counts as a failing upstream although it responded: junk never takes the place of a good copy, and with a copy it is not passed on.
+// Decides which responses count as upstream failures. Such a response never replaces a good stored response, and is not forwarded if one
+// exists.
 
 import HTTPCore
 import JSON
 
-/// Why a response counts as a failure where a stored copy exists. The raw value is the label in metrics, logs and Cache-Status.
+/// Why a response counts as a failure if a stored response exists. The raw value is the label in metrics, logs and Cache-Status.
 public enum UpstreamFault: String, Sendable, CaseIterable {
     case serverError = "server_error"
     case rateLimited = "rate_limited"
@@ -14,9 +15,9 @@ public enum UpstreamFault: String, Sendable, CaseIterable {
     case unexpectedStatus = "unexpected_status"
     case redirected = "redirected"
     case unprovenEnd = "unproven_end"
-    /// An unexpected status, as for many other targets at the same time (`Crowds`).
+    /// An unexpected status that many other targets return at the same time (`Crowds`).
     case crowd
-    /// The operator's own demands.
+    /// Violations of the operator's requirements (`GoodResponse`).
     case unexpectedSize = "unexpected_size"
     case missingValue = "missing_value"
     case unwantedValue = "unwanted_value"
@@ -24,21 +25,21 @@ public enum UpstreamFault: String, Sendable, CaseIterable {
 }
 
 public enum LastGood {
-    /// What a response is held against.
+    /// Properties of the stored response with which a new response is compared.
     public struct Copy: Sendable {
         public var status: Status = 200
         public var isJSON = false
-        /// JSON that RFC 8259 refuses.
+        /// JSON that violates RFC 8259.
         public var isLenient = false
         public var isCoded = false
-        /// nil where nobody knows, or it makes no difference.
+        /// nil if unknown or irrelevant.
         public var isHTML: Bool?
 
         public init() {}
 
         /// - Parameters:
-        ///   - head: of what is stored.
-        ///   - response: what it is to be held against: only where that is HTML the stored head is read.
+        ///   - head: stored head.
+        ///   - response: the new response. The stored head is parsed only if this is HTML.
         public init(_ metadata: StoredMetadata, head: UnsafeRawBufferPointer, beside response: ResponseHead) {
             status = metadata.status
             (isJSON, isCoded) = (metadata.flags.contains(.isJSON), metadata.flags.contains(.coded))
@@ -47,7 +48,7 @@ public enum LastGood {
             isHTML = StoredHead.parse(head).flatMap { MediaType(of: $0.fields) }?.isHTML
         }
 
-        /// The best that a marker of Vary leads to; it was content, where an older version wrote none.
+        /// The best variant under a Vary marker. A marker of an older version records none; it counts as other content.
         public init(bestOf marker: UnsafeRawBufferPointer) {
             switch StoredMetadata.bestVariant(in: marker) ?? .other {
             case .noSuccess: status = 404
@@ -74,7 +75,7 @@ public enum LastGood {
         case 429: return .rateLimited
         case 204, 205: return nil
         case 206, 304: return .unexpectedStatus
-        // A coding that the upstream was not asked for, and has not used before.
+        // An unknown coding that was not requested, and that the stored response does not have.
         case let status where status.isSuccessful && !copy.isCoded && ContentCoding(response.fields) == nil: return .undecodable
         case let status where status.isSuccessful:
             return isOfOtherType(response, than: copy) && !isAskedFor(response, by: request.fields) ? .unexpectedType : nil
@@ -82,11 +83,11 @@ public enum LastGood {
         }
     }
 
-    /// What is unexpected in a response that its client can use: the stored response goes out instead only where a gateway fails (`Crowds`). nil if
-    /// nothing is.
+    /// Returns what is unexpected about a response that its client can use; nil if nothing is. The stored response is served instead only
+    /// if a gateway fails (`Crowds`).
     /// - Parameters:
-    ///   - request: the client's: its path tells a redirect to another resource from one to the same resource.
-    ///   - upstream: tells the upstream's own URIs from others'.
+    ///   - request: the client's request; its path distinguishes a redirect to another resource from one to the requested path.
+    ///   - upstream: distinguishes the upstream's own URIs from those of other origins.
     public static func surprise(
         _ response: ResponseHead, beside copy: Copy, to request: RequestHead, at upstream: UpstreamOrigin? = nil, strictness: Strictness
     ) -> Surprise? {
@@ -102,9 +103,9 @@ public enum LastGood {
         }
     }
 
-    /// Why a response that may be stored does not take the place of this copy: what is good is not lost to what is not. Nor is it to what is meant,
-    /// but says something else than the copy: that the resource is gone, moved, or has another form too.
-    /// - Parameter isLenient: whether the response is JSON that RFC 8259 refuses; where only its head is known, false.
+    /// Why a storable response does not replace this stored response; nil if it may. A good response is kept if the new one is worse. It is
+    /// also kept if the new one is intended but different: the resource is gone, moved, or has another representation.
+    /// - Parameter isLenient: whether the response is JSON that violates RFC 8259; false if only its head is known.
     public static func obstacle(
         _ response: ResponseHead, isLenient: Bool = false, inPlaceOf copy: Copy, strictness: Strictness
     ) -> NotStoredReason? {
@@ -115,14 +116,14 @@ public enum LastGood {
         return isOfOtherType(response, than: copy) ? .contentType : nil
     }
 
-    /// What counts of a copy in `obstacle`, in the order of it: a marker of Vary has that of the best of its variants.
+    /// Quality of a stored response for `obstacle`, in ascending order. A Vary marker records that of its best variant.
     public enum Worth: UInt8, Sendable, Comparable {
         case noSuccess = 1
         case noContent, page, other, json
-        /// Less than `json`, and written by later versions only.
+        /// Less than `json`. Written by later versions only.
         case lenientJSON
 
-        /// - Parameter head: the stored one. Only where nothing else tells is it read.
+        /// - Parameter head: stored head, parsed only if the metadata is not sufficient.
         public init(_ metadata: StoredMetadata, head: UnsafeRawBufferPointer) {
             if !metadata.status.isSuccessful {
                 self = .noSuccess
@@ -131,7 +132,7 @@ public enum LastGood {
             } else if metadata.flags.contains(.isJSON) {
                 self = metadata.flags.contains(.isLenient) ? .lenientJSON : .json
             } else {
-                // Beside what has no type everything is good enough that is good enough beside a page.
+                // A response without a media type counts like a web page, so any content may replace it.
                 let type = StoredHead.parse(head).flatMap { MediaType(of: $0.fields) }
                 self = type.map { $0.isHTML ? .page : .other } ?? .page
             }
@@ -142,20 +143,21 @@ public enum LastGood {
         private var rank: Int { self == .json ? 7 : Int(rawValue) }
     }
 
-    /// Something else where JSON was, or a web page where there was none.
+    /// Returns whether the response is not JSON although the stored one is, or is a web page although the stored one is not.
     public static func isOfOtherType(_ response: ResponseHead, than copy: Copy) -> Bool {
         if copy.isJSON { return !MediaType.isJSON(response.fields, orElse: true) }
         return copy.isHTML == false && MediaType(of: response.fields)?.isHTML == true
     }
 
-    /// Whether the client has named the type: then the upstream has several forms, although it may not say so in Vary. A web page is what everything
-    /// in between responds with, so it never counts; nor does plain text beside JSON, which many clients name without a thought.
+    /// Returns whether the client named the type in Accept: the upstream then has several representations, although Vary may not say so. A
+    /// web page never counts, because intermediaries respond with one. Plain text does not count if the client also accepts JSON, because
+    /// many clients list both by default.
     private static func isAskedFor(_ response: ResponseHead, by request: Fields) -> Bool {
         guard let type = MediaType(of: response.fields), !type.isHTML, Accepting.names(type, in: request) else { return false }
         return !type.isEssence("text/plain") || !Accepting.namesJSON(in: request)
     }
 
-    /// The same for a preflight: what it says is in its fields. Browsers follow no redirect there (Fetch §4.8).
+    /// The fault of a preflight's response, which consists of its fields. Browsers do not follow redirects of preflights (Fetch §4.8).
     public static func faultOfPreflight(_ response: ResponseHead) -> UpstreamFault? {
         switch response.status {
         case 429: .rateLimited
@@ -165,15 +167,14 @@ public enum LastGood {
         }
     }
 
-    /// What gateways and hosts say that are full, go in circles or are over their share (507 to 509), what a captive portal says (511), what
-    /// content delivery networks say that cannot reach the origin (520 to 530), what proxies say whose own time ran out (598, 599), and what
-    /// is no status (RFC 9110 §15: to be taken for a 5xx).
+    /// Server errors beyond the standard ones: overload, loops and exceeded quotas (507 to 509), captive portals (511), and CDN errors (520
+    /// to 530). Also timeouts in proxies (598, 599), and invalid statuses (RFC 9110 §15: handled as 5xx).
     public static func isServersTrouble(_ status: Status) -> Bool {
         let code = status.rawValue
         return 507...509 ~= code || code == 511 || 520...530 ~= code || code >= 598
     }
 
-    /// Whether the status says that the server, or the client's share of it, is in trouble.
+    /// Returns whether the status reports a problem of the server or an exhausted quota of the client.
     public static func isTrouble(_ status: Status) -> Bool {
         switch status.rawValue {
         case 429, 500, 502, 503, 504: true
@@ -181,10 +182,10 @@ public enum LastGood {
         }
     }
 
-    /// What the content tells, once it is whole and decoded.
+    /// The fault that the content proves, once it is complete and decoded.
     public static func faultOfContent(_ verdict: JSONVerdict, isDelimited: Bool) -> UpstreamFault? {
         switch verdict {
-        // What cannot be told is no fault.
+        // What cannot be determined is not a fault.
         case .valid, .tooDeep, .lenient: nil
         case .validScalar: isDelimited ? nil : .unprovenEnd
         case .empty: .emptyContent
@@ -193,7 +194,7 @@ public enum LastGood {
     }
 }
 
-/// Media types that a request names in Accept, with a weight other than 0. What a star stands for is not named.
+/// Media types that a request names in Accept with a weight other than 0. Types matched by a wildcard are not named.
 enum Accepting {
     static func names(_ type: MediaType, in request: Fields) -> Bool {
         !type.essence.contains(UInt8(ascii: "*")) && contains(request) { $0.isEssence(type.essence) }
@@ -211,12 +212,12 @@ enum Accepting {
 }
 
 extension MediaType {
-    /// A web page.
+    /// Whether the type is a web page.
     var isHTML: Bool { isEssence("text/html") || isEssence("application/xhtml+xml") }
 }
 
 extension UpstreamFault {
-    /// Whether the failure memory counts it. It counts the statuses of trouble by the head.
+    /// Whether the failure memory counts this fault. Statuses that report a problem are counted separately, by the head.
     public var isFailure: Bool {
         switch self {
         case .invalidJSON, .undecodable, .emptyContent, .unexpectedType, .unprovenEnd, .redirected: true
@@ -224,7 +225,7 @@ extension UpstreamFault {
         }
     }
 
-    /// The same, as the reason why the response was not stored.
+    /// The corresponding reason why the response was not stored.
     public var notStored: NotStoredReason {
         switch self {
         case .serverError, .rateLimited, .redirected, .unexpectedStatus, .crowd: .status

@@ -1,8 +1,8 @@
-// Which mode is for all paths, for those that begin in some way, and for those of a route.
+// Serving modes: for all paths, for path prefixes, and for routes.
 
 import HTTPCore
 
-/// Which mode is for which paths. The longest prefix that fits counts, then the path's route, then what is for all.
+/// Serving modes by path. The longest matching prefix applies, then the path's route, then the global mode.
 public struct ModeTable: Sendable, Equatable {
     public struct Rule: Sendable, Equatable {
         public let prefix: String
@@ -10,29 +10,29 @@ public struct ModeTable: Sendable, Equatable {
     }
 
     public private(set) var all = ServingMode.live
-    /// Longest first.
+    /// Sorted by length, longest first.
     public private(set) var rules: [Rule] = []
-    /// By the place of the route.
+    /// Modes by index of the route.
     public private(set) var routes: [Int: ServingMode] = [:]
 
-    /// Rules are compared with each request: so many at most.
+    /// Maximum number of rules: they are compared with each request.
     public static let ruleLimit = 256
 
-    /// - Parameter routes: the modes that they begin with, by their places.
+    /// - Parameter routes: initial modes by index of the route.
     public init(all: ServingMode = .live, routes: [Int: ServingMode] = [:]) {
         self.all = all
         self.routes = routes
     }
 
-    /// Whether there is nothing to look up.
+    /// True if all paths have the mode `live`.
     public var isLive: Bool { all == .live && rules.isEmpty && routes.isEmpty }
 
-    /// How many prefixes, and how many routes, have this mode.
+    /// Returns how many prefixes and how many routes have this mode.
     public func exceptions(with mode: ServingMode) -> (prefixes: Int, routes: Int) {
         (rules.count { $0.mode == mode }, routes.values.count { $0 == mode })
     }
 
-    /// Returns false where there are too many rules.
+    /// Sets a mode. Returns false if there are too many rules.
     /// - Parameter prefix: empty for all paths.
     public mutating func set(_ mode: ServingMode, prefix: String) -> Bool {
         guard !prefix.isEmpty else {
@@ -46,14 +46,15 @@ public struct ModeTable: Sendable, Equatable {
         return true
     }
 
-    /// The paths that begin so are as all others again. Returns false where there was no rule for them.
+    /// Removes the rule for a prefix. Returns false if there was none.
     public mutating func remove(prefix: String) -> Bool {
         let count = rules.count
         rules.removeAll { $0.prefix == prefix }
         return rules.count < count
     }
 
-    /// - Parameter mode: nil has the route's paths as all others again; returns false where they are already.
+    /// Sets the mode of a route, or removes it. Returns false if there was no mode to remove.
+    /// - Parameter mode: nil removes the route's mode.
     public mutating func set(_ mode: ServingMode?, route place: Int) -> Bool {
         guard let mode else { return routes.removeValue(forKey: place) != nil }
         routes[place] = mode
@@ -62,7 +63,7 @@ public struct ModeTable: Sendable, Equatable {
 
     /// - Parameters:
     ///   - target: path and query as received.
-    ///   - route: the place of a target's route.
+    ///   - route: returns the index of a target's route.
     public func mode(of target: ArraySlice<UInt8>, route: (ArraySlice<UInt8>) -> Int) -> ServingMode {
         if let rule = rules.first(where: { target.starts(with: $0.prefix.utf8) }) { return rule.mode }
         return routes.isEmpty ? all : routes[route(target)] ?? all

@@ -1,14 +1,14 @@
-// Response fields that speak of one moment, one exchange or one client: they go to the client whose request brought them, and are not stored. By the letter
-// of RFC 9111 §3.1 all fields are; so in strict mode only those of the upstream's own address are left out.
+// Response fields that concern one moment, one exchange or one client. The client that caused the fetch receives them, but they are not
+// stored. RFC 9111 §3.1 requires all fields to be stored, so `strict` removes only those with the upstream's addresses.
 
 import HTTPCore
 
 enum MomentaryFields {
     private static let known: KnownFieldSet = [.clearSiteData, .refresh, .serverTiming]
-    /// Counts of requests that are left, in the spellings of public APIs.
+    /// Rate limit fields, in the spellings of public APIs.
     private static let beginnings: [StaticString] = ["ratelimit", "x-ratelimit-", "x-rate-limit-"]
 
-    /// - Parameter status: a pause that an error asks for belongs to the error.
+    /// - Parameter status: Retry-After is kept with an error, because it belongs to the error.
     static func remove(from fields: inout Fields, _ status: Status) {
         var found: Set<Int> = []
         for (index, entry) in fields.entries.enumerated() where isMomentary(entry, fields, status) { found.insert(index) }

@@ -1,14 +1,14 @@
-// Form content in parts (RFC 7578) as arguments: which boundary a client made up makes no difference, nor does the order of names. Read
-// strictly: what any parser could take in another way is not read at all, and then the bytes count as they came.
+// Parses multipart form content (RFC 7578) as arguments for cache keys. The boundary and the order of names have no effect. Parsing is
+// strict: content that another parser could read differently is rejected, and its bytes are then used unchanged.
 
 import HTTPCore
 
 enum MultipartForm {
-    /// One spelling of the content: the parts in the order of their names, each name, file name, type and content with its length.
-    /// nil where the content is not plainly a form.
+    /// Returns the canonical form of the content: parts ordered by name, each with its name, file name, type and content. Each value is
+    /// preceded by its length. Returns nil if the content is not an unambiguous form.
     /// - Parameters:
-    ///   - type: the Content-Type's value.
-    ///   - rules: what the route says of arguments; a part is one.
+    ///   - type: value of Content-Type.
+    ///   - rules: the route's rules for arguments; each part counts as an argument.
     static func canonical(_ content: [UInt8], type: ArraySlice<UInt8>, rules: ArgumentRules?) -> [UInt8]? {
         guard let boundary = boundary(of: type), let contents = split(content, boundary) else { return nil }
         var parts: [Part] = []
@@ -17,7 +17,7 @@ enum MultipartForm {
             if let rules, !part.name.withUnsafeBufferPointer({ rules.keeps($0) }) { continue }
             parts.append(part)
         }
-        // Values of one name never change places.
+        // Values of one name keep their order.
         let order = parts.indices.sorted {
             parts[$0].name == parts[$1].name ? $0 < $1 : parts[$0].name.lexicographicallyPrecedes(parts[$1].name)
         }
@@ -26,7 +26,7 @@ enum MultipartForm {
         return canonical
     }
 
-    /// nil where there is another parameter, or none.
+    /// nil if there is no boundary, or another parameter.
     private static func boundary(of type: ArraySlice<UInt8>) -> [UInt8]? {
         let members = FieldLists.members(of: type, separator: UInt8(ascii: ";"))
         guard members.count == 2, members[0].map(\.asciiLowercased).elementsEqual("multipart/form-data".utf8),
@@ -35,7 +35,7 @@ enum MultipartForm {
         return Array(parameter.value)
     }
 
-    /// What stands between the delimiters (RFC 2046 §5.1.1); nil where something stands before the first or behind the last.
+    /// Returns the parts between the delimiters (RFC 2046 §5.1.1); nil if there is text before the first or after the last one.
     private static func split(_ content: [UInt8], _ boundary: [UInt8]) -> [ArraySlice<UInt8>]? {
         let delimiter = [0x0d, 0x0a, 0x2d, 0x2d] + boundary
         guard content.starts(with: delimiter.dropFirst(2)) else { return nil }
@@ -62,7 +62,8 @@ enum MultipartForm {
     }
 }
 
-/// `name=value`, where the value is a token or a string without a backslash: clients and servers disagree about that one.
+/// `name=value`, where the value is a token or a quoted string without a backslash. Clients and servers disagree on the meaning of
+/// backslashes.
 private struct Parameter {
     /// In lower case.
     let name: [UInt8]
@@ -83,13 +84,13 @@ private struct Parameter {
 }
 
 private struct Part {
-    /// In the spelling of keys.
+    /// In the spelling of cache keys.
     let name: [UInt8]
     private var fileName: [UInt8]?
     private var type: [UInt8]?
     private let content: [UInt8]
 
-    /// nil where it has other fields than a Content-Disposition and perhaps a Content-Type, or odd ones.
+    /// nil if the part has fields other than Content-Disposition and an optional Content-Type, or malformed ones.
     init?(_ bytes: ArraySlice<UInt8>, ignoringCase: Bool) {
         guard let lines = Self.head(of: bytes) else { return nil }
         var given: [UInt8]?
@@ -123,7 +124,7 @@ private struct Part {
         content = folds && fileName == nil ? lines.content.map(\.asciiLowercased) : Array(lines.content)
     }
 
-    /// The lines before the first empty one, and what is behind it.
+    /// Returns the lines before the first empty line, and the content after it.
     private static func head(of bytes: ArraySlice<UInt8>) -> (lines: [ArraySlice<UInt8>], content: ArraySlice<UInt8>)? {
         var lines: [ArraySlice<UInt8>] = []
         var rest = bytes

@@ -1,9 +1,9 @@
-// The head of a response, or of the 304 or 206 in its place, whose coding depends on what the client asked for (RFC 9110 §8.4, §12.5.5).
+// Builds heads of responses with a content coding that depends on Accept-Encoding, for 200, 206 and 304 (RFC 9110 §8.4, §12.5.5).
 
 import HTTPCore
 
 public enum NegotiatedHead {
-    /// The coding with which content goes out, and its length then; nil where that is not known yet.
+    /// The coding in which the content is sent, and its coded length in bytes; nil if the length is not known yet.
     public struct Coded {
         let coding: ContentCoding
         let contentBytes: Int?
@@ -12,8 +12,8 @@ public enum NegotiatedHead {
     }
 
     /// - Parameters:
-    ///   - head: status line and fields as they are stored, or made of that.
-    ///   - coded: nil where the content goes out without a coding, which it might have had.
+    ///   - head: status line and fields as stored, or derived from the stored head.
+    ///   - coded: nil if the content is sent without a coding but could have been sent with one.
     public static func make(_ head: UnsafeRawBufferPointer, _ coded: Coded?) -> [UInt8] {
         guard var parsed = StoredHead.parse(head) else { return Array(head) }
         change(&parsed, coded)
@@ -24,7 +24,7 @@ public enum NegotiatedHead {
 
     public static func change(_ head: inout ResponseHead, _ coded: Coded?) {
         if let coded {
-            // Other bytes: a strong tag would promise those that are stored.
+            // The bytes differ from the stored ones, so a strong entity tag must become weak.
             StoredHead.removeCoding(from: &head.fields)
             head.fields.remove(.contentLength)
             if !head.status.forbidsContent { head.fields.append(.contentEncoding, "\(coded.coding.name)") }
@@ -33,15 +33,16 @@ public enum NegotiatedHead {
         if !StoredHead.variesByCoding(head.fields) { head.fields.append(.vary, "Accept-Encoding") }
     }
 
-    /// Of a head that goes out without a coding which it might have had.
+    /// Appends Vary to the head of a response that is sent without a coding but could have been sent with one.
     public static func appendVary(beside fields: Fields, to lines: inout [UInt8]) {
         if !StoredHead.variesByCoding(fields) { lines.append(varyLine) }
     }
 
     private static let varyLine: StaticString = "Vary: Accept-Encoding\r\n"
 
-    /// The same as `make` of a head just as it is stored, without reading it: the tag becomes weak where it is, the length is the last line.
-    /// - Parameter metadata: the head's.
+    /// Produces the result of `make` for a head exactly as stored, without parsing it. The entity tag is weakened in place, and the length
+    /// must be on the last line.
+    /// - Parameter metadata: metadata of this head.
     public static func append(
         _ head: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ coded: Coded?, to out: inout [UInt8]
     ) {
@@ -71,7 +72,7 @@ public enum NegotiatedHead {
         if !metadata.flags.contains(.variesByCoding) { out.append(varyLine) }
     }
 
-    /// Where the last line begins, where that tells the length.
+    /// Returns the offset of the last line if it is Content-Length; nil otherwise.
     private static func lengthLine(of head: UnsafeRawBufferPointer) -> Int? {
         let name: StaticString = "Content-Length: "
         var start = head.count - 2

@@ -1,24 +1,24 @@
-// What an upstream lets scripts of another origin read (Fetch §3.2.3): the Access-Control fields of a response. A response that we make, or that is
-// older than the leave, is no use to a web app without them.
+// The Access-Control fields of a response: which origins' scripts may read it (Fetch §3.2.3). A response that Cistern generates, or that is
+// older than the permission, is useless to a web app without them.
 
 import HTTPCore
 
-/// The upstream's leave for one origin, or for all.
+/// The upstream's permission for one origin, or for all origins.
 public struct OriginGrant: Sendable, Equatable {
-    /// The lines to send, each with CRLF.
+    /// The field lines to send, each with CRLF.
     public let lines: [UInt8]
-    /// It depends on who asks.
+    /// The permission depends on the request's Origin.
     public let isForOneOrigin: Bool
-    /// Also with cookies and client certificates.
+    /// The permission includes requests with cookies and client certificates.
     public let allowsCredentials: Bool
 
-    /// More of it is not remembered.
+    /// Maximum size of the lines; a larger permission is not stored.
     private static let limitBytes = 2_048
 
-    /// nil where the response gives none to this origin.
-    /// - Parameter origin: the request's.
+    /// nil if the response gives this origin no permission.
+    /// - Parameter origin: the request's origin.
     public init?(_ response: Fields, to origin: ArraySlice<UInt8>) {
-        // Two of them count as none.
+        // Two Access-Control-Allow-Origin fields count as none.
         guard response.all(.accessControlAllowOrigin).count == 1, let allowed = response.first(.accessControlAllowOrigin) else {
             return nil
         }
@@ -28,7 +28,7 @@ public struct OriginGrant: Sendable, Equatable {
         for index in 0..<response.count {
             let name = response.name(at: index)
             guard Self.isGrantField(name), !name.equalsIgnoringCase("access-control-max-age") else { continue }
-            // Leave for all is none for credentials.
+            // A permission for all origins does not include credentials.
             if isForAll, name.equalsIgnoringCase("access-control-allow-credentials") { continue }
             lines += name
             lines.append(": ")
@@ -42,8 +42,8 @@ public struct OriginGrant: Sendable, Equatable {
         allowsCredentials = !isForAll && credentials.count == 1 && credentials.first?.elementsEqual("true".utf8) == true
     }
 
-    /// Whether what scripts may read of a response may depend on their origin, although it does not say so in Vary: it has leave for one origin, or
-    /// none, which many an upstream sends to nobody but those that name an origin.
+    /// Returns whether the permission may depend on the origin although Vary does not list Origin. It names one origin, or it is absent:
+    /// many upstreams send it only to requests with an Origin field.
     public static func isBound(_ response: Fields) -> Bool {
         if let allowed = response.first(.accessControlAllowOrigin), allowed.elementsEqual("*".utf8) { return false }
         return !FieldLists.contains(.vary, in: response) { $0.equalsIgnoringCase("origin") || $0.elementsEqual("*".utf8) }
@@ -51,7 +51,7 @@ public struct OriginGrant: Sendable, Equatable {
 
     static func isGrantField(_ name: ArraySlice<UInt8>) -> Bool { name.prefix(15).equalsIgnoringCase("access-control-") }
 
-    /// The names of such fields, in lower case.
+    /// Returns the names of the Access-Control fields, in lower case.
     public static func names(in fields: Fields) -> [[UInt8]] {
         var names: [[UInt8]] = []
         for index in 0..<fields.count where isGrantField(fields.name(at: index)) {
@@ -61,7 +61,7 @@ public struct OriginGrant: Sendable, Equatable {
     }
 }
 
-/// What the upstream last said of it to one origin.
+/// The upstream's last decision about one origin.
 public enum OriginWord: Sendable, Equatable {
     case leave(OriginGrant)
     case noLeave

@@ -1,12 +1,13 @@
-// Whether a response in another media type than the stored one is another representation that the upstream has for this Accept field, or junk: it is
-// junk until the target has given good JSON to another Accept field since. A pure state machine: times are passed in, and memory is bounded.
+// Decides whether a response in another media type than the stored one is a representation for this Accept field, or junk. It counts as
+// junk until the target has returned good JSON for another Accept field since. A pure state machine: times are passed in, and memory is
+// bounded.
 
 public struct OtherForms: Sendable {
-    /// Of a target: its last good response. Of a target with an Accept field: since when it shows another type.
+    /// In `good`, a target's last good response. In `others`, when a target with an Accept field first returned another type.
     private struct Slot: TargetSlot {
         var target: UInt64 = 0
         var accept: UInt64 = 0
-        /// The place among all that was noted: times may be equal.
+        /// Sequence number of the record: times may be equal.
         var order: UInt64 = 0
         var seen: Int64 = 0
     }
@@ -19,10 +20,10 @@ public struct OtherForms: Sendable {
     /// - Parameter window: milliseconds (`failure.window`).
     public init(window: Int64) { self.window = window }
 
-    /// A good response came.
+    /// Records a good response.
     /// - Parameters:
-    ///   - target: a hash of the target and its partition; never 0.
-    ///   - accept: a hash of the request's Accept field.
+    ///   - target: hash of the target and its partition; never 0.
+    ///   - accept: hash of the request's Accept field.
     public mutating func found(_ target: UInt64, accept: UInt64, now: Int64) {
         order += 1
         good[place(of: target, in: good)] = Slot(target: target, accept: accept, order: order, seen: now)
@@ -31,8 +32,8 @@ public struct OtherForms: Sendable {
         if others[place].target == number { others[place] = Slot() }
     }
 
-    /// Another media type came.
-    /// - Returns: whether it is a representation of its own.
+    /// Records a response in another media type.
+    /// - Returns: whether it is a separate representation.
     public mutating func other(_ target: UInt64, accept: UInt64, now: Int64) -> Bool {
         let number = Self.number(target, accept)
         let place = place(of: number, in: others)

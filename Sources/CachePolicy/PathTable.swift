@@ -1,42 +1,42 @@
-// What may be different for some paths, and what follows where servers read a path in several ways.
+// Rules that differ between paths, also where servers may read one path in several ways (`PathReadings`).
 
 import HTTPCore
 
-/// Rules that may be different for some paths.
+/// Rules that may differ between paths.
 public protocol PathRules: Sendable {
-    /// The rules for a path that servers may read as one of these rules' or as one of the other's. A rule that protects holds if either has it; a rule
-    /// that opens holds if both do. All others are as these say.
+    /// Returns the rules for a path that servers may read as a path of `self` or of `other`. A protective rule applies if either side has
+    /// it; a permissive rule applies if both do. All other rules are those of `self`.
     func stricter(_ other: Self) -> Self
 }
 
-/// What holds for a path, where some have rules of their own.
+/// The rules of each path: a list of exceptions and a default.
 public struct PathTable<Rules: Sendable>: Sendable {
     @usableFromInline let exceptions: [(pattern: RoutePattern, rules: Rules)]
     @usableFromInline let rest: Rules
 
     /// - Parameters:
-    ///   - exceptions: the first that fits counts.
-    ///   - rest: for all other paths.
+    ///   - exceptions: the first matching pattern applies.
+    ///   - rest: rules for all other paths.
     public init(_ exceptions: [(pattern: RoutePattern, rules: Rules)] = [], rest: Rules) {
         (self.exceptions, self.rest) = (exceptions, rest)
     }
 
-    /// The rules for a path as it was written: for what neither protects nor opens.
+    /// Returns the rules for a path as received. For rules that neither protect nor permit.
     public func rulesAsWritten(for target: ArraySlice<UInt8>) -> Rules { at(index(of: target)) }
 
-    /// Whether it is so for a reading of the path: for rules that protect.
+    /// Returns whether the condition holds for at least one reading of the path. For protective rules.
     public func holdsForAny(_ target: ArraySlice<UInt8>, _ isSo: (Rules) -> Bool) -> Bool {
         if exceptions.isEmpty { return isSo(rest) }
         return indices(of: target).contains { isSo(at($0)) }
     }
 
-    /// Whether it is so for every reading of the path: for rules that open.
+    /// Returns whether the condition holds for every reading of the path. For permissive rules.
     public func holdsForAll(_ target: ArraySlice<UInt8>, _ isSo: (Rules) -> Bool) -> Bool { !holdsForAny(target) { !isSo($0) } }
 
-    /// Whether it is so for any path.
+    /// Returns whether the condition holds for any rules in the table.
     public func contains(where predicate: (Rules) -> Bool) -> Bool { predicate(rest) || exceptions.contains { predicate($0.rules) } }
 
-    /// Whether no path has rules of its own.
+    /// True if there are no exceptions.
     var isUniform: Bool { exceptions.isEmpty }
 
     public func map<Other: Sendable>(_ change: (Rules) -> Other) -> PathTable<Other> {
@@ -49,7 +49,7 @@ public struct PathTable<Rules: Sendable>: Sendable {
         exceptions.firstIndex { $0.pattern.matches(target) } ?? exceptions.count
     }
 
-    /// The places of the rules that the readings of a path have, each once. The path as it was written comes first.
+    /// Returns the indices of the rules of all readings of a path, without duplicates. The path as received comes first.
     private func indices(of target: ArraySlice<UInt8>) -> [Int] {
         var found = [index(of: target)]
         guard let readings = PathReadings(target) else { return found }
@@ -61,7 +61,7 @@ public struct PathTable<Rules: Sendable>: Sendable {
         return found
     }
 
-    /// The rules of all readings of a path that is not plain.
+    /// Returns the rules of all readings of a path that is not plain.
     @usableFromInline func rules(ofReadings target: ArraySlice<UInt8>) -> (first: Rules, others: [Rules]) {
         let found = indices(of: target)
         return (at(found[0]), found.dropFirst().map(at))
@@ -71,8 +71,9 @@ public struct PathTable<Rules: Sendable>: Sendable {
 }
 
 extension PathTable where Rules: PathRules {
-    /// Inlined, since a table of types unknown here would ask for them at each use: two thousand steps for every response.
-    /// - Parameter target: made only where some path has rules of its own.
+    /// Returns the rules of a path. Inlined, because the unspecialized generic function looked up type metadata at each use: two thousand
+    /// instructions for every response.
+    /// - Parameter target: evaluated only if there are exceptions.
     @inlinable public func rules(for target: @autoclosure () -> ArraySlice<UInt8>) -> Rules {
         if exceptions.isEmpty { return rest }
         let target = target()
@@ -85,6 +86,6 @@ extension PathTable where Rules: PathRules {
 }
 
 extension PathTable where Rules: Equatable {
-    /// Where all say the same, nobody has to look which it is.
+    /// Returns a table without exceptions if all rules are equal.
     public var simplified: Self { exceptions.allSatisfy { $0.rules == rest } ? Self(rest: rest) : self }
 }

@@ -1,9 +1,9 @@
-// The client's own conditions, answered from what is stored (RFC 9110 §13, RFC 9111 §4.3.2).
+// Evaluates the client's conditional fields against a stored response (RFC 9110 §13, RFC 9111 §4.3.2).
 
 import HTTPCore
 
 public enum Preconditions {
-    /// Whether the client has this response already: If-None-Match before If-Modified-Since (RFC 9110 §13.2.2).
+    /// Returns whether the client already has this response. If-None-Match takes precedence over If-Modified-Since (RFC 9110 §13.2.2).
     public static func isNotModified(_ request: Fields, stored: StoredMetadata, head: UnsafeRawBufferPointer) -> Bool {
         guard stored.status == 200 else { return false }
         if request.contains(.ifNoneMatch) {
@@ -17,13 +17,13 @@ public enum Preconditions {
         guard let since = request.first(.ifModifiedSince), let asked = HTTPDate.parse(since, now: stored.responseTime.seconds) else {
             return false
         }
-        // RFC 9111 §4.3.2: where there is no Last-Modified, the Date counts.
+        // RFC 9111 §4.3.2: without Last-Modified, Date is compared.
         guard let text = Validation.slice(head, stored.lastModified) else { return stored.date.seconds <= asked }
         guard let modified = HTTPDate.parse(text[...], now: stored.responseTime.seconds) else { return false }
         return modified <= asked
     }
 
-    /// RFC 9110 §8.8.3.2: the opaque parts are the same, weak or not.
+    /// Weak comparison (RFC 9110 §8.8.3.2): the opaque parts are equal, whether the tags are weak or not.
     public static func weaklyEqual(_ left: ArraySlice<UInt8>, _ right: ArraySlice<UInt8>) -> Bool {
         opaque(left).elementsEqual(opaque(right))
     }
@@ -32,7 +32,8 @@ public enum Preconditions {
         tag.count >= 2 && tag.first == UInt8(ascii: "W") && tag[tag.startIndex + 1] == UInt8(ascii: "/") ? tag.dropFirst(2) : tag
     }
 
-    /// The fields of the stored head that a 304 carries (RFC 9110 §15.4.5), and those without which a browser shows it to no script.
+    /// The fields of the stored head that a 304 carries (RFC 9110 §15.4.5), and the CORS fields, without which a browser denies scripts
+    /// access.
     public static func notModifiedHead(_ stored: UnsafeRawBufferPointer) -> [UInt8] {
         let carried: [KnownField] = [.cacheControl, .contentLocation, .date, .etag, .expires, .vary, .lastModified, .cacheStatus, .via]
         var fields = Fields()

@@ -1,28 +1,28 @@
-// A browser asks by OPTIONS whether a script of one origin may send a request to another (Fetch §4.8, "CORS-preflight fetch"). What the upstream
-// says to that depends on the origin, the method and the names of fields, and on nothing else; it says itself for how long it holds. So it is kept by
-// these, and stands in for a failing upstream: a stored response is no use to a web app whose preflight fails.
-// We differ: RFC 9110 §9.3.7 does not let responses to OPTIONS be cached. Browsers do it all the same, as Fetch has it. Not under `strict`.
+// CORS preflights (Fetch §4.8): OPTIONS requests that ask whether a script may send a request to another origin. The response depends only
+// on origin, method and field names, so it is cached by these, for the lifetime that it gives. It can be served during an outage: without a
+// preflight response, a web app cannot use stored responses. RFC 9110 §9.3.7 does not permit caching OPTIONS; browsers do so, as Fetch
+// defines. Disabled under `strict`.
 
 import HTTPCore
 
 public struct Preflight: Sendable {
-    /// As the browser spells it.
+    /// The origin as sent by the browser.
     public let origin: [UInt8]
     let method: [UInt8]
-    /// In lower case and in order.
+    /// Requested field names in lower case, sorted.
     let fields: [[UInt8]]
-    /// What else it asks for (Access-Control-Request-Private-Network), names and values in order.
+    /// Other Access-Control-Request fields (such as Access-Control-Request-Private-Network): names and values, sorted.
     private let others: [[UInt8]]
 
-    /// What browsers hold to be the lifetime of a response that says none, in seconds (Fetch §4.9).
+    /// Lifetime in seconds that browsers assume for a response without Access-Control-Max-Age (Fetch §4.9).
     public static let unsaidLifetime: Int64 = 5
-    /// Longest lifetime that is believed, in seconds: no browser keeps one for longer than a day.
+    /// Maximum lifetime in seconds: no browser caches a preflight for longer than a day.
     public static let longestLifetime: Int64 = 86_400
-    /// More than this of origin, method and fields together is not kept: a key is compared at every look-up.
+    /// Maximum length of origin, method and fields together. The key is compared at every lookup, so longer preflights are not cached.
     private static let identityLimitBytes = 1 << 10
 
-    /// nil where the request is another: a preflight has one origin and one method, and neither content nor credentials.
-    /// - Parameter credentials: the fields that carry them.
+    /// nil if the request is not a preflight. A preflight has one origin and one method, and neither content nor credentials.
+    /// - Parameter credentials: names of the credential fields.
     public init?(_ head: RequestHead, content: ContentFraming, credentials: CredentialNames) {
         guard head.method == .options, content == .none || content == .length(0) else { return nil }
         let request = head.fields
@@ -40,15 +40,16 @@ public struct Preflight: Sendable {
         guard identity.count <= Self.identityLimitBytes else { return nil }
     }
 
-    /// All that the response depends on beside the target, each part with its length. It stands in the key where a request's content would, and no
-    /// content's part begins so.
+    /// Everything that the response depends on besides the target, each part with its length. It replaces the identity of the request
+    /// content in the key. No content identity begins like this.
     public var identity: [UInt8] {
         var identity = Self.beginning
         for part in [origin, method] + others + fields { CacheKey.appendPart(part, to: &identity) }
         return identity
     }
 
-    /// The fields that a preflight asks for, in lower case; nil where one is none (it could be taken for another line), or there are too many.
+    /// Returns the field names that a preflight requests, in lower case. nil if one is not a valid name (it could be misread as another
+    /// line), or if there are too many.
     static func wantedFields(of request: Fields) -> [[UInt8]]? {
         let lines = request.all(named: "access-control-request-headers")
         guard !FieldListLimit.isExceeded(by: lines) else { return nil }
@@ -74,12 +75,12 @@ public struct Preflight: Sendable {
         return part
     }()
 
-    /// Whether this part of a key is one of a preflight.
+    /// Returns whether this part of a key identifies a preflight.
     public static func isIdentity(_ part: [UInt8]) -> Bool { part.starts(with: beginning) }
 
-    // MARK: The response
+    // MARK: Response
 
-    /// Whether this response lets the script's request go out, as browsers see it. Another is passed on and not kept.
+    /// Returns whether the response permits the script's request, by the rules of browsers. Other responses are forwarded and not stored.
     public func isAllowed(by response: ResponseHead) -> Bool {
         guard response.status.isSuccessful, OriginGrant(response.fields, to: origin[...]) != nil else { return false }
         guard Self.isSimple(method) || allows(method, "access-control-allow-methods", response.fields, ignoringCase: false) else {
@@ -88,7 +89,7 @@ public struct Preflight: Sendable {
         return fields.allSatisfy { allows($0, "access-control-allow-headers", response.fields, ignoringCase: true) }
     }
 
-    /// Those that need no leave (Fetch §2.2.1).
+    /// Methods that need no permission (Fetch §2.2.1).
     static func isSimple(_ method: some Sequence<UInt8>) -> Bool { ["GET", "HEAD", "POST"].contains { $0.utf8.elementsEqual(method) } }
 
     private func allows(_ word: [UInt8], _ name: StaticString, _ response: Fields, ignoringCase: Bool) -> Bool {
@@ -101,7 +102,7 @@ public struct Preflight: Sendable {
         }
     }
 
-    /// How long it holds, in seconds.
+    /// Returns the lifetime of the response in seconds.
     public static func lifetime(_ response: Fields) -> Int64 {
         let lines = response.all(named: "access-control-max-age")
         guard lines.count == 1, let text = lines.first?.trimmed, !text.isEmpty else { return unsaidLifetime }
@@ -110,9 +111,9 @@ public struct Preflight: Sendable {
         return text.count > 9 ? longestLifetime : min(longestLifetime, text.reduce(0) { $0 * 10 + Int64($1 - 0x30) })
     }
 
-    /// How long it holds from now on. A browser would count a lifetime that it was given before from the beginning; without one it counts on five
-    /// seconds, and asks again: so do those who get a stale one while the upstream fails.
-    /// - Parameter ttl: seconds.
+    /// Appends Access-Control-Max-Age with the remaining lifetime. Browsers would count the original value from the time of receipt.
+    /// Without the field, browsers assume five seconds and ask again; a stale response served during an outage therefore has none.
+    /// - Parameter ttl: remaining lifetime in seconds; nil or 0 appends nothing.
     public static func appendMaxAge(_ ttl: Int64?, to lines: inout [UInt8]) {
         guard let ttl, ttl > 0 else { return }
         lines.append("Access-Control-Max-Age: ")
@@ -120,7 +121,7 @@ public struct Preflight: Sendable {
         lines.append("\r\n")
     }
 
-    /// What is kept of a response: what says who may do what. For how long is said anew each time, since it has been here for a while.
+    /// Returns the stored part of a response: the permissions. The lifetime is left out, because `appendMaxAge` computes it for each use.
     public static func kept(of response: ResponseHead) -> ResponseHead {
         var fields = Fields()
         for index in 0..<response.fields.count {

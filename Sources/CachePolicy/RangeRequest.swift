@@ -1,17 +1,18 @@
-// A part of a stored whole (RFC 9110 §14.2, RFC 9111 §3.4). One range only: a client that asks for several gets the whole, as it may.
+// Serves a byte range of a stored response (RFC 9110 §14.2, RFC 9111 §3.4). Supports a single range; a request for several ranges gets the
+// whole response, which the RFC permits.
 
 import HTTPCore
 
 public enum RangeRequest: Sendable, Equatable {
-    /// The condition does not hold, or the field is none that we take: the whole.
+    /// The If-Range condition fails, or Range is invalid or unsupported: the whole response is sent.
     case whole
     case part(Range<Int>)
-    /// No byte of it is there: 416.
+    /// The range lies outside of the content: 416.
     case unsatisfiable
 
     /// - Parameters:
-    ///   - count: the length of the stored content.
-    ///   - head: the stored head, in which the validators lie.
+    ///   - count: length of the stored content in bytes.
+    ///   - head: stored head, which contains the validators.
     public init(_ request: Fields, count: Int, stored: StoredMetadata, head: UnsafeRawBufferPointer) {
         self = .whole
         let lines = request.all(.range)
@@ -24,7 +25,7 @@ public enum RangeRequest: Sendable, Equatable {
         self = range.isEmpty ? .unsatisfiable : .part(range)
     }
 
-    /// nil where it is not a range; empty where none of it is there.
+    /// nil if the text is not a range; empty if the range lies outside of the content.
     private static func range(_ first: ArraySlice<UInt8>, _ last: ArraySlice<UInt8>, count: Int) -> Range<Int>? {
         if first.isEmpty {
             guard let suffix = number(last) else { return nil }
@@ -38,7 +39,7 @@ public enum RangeRequest: Sendable, Equatable {
 
     private static func number(_ text: ArraySlice<UInt8>) -> Int? { DeltaSeconds.parse(text).map { Int($0) } }
 
-    /// RFC 9110 §13.1.5: a strong tag, or the very date; anything else does not hold.
+    /// Evaluates If-Range (RFC 9110 §13.1.5). Only a strong tag or the exact date matches.
     private static func isHeld(_ request: Fields, _ stored: StoredMetadata, _ head: UnsafeRawBufferPointer) -> Bool {
         guard let condition = request.first(.ifRange) else { return true }
         if condition.first == 0x22 { return Validation.slice(head, stored.etag).map { $0[...] == condition } ?? false }
@@ -46,7 +47,7 @@ public enum RangeRequest: Sendable, Equatable {
         guard let own = Validation.slice(head, stored.lastModified), own[...] == condition,
             let modified = HTTPDate.parse(condition, now: stored.date.seconds)
         else { return false }
-        // §8.8.2.2: a date close to the response's own may stand for two versions.
+        // §8.8.2.2: a Last-Modified within a minute of Date may apply to two versions.
         return stored.date.seconds - modified >= 60
     }
 }

@@ -1,35 +1,36 @@
-// Which of two responses to one request is the later one, and so the one to keep: that whose request was sent later. Date does not tell: it
-// says when a message was made, by another's clock. Nor does the time at which a response came: a slow one may be old.
+// Decides which of two responses to one request is more recent and is kept: the one that was requested later. Date is not reliable, because
+// it comes from another clock. Nor is the time of receipt, because a slow response may be old.
 
-/// The place of a request among all that this process has sent. Numbers begin at random in each process, so that those of another one, which
-/// lie in the store from before a restart, are told from its own.
+/// Sequence number of a request among all requests sent by this process. Numbers begin at a random value, so that stored numbers of an
+/// earlier process are distinguishable.
 public struct SentOrder: Sendable, Equatable {
     public let number: UInt64
 
     public init(number: UInt64) { self.number = number }
 
-    /// Of records that do not tell: those of older versions.
+    /// Order of records without a number, written by older versions.
     public static let unknown = SentOrder(number: 0)
 
-    /// Where a process may begin: far from `unknown`.
+    /// Range of initial numbers, far from `unknown`.
     public static let beginnings: Range<UInt64> = 1 << 62..<1 << 63
 
-    /// Two numbers of one process are never further apart: more than it sends in the time for which one response may be under way. Those of two
-    /// processes are, but once in two thousand million restarts; then one response of the earlier process stays until it is evicted or purged.
+    /// Maximum distance between numbers of one process: more requests than it sends while one response is in flight. Numbers of two
+    /// processes are farther apart, except once in two billion restarts. Then one response of the earlier process stays until it is evicted
+    /// or purged.
     private static let span: UInt64 = 1 << 32
 
-    /// Whether this was sent later, by the same process.
+    /// Returns whether this request was sent later, by the same process.
     public func follows(_ other: SentOrder) -> Bool {
         let distance = number &- other.number
         return distance != 0 && distance < Self.span
     }
 }
 
-/// What is known of a response's place in time.
+/// The known times of a response and its request.
 public struct Recency: Sendable, Equatable {
-    /// Of an archived response: when it was imported.
+    /// For an archived response, the order at the time of the import.
     public var order: SentOrder
-    /// It comes from an archive, so its times are not those of its order.
+    /// True for a response from an archive. Its times do not correspond to its order.
     public var isImported: Bool
     public var requestTime: Timestamp
     public var responseTime: Timestamp
@@ -41,19 +42,19 @@ public struct Recency: Sendable, Equatable {
         self.responseTime = responseTime
     }
 
-    /// Whether this response, which has just come, is older than one that is stored, and so may not take its place. Of fetches that overlapped the
-    /// one that was sent later stays; one that was sent after the other had come is always the later one. An archived response knows its times
-    /// only: it takes the place of what was asked for and came before them.
+    /// Returns whether this received response is older than a stored one and must not replace it. Of overlapping fetches, the one sent
+    /// later is kept; a fetch sent after the other response arrived is always more recent. An archived response has only times: it replaces
+    /// responses that were requested and received before it.
     public func isOutdated(by stored: Recency) -> Bool {
-        // It was put in a moment ago, and is now for the second time, since what lies beside it had been changed meanwhile.
+        // The response was stored a moment ago and is being stored again, because a record next to it changed meanwhile.
         guard stored.order != order else { return false }
         if isImported { return stored.requestTime >= requestTime || stored.responseTime >= responseTime }
         guard stored.order.follows(order) else { return false }
-        // It was imported while this was under way.
+        // The stored response was imported while this one was in flight.
         return !stored.isImported || stored.requestTime >= requestTime
     }
 
-    /// Of two that are stored, whether this is the later one.
+    /// Returns which of two stored responses is more recent: true if it is this one.
     public func isLater(than other: Recency) -> Bool {
         if !isImported, !other.isImported {
             if order.follows(other.order) { return true }

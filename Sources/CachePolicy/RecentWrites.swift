@@ -1,5 +1,5 @@
-// Which client has just written to which target: that client gets what the upstream says of the target, also if it is unexpected. A pure state machine:
-// times are passed in, and memory is bounded.
+// Records which client has just written to which target. That client receives the upstream's response for the target, even an unexpected
+// one. A pure state machine: times are passed in, and memory is bounded.
 
 public struct RecentWrites: Sendable {
     private struct Slot: TargetSlot {
@@ -10,12 +10,14 @@ public struct RecentWrites: Sendable {
     private let window: Int64
     private var slots = TargetSlots<Slot>(count: 1_024)
 
-    /// - Parameter window: milliseconds (`failure.window`): how long a write counts.
+    /// - Parameter window: milliseconds for which a write counts (`failure.window`).
     public init(window: Int64) { self.window = window }
 
-    /// - Parameter number: a hash of the client and the target; never 0.
+    /// Records a write.
+    /// - Parameter number: hash of the client and the target; never 0.
     public mutating func note(_ number: UInt64, now: Int64) { slots[place(of: number)] = Slot(target: number, time: now) }
 
+    /// Returns whether the client wrote to the target within the window.
     public func contains(_ number: UInt64, now: Int64) -> Bool {
         let slot = slots[place(of: number)]
         return slot.target == number && now - slot.time < window

@@ -1,16 +1,17 @@
-// Where a redirect leads that comes where a stored response is: to another resource, as when a job is done or a file has a signed URL, or to a login, an
-// error page or a network's own gate.
+// Classifies redirects that arrive where a stored response exists. They lead to another resource (a finished job, a signed URL), or to a
+// login, an error page or a captive portal.
 
 import HTTPCore
 
 enum Redirection {
-    /// Whether a reference leads to a resource of the same upstream that does not look like a login.
+    /// Returns whether a reference leads to a resource of this upstream that does not look like a login.
     static func staysWithin(_ upstream: UpstreamOrigin, _ location: ArraySlice<UInt8>, from request: RequestHead) -> Bool {
         guard let target = target(of: location, upstream, from: request) else { return false }
         return !looksLikeLogin(target, Way(target.prefix { !isMark($0) }, from: request.pathAndQuery.prefix { !isMark($0) }), [])
     }
 
-    /// nil if the redirect leads to the same resource, by another name or with other arguments, or nowhere.
+    /// Classifies a redirect. Returns nil if it has no Location, or if it leads to the requested path, possibly with another host or other
+    /// arguments.
     static func surprise(_ response: ResponseHead, to request: RequestHead, at upstream: UpstreamOrigin?) -> Surprise? {
         guard let location = response.fields.first(.location), leads(location, elsewhereThan: request.pathAndQuery) else { return nil }
         let own = target(of: location, upstream, from: request)
@@ -18,7 +19,7 @@ enum Redirection {
         let path = target.prefix { !isMark($0) }
         let way = Way(path, from: request.pathAndQuery.prefix { !isMark($0) })
         let origin = own == nil ? location.dropLast(target.count).map(\.asciiLowercased) : []
-        // 303 says that the response to the request follows (RFC 9110 §15.4.4): no server has that for a page of its own.
+        // 303 means that the response to this request is elsewhere (RFC 9110 §15.4.4). Servers do not use it for error pages.
         let isPage = looksLikeLogin(target, way, origin) || (response.status != 303 && looksLikePage(way))
         var hasher = Hasher()
         hasher.combine(origin)
@@ -27,7 +28,7 @@ enum Redirection {
         return isPage ? .page(address: address) : .redirect(address: address)
     }
 
-    /// The path and the arguments of another origin's URI.
+    /// Returns path and query of another origin's URI.
     private static func foreignTarget(of location: ArraySlice<UInt8>) -> [UInt8] {
         let scheme = location.prefix { !isEnd($0) && $0 != UInt8(ascii: ":") }
         var rest = location.dropFirst(scheme.count)
@@ -45,11 +46,11 @@ enum Redirection {
         return !target.prefix { !isMark($0) }.elementsEqual(path.prefix { !isMark($0) })
     }
 
-    // MARK: The same origin
+    // MARK: Same origin
 
-    /// The target, in the client's terms, that a reference names (RFC 3986 §5.2); nil where it is another's.
+    /// Resolves a reference to the client-side target (RFC 3986 §5.2); nil if it belongs to another origin.
     private static func target(of location: ArraySlice<UInt8>, _ upstream: UpstreamOrigin?, from request: RequestHead) -> [UInt8]? {
-        // Browsers take one for a slash.
+        // Browsers treat a backslash as a slash.
         guard !location.contains(UInt8(ascii: "\\")) else { return nil }
         let scheme = location.prefix { !isEnd($0) && $0 != UInt8(ascii: ":") }
         let hasScheme = location.dropFirst(scheme.count).first == UInt8(ascii: ":")
@@ -71,7 +72,8 @@ enum Redirection {
         upstream?.target(path) ?? Array(path)
     }
 
-    /// The upstream's name and port, or those by which the client came. Either scheme will do: what speaks to us without TLS may be called by `https`.
+    /// Returns whether the authority is the upstream's, or the host that the client used. The scheme does not matter: an upstream reached
+    /// without TLS may have `https` URLs.
     private static func isOwn(_ authority: ArraySlice<UInt8>, _ upstream: UpstreamOrigin?, host: ArraySlice<UInt8>) -> Bool {
         guard !authority.isEmpty else { return false }
         let name = withoutDefaultPort(authority)
@@ -91,25 +93,25 @@ enum Redirection {
     private static func isMark(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "?") || byte == UInt8(ascii: "#") }
     private static func isEnd(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "/") || isMark(byte) }
 
-    // MARK: Logins and pages
+    // MARK: Login and error pages
 
-    /// Where a part of a path, or an argument's name, has one of these in it, it looks like a login.
+    /// A path segment or an argument name that contains one of these looks like a login.
     static let loginParts = [
         "login", "log-in", "log_in", "logon", "signin", "sign-in", "sign_in", "session", "oauth", "openid", "saml", "authenticat",
         "authoriz", "authoris",
     ]
-    /// The same where it is a whole word of it, since other words have it in them too (`authors`, `lessons`).
+    /// Words that indicate a login only as whole words, because other words contain them (`authors`, `lessons`).
     static let loginWords = ["auth", "auth0", "sso", "oidc", "idp", "cas", "wsfed"]
 
-    /// The same of a path alone, where a gateway or a server may have sent the client to a page of its own.
+    /// Parts and words in paths that indicate a page of a gateway or a server, for example an error page.
     static let pageParts = ["maintenance", "unavailable", "captcha"]
     static let pageWords = ["error", "errors", "sorry", "challenge", "blocked", "expired", "50x"]
 
-    /// Where a redirect leads, and what was asked for.
+    /// The path of a redirect compared with the requested path.
     private struct Way {
-        /// The path's segments without their percent-encoding, but for those with which both begin: they say nothing.
+        /// The redirect's path segments, percent-decoded, without those that both paths begin with.
         let segments: [String]
-        /// The target's last one; nil where it has none, or ends with a slash.
+        /// Last segment of the redirect's path; nil if there is none or the path ends with a slash.
         let last: String?
         let isRoot: Bool
         let ownLast: String?
@@ -133,24 +135,24 @@ enum Redirection {
         }
     }
 
-    /// In lower case, without its percent-encoding where that can be read.
+    /// Returns the text in lower case, percent-decoded if its encoding is valid.
     private static func plain(_ part: ArraySlice<UInt8>) -> String {
         let bytes = Array(PercentCoding.decode(part, plusIsSpace: false)?.utf8 ?? String(decoding: part, as: UTF8.self).utf8)
         return String(decoding: bytes.map(\.asciiLowercased), as: UTF8.self)
     }
 
-    /// - Parameter origin: of another upstream; its host may be called so too.
+    /// - Parameter origin: another upstream's origin; its host name may also indicate a login. Empty for the own upstream.
     private static func looksLikeLogin(_ target: [UInt8], _ way: Way, _ origin: [UInt8]) -> Bool {
-        // Arguments, and the path that a page in the browser reads behind the mark.
+        // Arguments, and the fragment, which single-page applications use as a path.
         let rest = target[target.prefix { !isMark($0) }.endIndex...]
         let arguments = rest.split { isEnd($0) || $0 == UInt8(ascii: "&") || $0 == UInt8(ascii: ";") }.map(plain)
-        // WS-Federation has no name of its own.
+        // WS-Federation has no distinctive argument name.
         if arguments.contains(where: { $0.hasPrefix("wa=wsignin") }) { return true }
         let names = arguments.map { String($0.prefix { $0 != "=" }) }
         return (way.segments + names + [plain(origin[...])]).contains { has($0, loginParts, loginWords) }
     }
 
-    /// Whether it may be a page that tells people something: of an error, or where they begin.
+    /// Returns whether the target may be a page for people: an error page or a start page.
     private static func looksLikePage(_ way: Way) -> Bool {
         if way.isRoot { return true }
         if let last = way.last, isPage(last), !(way.ownLast.map(isPage) ?? false) { return true }

@@ -1,15 +1,15 @@
-// What a request's content means for the key, where the response depends on it: QUERY (RFC 10008 §2.7) and POST that only reads. The same call
-// in another spelling has one identity; the upstream gets the client's own bytes.
+// Canonical form of a request's content for cache keys: for QUERY (RFC 10008 §2.7), and for POST requests that only read. Different
+// spellings of one call have one identity. The upstream receives the client's bytes.
 
 import HTTPCore
 import JSON
 
 public enum RequestContent {
-    /// What the content says, with the fields that describe it, each part with its length. nil where the response must not be kept: QUERY
-    /// without a Content-Type, GraphQL that changes something, or content of POST that may be such for all that can be told.
+    /// Returns the meaning of the content with the fields that describe it, each part with its length. Returns nil if the response must not
+    /// be stored: QUERY without Content-Type, GraphQL that changes data, or POST content that may change data.
     /// - Parameters:
-    ///   - target: path and query; several servers look for GraphQL in the query of a POST first.
-    ///   - rules: what the route says of arguments; form content is arguments too.
+    ///   - target: path and query; several servers search the query of a POST for GraphQL first.
+    ///   - rules: the route's rules for arguments; they also apply to form content.
     public static func identity(
         method: Method, target: ArraySlice<UInt8> = [], fields: Fields, content: Span<UInt8>, rules: ArgumentRules?
     ) -> [UInt8]? {
@@ -21,14 +21,14 @@ public enum RequestContent {
         return said(method: method, fields: fields, content: content, rules: rules)
     }
 
-    /// Part of a cache key that replaces an identity that is too long.
+    /// Returns the part of a cache key that replaces an identity that is too long.
     public static func short(_ method: Method, digest: [UInt8]) -> [UInt8] {
         var identity: [UInt8] = []
         CacheKey.appendPart(method.bytes, to: &identity)
         return identity + digest
     }
 
-    /// The same whatever the request may change.
+    /// Returns the identity without checking whether the request changes data.
     public static func said(method: Method, fields: Fields, content: Span<UInt8>, rules: ArgumentRules?) -> [UInt8] {
         let type = fields.first(.contentType)
         var identity: [UInt8] = []
@@ -38,10 +38,10 @@ public enum RequestContent {
         let isCanonical = isPlain && (media?.isForm == true || media?.isJSON == true)
         let parts = isPlain ? type.flatMap { MultipartForm.canonical(Array(copying: content), type: $0, rules: rules) } : nil
         if parts != nil {
-            // No field's value has a zero byte, so this is no client's own spelling.
+            // No field value contains a zero byte, so no client can send this type.
             CacheKey.appendPart(Array("multipart/form-data\0".utf8), to: &identity)
         } else {
-            // The parameters of these two types say nothing (RFC 8259 §11); of others they may.
+            // The parameters of these two types have no meaning (RFC 8259 §11); those of other types may have one.
             CacheKey.appendPart(isCanonical ? (media?.essence ?? []) : Array(type ?? []), to: &identity)
         }
         for name in ["content-encoding", "content-language"] {
@@ -60,14 +60,15 @@ public enum RequestContent {
         return (media?.isJSON == true ? CanonicalJSON.make(content) : nil) ?? Array(copying: content)
     }
 
-    /// QUERY promises to change nothing (RFC 10008 §2), so what cannot be read is taken for what it says; POST does not.
+    /// Returns whether the content may change data. QUERY is safe by definition (RFC 10008 §2), so unreadable content of QUERY counts as
+    /// safe; that of POST does not.
     private static func mayChange(_ method: Method, _ content: Span<UInt8>, _ media: MediaType?, isPlain: Bool) -> Bool {
         guard isPlain else { return method != .query }
         guard let media else { return GraphQLRequest.changesSomething(json: content) ?? false }
         if media.isGraphQL { return GraphQLDocument.changesSomething(content) }
         if media.isForm { return GraphQLRequest.changesSomething(form: Array(copying: content)) }
         if media.isJSON { return GraphQLRequest.changesSomething(json: content) ?? (method != .query) }
-        // In parts, or of a type that some servers overlook.
+        // Multipart content, or a type that some servers ignore.
         return GraphQLRequest.changesSomething(json: content)
             ?? (GraphQLDocument.changesSomething(anywhereIn: content) || GraphQLRequest.namesDocument(anywhereIn: content))
     }

@@ -1,21 +1,21 @@
-// What a request field may mean for its response, by its name. What is not known to be harmless counts: an upstream may choose an account, a version
-// or a project by a field that is on nobody's list.
+// Classifies request fields by name: what a field may mean for the response. A field that is not known to be harmless counts as
+// significant: an upstream may select an account or a version by any field.
 
 import HTTPCore
 import WellKnownNames
 
 public enum RequestFieldKind: UInt8, Sendable {
-    /// It selects neither an account nor a representation, or the rules of caching take care of it already.
+    /// The field selects neither an account nor a representation, or the caching rules already handle it.
     case harmless
-    /// It is part of the key's partition.
+    /// The field is part of the cache key's partition.
     case credential
-    /// The response may depend on it.
+    /// The response may depend on the field.
     case unknown
 }
 
 public struct RequestFieldKinds: Sendable {
     private let credentials: CredentialNames
-    /// In lower case.
+    /// Names in lower case.
     private let harmless: Set<ByteKey>
 
     /// - Parameter harmless: names in lower case.
@@ -24,13 +24,14 @@ public struct RequestFieldKinds: Sendable {
         self.harmless = Set(harmless.map { ByteKey(Array($0.utf8)) })
     }
 
-    /// By default, under these settings.
+    /// Uses the credential names and the lists of harmless fields of these settings.
     public init(_ settings: CachePolicySettings) {
-        // What is in every key selects there.
+        // `keyFields` are part of every cache key, so they need no further separation.
         self.init(credentials: settings.credentials.names, harmless: settings.harmlessFields + settings.fieldsSetAnew + settings.keyFields)
     }
 
-    /// In any case. Credentials come first: `X-Request-Token` is none the less a token because somebody calls it harmless.
+    /// Returns the kind of a field. The name is compared without regard to case. Credentials take precedence: `X-Request-Token` remains a
+    /// credential even if it is also listed as harmless.
     public func kind(of name: Span<UInt8>) -> RequestFieldKind {
         if credentials.contains(name) { return .credential }
         let lowercased = name.indices.map { name[$0].asciiLowercased }
@@ -40,13 +41,13 @@ public struct RequestFieldKinds: Sendable {
         return .unknown
     }
 
-    /// Scripts cannot set such a field (Fetch §2.2.2).
+    /// Scripts cannot set a field with this prefix (Fetch §2.2.2).
     private static let browserPrefix = Array("sec-".utf8)
 }
 
-/// The operator's changes to the list of harmless fields: `+name` adds one, `-name` takes one away.
+/// Applies the operator's changes to the list of harmless fields: `+name` adds a name, `-name` removes one.
 public enum HarmlessFields {
-    /// In lower case.
+    /// Returns the changed list. Added names are in lower case.
     public static func changed(_ names: [String], by changes: [String]) -> [String] {
         let changes = changes.map { $0.lowercased() }
         let removed = Set(changes.filter { $0.hasPrefix("-") }.map { String($0.dropFirst()) })

@@ -1,10 +1,10 @@
-// When two requests with one target and one partition are equal.
+// Decides when two requests with equal target and partition count as equal.
 
 import HTTPCore
 
 public enum RequestLikeness {
-    /// What makes the difference, in one spelling: the fields that negotiate the representation (`Accept*`), whatever their order, and the fields
-    /// that are not known to be harmless.
+    /// Returns a canonical form of the fields that distinguish such requests: content negotiation (`Accept*`) sorted by name, and the hash
+    /// of the unknown fields.
     /// - Parameter unknownFieldsHash: `TargetKeys.unknownFieldsHash`.
     public static func bytes(of request: Fields, unknownFieldsHash: UInt64) -> [UInt8] {
         var lines: [(name: [UInt8], value: [UInt8])] = []
@@ -13,7 +13,7 @@ public enum RequestLikeness {
             guard name.prefix(prefix.utf8CodeUnitCount).equalsIgnoringCase(prefix) else { continue }
             lines.append((name.map(\.asciiLowercased), Array(request.value(at: index))))
         }
-        // Lines of one name keep their order.
+        // Lines with equal names keep their order.
         lines.sort { $0.name.lexicographicallyPrecedes($1.name) }
         return lines.reduce(into: withUnsafeBytes(of: unknownFieldsHash.littleEndian) { Array($0) }) { out, line in
             CacheKey.appendPart(line.name, to: &out)

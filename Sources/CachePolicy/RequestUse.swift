@@ -1,24 +1,24 @@
-// Whether the store has anything to do with a request (RFC 9111 §4, first paragraphs).
+// Decides whether a request may use the store (RFC 9111 §4, first paragraphs).
 
 import HTTPCore
 
-/// Why the store has nothing to do with a request.
+/// Why a request bypasses the store.
 public enum BypassReason: String, Sendable, CaseIterable {
     case method, content, range, precondition
-    /// The operator says that responses of its route are streams.
+    /// The operator declared the route's responses to be streams.
     case stream
-    /// It changes to another protocol.
+    /// The request changes the protocol (Upgrade).
     case upgrade
-    /// The upstream knows a user by the connection (NTLM, Negotiate, Kerberos).
+    /// The upstream identifies the user by the connection (NTLM, Negotiate, Kerberos).
     case connectionUser = "connection_user"
-    /// Responses to it are kept by its content: that is longer than its route keeps any by.
+    /// The route caches by request content, and this content exceeds the route's limit.
     case longContent = "long_content"
-    /// The same: that changes something, or may for all that can be told.
+    /// The route caches by request content, and this content changes data, or may change data.
     case changingContent = "changing_content"
-    /// The same: others' content takes so much memory or work that this was not looked through.
+    /// The route caches by request content, but the content was not read because of the limits on memory or work.
     case unreadContent = "unread_content"
 
-    /// RFC 9211 §2.2.
+    /// The forward reason for Cache-Status (RFC 9211 §2.2).
     public var forwardToken: StaticString {
         switch self {
         case .method, .changingContent: "method"
@@ -26,7 +26,7 @@ public enum BypassReason: String, Sendable, CaseIterable {
         }
     }
 
-    /// Why the response to such a request is not stored.
+    /// Why the response to this request is not stored.
     public var notStored: NotStoredReason {
         switch self {
         case .method: .methodNotCacheable
@@ -43,13 +43,14 @@ public enum BypassReason: String, Sendable, CaseIterable {
 }
 
 public enum RequestUse: Sendable, Equatable {
-    /// The store is looked into, and a good response to GET is kept.
+    /// The store is searched, and a good response to GET is stored.
     case lookUp
     case bypass(BypassReason)
-    /// A part of what is stored; where nothing fresh is, the upstream is asked for the part, and its response not kept.
+    /// A range of a stored response is served. Without a fresh response, the request is forwarded with its range, and the partial response
+    /// is not stored.
     case lookUpPart
 
-    /// What decides about most of the rest.
+    /// Fields that can prevent or limit the use of the store.
     private static let telling: KnownFieldSet = [.range, .ifMatch, .ifUnmodifiedSince, .ifRange]
 
     public init(_ head: borrowing RequestHead, content: ContentFraming) {
@@ -64,7 +65,7 @@ public enum RequestUse: Sendable, Equatable {
         let fields = head.fields
         let hasOtherConditions = fields.contains(.ifMatch) || fields.contains(.ifUnmodifiedSince)
         if content != .none && content != .length(0) {
-            // What content means for GET nobody has defined (RFC 9110 §9.3.1): the response is for this request alone.
+            // Content in GET has no defined meaning (RFC 9110 §9.3.1), so the response is for this request only.
             self = .bypass(.content)
         } else if fields.contains(.range), !hasOtherConditions, head.method == .get {
             self = .lookUpPart

@@ -1,16 +1,17 @@
-// Whether a stored response may answer a request without asking (RFC 9111 §4), or may stand in while the upstream fails (§4.2.4, RFC 5861).
+// Decides whether a stored response may be served without contacting the upstream (RFC 9111 §4), or while the upstream fails (§4.2.4, RFC
+// 5861).
 
 import HTTPCore
 
-/// Why the upstream is asked although something is stored.
+/// Why a stored response must be validated before it is served.
 public enum ValidationReason: String, Sendable, CaseIterable {
     case noFreshness = "no_freshness"
     case stale
     case noCache = "no_cache"
     case markedStale = "marked_stale"
-    /// What other nodes purge is not seen just now.
+    /// Purges by other nodes cannot be seen at the moment.
     case unseen
-    /// It came for another origin, or for none: whether the script that asks may read it, only the upstream knows.
+    /// The response was stored for another origin, or for none. Only the upstream decides whether the requesting script may read it.
     case otherOrigin = "other_origin"
     case ageUnknown = "age_unknown"
     case requestNoCache = "request_no_cache"
@@ -19,14 +20,14 @@ public enum ValidationReason: String, Sendable, CaseIterable {
 }
 
 public enum ReuseDecision: Sendable, Equatable {
-    /// - Parameter ttl: seconds of freshness left; negative where the request allowed a stale response.
+    /// - Parameter ttl: remaining freshness in seconds; negative if the request allowed a stale response.
     case serve(ttl: Int64, age: Int64)
-    /// Stale, and the response itself allows it while it is validated behind the client's back (RFC 5861 §3).
+    /// The response is stale, and its stale-while-revalidate permits serving it during a background refresh (RFC 5861 §3).
     case serveWhileValidating(ttl: Int64, age: Int64)
     case validate(ValidationReason)
 }
 
-/// Why a stored response may not stand in for a failing upstream.
+/// Why a stored response may not be served while the upstream fails.
 public enum NoRescueReason: String, Sendable, CaseIterable {
     case noCache = "no_cache"
     case mustRevalidate = "must_revalidate"
@@ -35,12 +36,12 @@ public enum NoRescueReason: String, Sendable, CaseIterable {
     case requestNoCache = "request_no_cache"
     /// Staler than the response or the request allows in case of an error (RFC 5861 §4).
     case staleIfError = "stale_if_error"
-    /// Another's response, which may be shared only as long as it is validated (RFC 9111 §3.5).
+    /// A response to another user's Authorization, which may be shared only while it is validated (RFC 9111 §3.5).
     case authorized
     case storedError = "stored_error"
-    /// It has been stale for longer than `stale_for`.
+    /// Stale for longer than `stale_for`.
     case staleFor = "stale_for"
-    /// The mode is `record`.
+    /// The serving mode is `record`.
     case record
 }
 
@@ -63,28 +64,29 @@ public enum Reuse {
         guard !Freshness.isAgeUnknown(of: stored, now: now) else { return .validate(.ageUnknown) }
         let age = Freshness.currentAge(of: stored, now: now)
         let ttl = lifetime - age
-        // §5.2.1.1: max-stale lifts what max-age says about staleness, not about age.
+        // §5.2.1.1: max-stale relaxes the freshness lifetime, not the age limit of max-age.
         if let limit = directives.maxAge, age > limit { return .validate(.requestMaxAge) }
         if let wanted = directives.minFresh, ttl < wanted { return .validate(.requestMinFresh) }
-        // §4.2: equal counts as stale.
+        // §4.2: a response is stale once its age equals its lifetime.
         if lifetime > age { return .serve(ttl: ttl, age: age) }
         guard forbiddance(stored) == nil else { return .validate(.stale) }
         if let allowed = directives.maxStale, -ttl <= allowed { return .serve(ttl: ttl, age: age) }
-        // A request that says how old a response may be has said that it wants no stale one.
+        // A request with max-age or min-fresh does not accept a stale response.
         if directives.maxAge == nil, directives.minFresh == nil, let allowed = stored.staleWhileRevalidate, -ttl <= allowed {
             return .serveWhileValidating(ttl: ttl, age: age)
         }
         return .validate(.stale)
     }
 
-    /// Whether the stored response may go out while the upstream fails. Without permission too (§4.2.4: a disconnected cache).
-    /// - Parameter staleFor: seconds for which the operator lets stale responses stand in; nil: for ever.
+    /// Returns whether the stored response may be served while the upstream fails. Unless `strictness` is strict, this needs no permission
+    /// in the response (§4.2.4: a disconnected cache).
+    /// - Parameter staleFor: maximum staleness in seconds that the operator allows; nil means no limit.
     public static func rescue(
         _ stored: StoredMetadata, _ directives: RequestCacheControl, strictness: Strictness, staleFor: Int64? = nil, now: Timestamp
     ) -> RescueDecision {
         let age = Freshness.currentAge(of: stored, now: now)
         let ttl = Freshness.isAgeUnknown(of: stored, now: now) ? nil : stored.freshnessLifetime.map { $0 - age }
-        // An error that was stored is no better than the one at hand.
+        // A stored error is no better than the current failure.
         if stored.isNegative { return .forbidden(.storedError) }
         if ttl ?? 0 <= 0 {
             if stored.status.rawValue >= 500 { return .forbidden(.storedError) }
@@ -94,7 +96,7 @@ public enum Reuse {
             if let reason = forbiddance(stored) { return .forbidden(reason) }
             if directives.noCache { return .forbidden(.requestNoCache) }
         }
-        // What says nothing of freshness is stale from the beginning.
+        // A response without freshness information is stale from the moment it was generated.
         let staleness = -(ttl ?? -age)
         if strictness == .strict, let limit = directives.staleIfError ?? stored.staleIfError, staleness > limit {
             return .forbidden(.staleIfError)
@@ -103,7 +105,8 @@ public enum Reuse {
         return .allowed(age: age, ttl: ttl)
     }
 
-    /// The same for what lies beside a copy and says that it is gone: it stands for what the upstream last said, however short it counts as fresh.
+    /// Applies `rescue` to a stored 404 or 410 that was recorded next to an older good response. It represents the upstream's last known
+    /// state, so it is not rejected as a stored error.
     public static func rescueGone(
         _ gone: StoredMetadata, _ directives: RequestCacheControl, strictness: Strictness, staleFor: Int64? = nil, now: Timestamp
     ) -> RescueDecision {
@@ -112,12 +115,12 @@ public enum Reuse {
         return rescue(gone, directives, strictness: strictness, staleFor: staleFor, now: now)
     }
 
-    /// Whether it could stand in for a failing upstream at some time, if the request did not matter.
+    /// Returns whether the response could be served during a failure at some time, for a request without directives.
     public static func mayRescue(_ stored: StoredMetadata, strictness: Strictness) -> Bool {
         stored.status.rawValue < 500 && (strictness == .rescue || forbiddance(stored) == nil)
     }
 
-    /// Whether it could be served if the request did not matter.
+    /// Returns whether the response could be served without validation to a request without directives.
     public static func isFresh(_ stored: StoredMetadata, now: Timestamp) -> Bool {
         guard stored.flags.isDisjoint(with: StoredFlags.countsAsStale.union(.noCache)), let lifetime = stored.freshnessLifetime,
             !Freshness.isAgeUnknown(of: stored, now: now)
@@ -125,7 +128,7 @@ public enum Reuse {
         return lifetime > Freshness.currentAge(of: stored, now: now)
     }
 
-    /// §4.2.4: what forbids a stale response.
+    /// The directive that forbids serving the response stale (§4.2.4); nil if none does.
     private static func forbiddance(_ stored: StoredMetadata) -> NoRescueReason? {
         if stored.flags.contains(.noCache) { return .noCache }
         if stored.flags.contains(.mustRevalidate) { return .mustRevalidate }

@@ -1,12 +1,12 @@
-// Which paths a route is for. A path as it was written is compared as keys are (`CacheKey`), so paths of one key are on one route. A reading of a path
-// (`PathReadings`) is compared percent-decoded.
+// Matches paths against route patterns. A path as received is compared in the spelling of cache keys (`CacheKey`), so all paths of one key
+// are on one route. A reading of a path (`PathReadings`) is compared percent-decoded.
 
 import HTTPCore
 
-/// `/users/*/posts/**`: `*` stands for one segment that is not empty, `**` at the end for any rest, also none.
+/// A pattern such as `/users/*/posts/**`. `*` matches one non-empty segment. `**` at the end matches any remainder, including none.
 public struct RoutePattern: Sendable, Equatable {
     private enum Segment: Sendable, Equatable {
-        /// In the spelling of keys, and percent-decoded.
+        /// In the spelling of cache keys, and percent-decoded.
         case literal([UInt8], decoded: [UInt8])
         case any
     }
@@ -14,7 +14,7 @@ public struct RoutePattern: Sendable, Equatable {
     private let segments: [Segment]
     private let takesRest: Bool
 
-    /// As it was written.
+    /// The pattern as configured.
     public let text: String
 
     public init(_ text: String) {
@@ -28,8 +28,8 @@ public struct RoutePattern: Sendable, Equatable {
         }
     }
 
-    /// Whether some path that begins with these whole segments matches.
-    /// - Parameter path: without a slash at its end; empty for all paths.
+    /// Returns whether a path that begins with these complete segments can match.
+    /// - Parameter path: without a trailing slash; empty for all paths.
     public func mayMatch(below path: some Collection<UInt8>) -> Bool {
         let wanted = path.dropFirst().split(separator: Self.slash, omittingEmptySubsequences: false)
         let begins = zip(segments, path.isEmpty ? [] : wanted).allSatisfy { segment, part in
@@ -41,7 +41,7 @@ public struct RoutePattern: Sendable, Equatable {
         return begins && (path.isEmpty || takesRest || segments.count >= wanted.count)
     }
 
-    /// - Parameter reading: the segments of a reading, percent-decoded.
+    /// - Parameter reading: percent-decoded segments of a reading.
     func matches(reading: [[UInt8]]) -> Bool {
         guard reading.count == segments.count || (takesRest && reading.count > segments.count) else { return false }
         return zip(segments, reading).allSatisfy { segment, part in
@@ -55,7 +55,7 @@ public struct RoutePattern: Sendable, Equatable {
     /// - Parameter target: path and query as received.
     public func matches(_ target: ArraySlice<UInt8>) -> Bool { target.withUnsafeBufferPointer(matches) }
 
-    /// By hand: it is asked of each route, for requests that need nothing else.
+    /// Scans bytes directly, because each route is compared with every request.
     private func matches(_ target: UnsafeBufferPointer<UInt8>) -> Bool {
         guard target.first == Self.slash else { return false }
         var start = 1
@@ -76,7 +76,7 @@ public struct RoutePattern: Sendable, Equatable {
     private static let question = UInt8(ascii: "?")
     private static let percent = UInt8(ascii: "%")
 
-    /// Without memory of its own until a percent sign comes: almost no path has one.
+    /// Does not allocate until a percent sign occurs, which is rare.
     private static func isSame(_ wanted: [UInt8], _ target: UnsafeBufferPointer<UInt8>, _ start: Int, _ end: Int) -> Bool {
         var place = 0
         while start + place < end, target[start + place] != percent {

@@ -1,27 +1,28 @@
-// Which arguments make no difference, as the upstream itself says (No-Vary-Search, draft-ietf-httpbis-no-vary-search-10): the field read, and
-// the rules that follow from it for a key. Whatever is wrong with the field: it counts as absent, and arguments must match exactly.
+// Parses No-Vary-Search (draft-ietf-httpbis-no-vary-search-10): the query arguments that do not affect a response, and the resulting rules
+// for cache keys. An invalid field counts as absent; arguments must then match exactly.
 
 import HTTPCore
 import RawStructuredFieldValues
 
 public struct SearchVariance: Sendable, Equatable {
-    /// `key-order`: arguments in another order are the same. Values of one name never change places.
+    /// `key-order`: the order of arguments is ignored. The order of values with one name is always kept.
     let ignoresOrder: Bool
-    /// Whether `names` are all that makes a difference (`params, except=(…)`), or what makes none (`params=(…)`).
+    /// True if `names` lists all arguments that affect the response (`params, except=(…)`); false if it lists those that do not
+    /// (`params=(…)`).
     let takesNames: Bool
-    /// In the spelling of keys, sorted, each once.
+    /// In the spelling of cache keys, sorted, without duplicates.
     private let names: [[UInt8]]
-    /// The same without capital letters.
+    /// `names` in lower case.
     private let foldedNames: Set<[UInt8]>
-    /// As servers may read them.
+    /// `names` as servers may interpret them (`ArgumentName`).
     private let readNames: Set<[UInt8]>
 
-    /// Beyond so many bytes of names the field counts as absent: they are part of each key.
+    /// Maximum total length of the names in bytes. They are part of each key, so a longer field counts as absent.
     private static let limitBytes = 1024
-    /// The same for parts of the field that are parted by commas, semicolons and spaces.
+    /// Maximum number of parts of the field, separated by commas, semicolons and spaces.
     private static let limitMembers = 256
 
-    /// nil where the fields say nothing that can be relied on, or nothing that is not so anyway.
+    /// nil if the field is absent or invalid, or if it does not change how keys are made.
     public init?(_ fields: Fields) {
         let lines = fields.all(named: "no-vary-search")
         guard !lines.isEmpty, !FieldListLimit.isExceeded(by: lines, separators: ",; ", members: Self.limitMembers) else { return nil }
@@ -74,8 +75,8 @@ public struct SearchVariance: Sendable, Equatable {
         return names
     }
 
-    /// A name as form content spells it, in the spelling of keys. nil for the few that keys spell in more than one way (`;`, a stray `%`)
-    /// or that are not UTF-8: mistaking one of those in `except` would leave out what makes a difference.
+    /// Returns a name from form encoding in the spelling of cache keys. Returns nil for names that keys spell in more than one way (`;`, a
+    /// stray `%`) or that are not UTF-8. Misreading one in `except` would drop an argument that affects the response.
     private static func canonical(_ text: String) -> [UInt8]? {
         guard let decoded = PercentCoding.decode(text.utf8, plusIsSpace: true), !decoded.utf8.contains(UInt8(ascii: "%")),
             !decoded.utf8.contains(UInt8(ascii: ";"))
@@ -85,7 +86,8 @@ public struct SearchVariance: Sendable, Equatable {
         return name
     }
 
-    /// - Parameter name: in its canonical spelling.
+    /// Returns whether an argument is part of the cache key.
+    /// - Parameter name: in canonical form.
     func keeps(_ name: UnsafeBufferPointer<UInt8>, ignoringCase: Bool) -> Bool {
         let isListed = ignoringCase ? isListedIgnoringCase(name) : isListed(name)
         return isListed == takesNames || (takesNames && mayBeReadAsListed(name))
@@ -95,7 +97,7 @@ public struct SearchVariance: Sendable, Equatable {
         readNames.contains(ArgumentName.read(name)) || readNames.contains(ArgumentName.beforeDot(name))
     }
 
-    /// Both lists may be long, the names here and a target's arguments: so it is not their product that is gone through.
+    /// Binary search, because both the list of names and the list of arguments may be long.
     private func isListed(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
         var (low, high) = (0, names.count)
         while low < high {
@@ -109,15 +111,16 @@ public struct SearchVariance: Sendable, Equatable {
         foldedNames.contains(name.map(\.asciiLowercased))
     }
 
-    // MARK: As bytes
+    // MARK: Encoding
 
-    /// In visible ASCII and spaces. It is part of the keys of responses that said so: another variance never finds them.
+    /// Encoded form in visible ASCII and spaces. It is part of the keys of responses with this variance, so requests under another variance
+    /// never find them.
     public var encoded: [UInt8] {
         let kind = [UInt8(ascii: ignoresOrder ? "K" : "k"), UInt8(ascii: takesNames ? "E" : "P")]
         return names.reduce(into: kind) { bytes, name in bytes += [0x20] + name }
     }
 
-    /// nil where the bytes are not an encoded variance.
+    /// nil if the bytes are not an encoded variance.
     public init?(encoded bytes: UnsafeRawBufferPointer) {
         guard bytes.count >= 2 else { return nil }
         let names = bytes.dropFirst(2).split(separator: 0x20, omittingEmptySubsequences: false).dropFirst().map { Array($0) }
@@ -126,7 +129,7 @@ public struct SearchVariance: Sendable, Equatable {
 }
 
 extension ArgumentRules {
-    /// What the route says, and what the upstream says.
+    /// Returns the route's rules combined with the upstream's.
     public func with(_ variance: SearchVariance) -> ArgumentRules {
         var rules = self
         rules.variance = variance

@@ -1,24 +1,25 @@
-// Vary (RFC 9111 §4.1): which request fields select among the responses of one key, and their values as part of a variant's key.
+// Vary (RFC 9111 §4.1): which request fields select among the responses of one cache key, and how their values become part of a variant's
+// key.
 
 import HTTPCore
 
 public enum SelectingFields {
-    /// What the upstream gets from us and not from the client: two requests that look the same here may differ there.
+    /// Fields that Cistern sets itself. Two requests with equal client fields may differ in them at the upstream.
     private static let madeHere: [StaticString] = ["forwarded", "x-forwarded-for"]
 
-    /// A list that holds `*` anywhere never matches (RFC 9110 §12.5.5). Nor does one that names where the client is.
+    /// Returns whether Vary never matches: a list that contains `*` anywhere (RFC 9110 §12.5.5), or a field with the client's address.
     public static func isStar(_ fields: Fields) -> Bool {
         FieldLists.contains(.vary, in: fields) { member in
             member.count == 1 && member.first == UInt8(ascii: "*") || madeHere.contains { member.equalsIgnoringCase($0) }
         }
     }
 
-    /// The names by which this response varies, in lower case and in order. Left out are Accept-Encoding, since what is stored is decoded and
-    /// serves everyone, and the credential fields where the key's partition holds them already.
-    /// - Parameter isForAll: whether the operator has said that responses there are the same for all: then no key holds them.
+    /// Returns the names that this response varies by, sorted and in lower case. Accept-Encoding is left out, because the store holds
+    /// decoded content that serves every client. Credential fields are left out if the partition already covers them.
+    /// - Parameter isForAll: whether the operator declared responses here equal for all users. The cache key then contains no credentials.
     public static func names(response: Fields, request: Fields, settings: CachePolicySettings, isForAll: Bool = false) -> [[UInt8]] {
         guard response.containsAny(of: [.vary, .accessControlAllowOrigin]) else { return [] }
-        // A set, since there may be many.
+        // A set, because the list may be long.
         var names: Set<[UInt8]> = []
         for member in FieldLists.members(of: .vary, in: response) {
             let name = member.map(\.asciiLowercased)
@@ -26,16 +27,16 @@ public enum SelectingFields {
             let isCovered = name.elementsEqual("accept-encoding".utf8) || (isCredential && !settings.isPrivate && !isForAll)
             if !isCovered, settings.freshness.varies(by: name, credentials: settings.credentials.names) { names.insert(name) }
         }
-        // An upstream that echoes the Origin and forgets to say so.
+        // The upstream echoes Origin without listing it in Vary.
         if let allowed = response.first(.accessControlAllowOrigin), let own = request.first(.origin), allowed == own {
             names.insert(Array("origin".utf8))
         }
         return names.sorted { $0.lexicographicallyPrecedes($1) }
     }
 
-    /// The presented request's values of these fields: length-prefixed, absent told apart from empty, white space around commas gone. What the upstream
-    /// may take for one of them counts too, as it stands: `X_Tenant` where X-Tenant selects.
-    /// - Parameter concealing: what stands for a field's values where these must not be readable; nil where they may be.
+    /// Returns the request's values of these fields, length-prefixed. An absent field differs from an empty one, and white space around
+    /// commas is removed. Other spellings that the upstream may read as the field are included unchanged: `X_Tenant` if X-Tenant selects.
+    /// - Parameter concealing: replaces the values of a field that must not be readable; returns nil if they may be.
     public static func values(
         of names: [ArraySlice<UInt8>], in request: Fields, concealing: (ArraySlice<UInt8>, [UInt8]) -> [UInt8]? = { _, _ in nil }
     ) -> [UInt8] {
@@ -52,7 +53,7 @@ public enum SelectingFields {
         return out
     }
 
-    /// One that is longer than lists are read counts as it stands: then fewer requests share a variant than might.
+    /// A list that exceeds the parsing limit is used unchanged. Fewer requests then share a variant.
     private static func oneSpelling(of lines: [ArraySlice<UInt8>], areLanguages: Bool) -> [UInt8] {
         let comma = [UInt8(ascii: ",")]
         guard !FieldListLimit.isExceeded(by: lines) else { return Array(lines.joined(separator: comma)) }
@@ -61,8 +62,8 @@ public enum SelectingFields {
         return Array(members.joined(separator: comma))
     }
 
-    /// Languages in the order of their weights, in lower case (RFC 9110 §12.5.4): order says nothing where weights are equal, so equal ones
-    /// are sorted by name. nil where something else stands among them: what that means, the upstream alone knows.
+    /// Returns languages ordered by weight, in lower case (RFC 9110 §12.5.4). Languages with equal weight are sorted by name, because their
+    /// order has no meaning. Returns nil if a member has another form, because only the upstream knows its meaning.
     private static func preferences(_ members: [[UInt8]]) -> [[UInt8]]? {
         var weighted: [(language: [UInt8], weight: Int)] = []
         for member in members {
@@ -76,7 +77,7 @@ public enum SelectingFields {
         return sorted.map { $0.weight == 1000 ? $0.language : $0.language + Array(";q=\($0.weight)".utf8) }
     }
 
-    /// `q=0.8` as thousandths (RFC 9110 §12.4.2); nil where it is none.
+    /// Returns `q=0.8` in thousandths (RFC 9110 §12.4.2); nil if the parameter is not a valid weight.
     private static func weight(_ parameter: ArraySlice<UInt8>) -> Int? {
         guard parameter.prefix(2).equalsIgnoringCase("q=") else { return nil }
         let digits = parameter.dropFirst(2)
@@ -89,7 +90,7 @@ public enum SelectingFields {
         return value <= 1000 ? value : nil
     }
 
-    /// A marker's names as stored: one a line.
+    /// Encodes the names of a variant marker for storage, one per line.
     public static func encode(_ names: [[UInt8]]) -> [UInt8] { Array(names.joined(separator: [0x0a])) }
 
     public static func decode(_ bytes: UnsafeRawBufferPointer) -> [ArraySlice<UInt8>] { Array(bytes).split(separator: 0x0a) }

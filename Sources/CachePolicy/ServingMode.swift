@@ -1,16 +1,16 @@
-// What is asked of the upstream, and what comes from the store. Switched by the administrator while the proxy runs, or by a request, where that
-// is allowed.
+// Whether requests use the upstream, the store or both. An administrator switches the mode at run time; a request may select one where the
+// settings allow it.
 
 public enum ServingMode: String, Sendable, CaseIterable {
-    /// As the rules say.
+    /// Follows the caching rules.
     case live
-    /// The upstream is never asked.
+    /// Never contacts the upstream.
     case offline
-    /// The upstream is always asked, and no copy stands in for it.
+    /// Always contacts the upstream and never serves a stored response instead of its response.
     case record
-    /// What is stored is served, however old; else as the rules say.
+    /// Serves a stored response regardless of its age. Without one, follows the caching rules.
     case replay
 
-    /// Whether what is stored goes out however old it is.
+    /// True if a stored response is served regardless of its age.
     public var servesWhatIsStored: Bool { self == .offline || self == .replay }
 }

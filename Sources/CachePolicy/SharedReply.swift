@@ -1,75 +1,78 @@
-// What a look-up in the level that nodes share came to.
+// Results of a lookup in the store that nodes of a fleet share (Redis), and why a found response was rejected.
 
 public enum SharedOutcome: String, Sendable, CaseIterable {
-    /// A response that another node has stored is stored here now.
+    /// A response stored by another node is now stored here.
     case found
     case missing
-    /// It took longer than `share.timeout`: the upstream was asked beside it.
+    /// The lookup took longer than `share.timeout`, and the upstream was contacted at the same time.
     case late
-    /// The engine could not be asked, or said nothing that can be used.
+    /// The lookup failed, or its result was unusable.
     case failed
-    /// What was found may not be taken.
+    /// The response that was found may not be used.
     case refused
 }
 
-/// Why what was found may not be taken.
+/// Why a found response may not be used.
 public enum SharedRefusal: String, Sendable, CaseIterable {
-    /// Of another log than the one that is followed now.
+    /// The response belongs to another fleet log than the current one.
     case otherEpoch = "other_epoch"
-    /// Older than what is known of purges.
+    /// The response is older than the oldest known purge record.
     case belowFloor = "below_floor"
-    /// Of a place in the log that this node has not come to.
+    /// The response refers to a position in the fleet log that this node has not reached.
     case ahead
-    /// Its place in the log may have been lost with a primary.
+    /// The response's position in the fleet log may have been lost with a primary.
     case doubted
-    /// Purged, or written to, since.
+    /// A later purge or write covers the response.
     case purgedAll = "purged_all"
     case marked
     case selected
-    /// This node has changed it and not told the others yet.
+    /// This node invalidated the response and has not published that yet.
     case held
-    /// No secret of this node opens it, or it is of another version.
+    /// No secret of this node decrypts the record, or it has another version.
     case unreadable
-    /// By the fleet's clock it comes from the future, or that clock is not known.
+    /// By the fleet's clock, the response is from the future, or that clock is unknown.
     case clock
-    /// What is stored here is as recent, or was invalidated here.
+    /// The local response is as recent, or was invalidated locally.
     case notNewer = "not_newer"
-    /// It is not what its route calls good here, or less than the good copy that is stored here.
+    /// The response violates the route's requirements here, or is worse than the good response that is stored here.
     case notGood = "not_good"
 }
 
-/// Why the level was not asked, although it would have been.
+/// Why the lookup was skipped.
 public enum SharedObstacle: String, Sendable {
-    /// The engine fails.
+    /// The engine (Redis) is failing.
     case failing
-    /// What others purge is not seen: what they have stored may have been purged.
+    /// Purges of other nodes cannot be seen, so their responses may have been purged.
     case blind
-    /// The last response could not be shared: everybody asks for himself for a while.
+    /// The engine's round trip is longer than a client waits for it.
+    case slow
+    /// The last response could not be shared, or the upstream failed. Each node contacts the upstream itself for a while.
     case unshareable
-    /// The upstream has said whose the credentials are: such responses are not shared.
+    /// The upstream identified the user of the credentials; such responses are not shared.
     case told
 }
 
-/// Why all that is stored counts as stale: what other nodes have purged could not be known.
+/// Why all stored responses count as stale: purges of other nodes may have been missed.
 public enum FleetDoubt: String, Sendable {
-    /// It was stored before this node followed what others purge.
+    /// The stored responses predate the time when this node began to follow the fleet log.
     case neverFollowed = "never_followed"
     /// The engine has another log.
     case epoch
-    /// What was said while this node was away was removed before it was read.
+    /// Entries published while this node was away were trimmed before it read them.
     case trimmed
-    /// Some of it was lost with a primary.
+    /// Some entries were lost with a primary.
     case lostEntries = "lost_entries"
-    /// Some of it no secret of this node opens.
+    /// No secret of this node decrypts some entries.
     case unopened
 }
 
 public struct SharedReply: Sendable {
     public let outcome: SharedOutcome
-    /// Of what was found last, where it may not be taken.
+    /// Why the last response that was found may not be used; nil if it may, or if none was found.
     public let refusal: SharedRefusal?
+    /// Duration of the lookup.
     public let microseconds: Int64
-    /// Whether another node asked the upstream for the same, and was waited for.
+    /// Whether the lookup waited for another node's request to the upstream.
     public let hasWaited: Bool
 
     public init(outcome: SharedOutcome, refusal: SharedRefusal? = nil, microseconds: Int64, hasWaited: Bool = false) {

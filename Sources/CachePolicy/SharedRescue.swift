@@ -1,40 +1,40 @@
-// Whether the copy of those without credentials may stand in where a request with credentials has no copy of its own and the upstream fails.
-// Never the other way, and never another partition's: those copies are not even looked for. RFC 9111 §3.5 is about responses to requests with
-// Authorization, which lie in partitions; a copy that was asked for without credentials holds nobody's data. What it may do is mislead: an app
-// may take "nobody is logged in" for a logout. So by default it must have said that it is for everyone, or the cookies must be its own.
+// Decides whether a stored response without credentials may rescue a request with credentials that has no stored response in its partition.
+// Other partitions are never searched. Such a response contains no user's data (RFC 9111 §3.5 covers requests with Authorization; their
+// responses are in partitions). But it may mislead: an app may take "not logged in" for a logout. By default it must therefore be public,
+// or the cookies must have come with it.
 
 import HTTPCore
 
 public enum RescueWithShared: String, Sendable, CaseIterable {
-    /// What says `public` or `s-maxage`, or what was sent to this client, before it had the cookies that the upstream then gave it.
+    /// A response with `public` or `s-maxage`, or one sent to this client before it had the cookies that the upstream set in it.
     case own
-    /// Only what says `public` or `s-maxage`.
+    /// Only a response with `public` or `s-maxage`.
     case publicOnly = "public"
-    /// Any.
+    /// Any response.
     case always
     case never
 }
 
 extension RescueWithShared: PathRules {
-    /// Each one opens more than those before it.
+    /// From the strictest to the most permissive value.
     private static let byStrictness: [RescueWithShared] = [.never, .publicOnly, .own, .always]
 
     public func stricter(_ other: RescueWithShared) -> RescueWithShared { Self.byStrictness.first { $0 == self || $0 == other } ?? .never }
 }
 
-/// What allowed the copy to stand in. The raw value is the label in metrics and Cache-Status.
+/// What permitted the stored response to be served. The raw value is the label in metrics and Cache-Status.
 public enum SharedCopyPermission: String, Sendable, CaseIterable {
     case isPublic = "public"
     case ownCookies = "own_cookies"
     case always
-    /// It is the copy of the request's own user, whose token has just ended.
+    /// The response belongs to the request's own user; the token has just expired.
     case expiredToken = "expired_token"
-    /// It is the copy of the user that the upstream last said the credentials are of; it cannot be asked again now.
+    /// The response belongs to the user to whom the upstream last attributed the credentials; the upstream cannot be asked now.
     case toldBefore = "told_before"
 }
 
 extension SharedCopyPermission {
-    /// Whether it is no copy of those without credentials, but the request's own user's.
+    /// True if the response belongs to the request's own user rather than to requests without credentials.
     public var isOfSameUser: Bool {
         switch self {
         case .expiredToken, .toldBefore: true
@@ -43,15 +43,15 @@ extension SharedCopyPermission {
     }
 }
 
-/// Why it may not. The raw value is told by `why`.
+/// Why the stored response may not be served. The raw value appears in `why`.
 public enum NoSharedRescueReason: String, Sendable, CaseIterable {
     case never
-    /// It depends on the credentials: it said so in Vary (RFC 9111 §4.1).
+    /// The response depends on the credentials, according to its Vary (RFC 9111 §4.1).
     case varies
     case notPublic = "not_public"
-    /// Not public, and the cookies are not those that the upstream gave to a client without any.
+    /// Not public, and the cookies are not those that the upstream gave to a client without cookies.
     case otherCookies = "other_cookies"
-    /// The target is gone for those without credentials.
+    /// The target is gone for requests without credentials.
     case gone
 }
 
@@ -61,11 +61,12 @@ public enum SharedRescueDecision: Sendable, Equatable {
 }
 
 public enum SharedRescue {
-    /// Whether it may stand in for one with these credentials; whether it may stand in at all is decided by `Reuse.rescue`.
+    /// Decides whether the response may be served to a request with these credentials. `Reuse.rescue` decides whether it may serve as a
+    /// rescue at all.
     /// - Parameters:
-    ///   - varies: whether the copy's Vary names one of the request's credential fields.
-    ///   - hasOwnCookies: whether the request's credentials are cookies alone, and all of them were given by the upstream to a client that
-    ///     had asked for this target without any; it matters for `own` only.
+    ///   - varies: whether the response's Vary names one of the request's credential fields.
+    ///   - hasOwnCookies: whether the request's only credentials are cookies, and the upstream gave all of them to a client that had
+    ///     requested this target without any. Used for `own` only.
     public static func decide(
         _ setting: RescueWithShared, stored: StoredMetadata, varies: Bool, hasOwnCookies: Bool, strictness: Strictness
     ) -> SharedRescueDecision {

@@ -1,21 +1,21 @@
-// The head of a stored response (RFC 9111 §3.1): which fields are kept, and the bytes in which they lie in the store, ready to be sent.
+// The head of a stored response (RFC 9111 §3.1): selects the stored fields, and serializes them in the form that is sent to clients.
 
 import HTTPCore
 
-/// A response as it came, of which what is stored is made.
+/// A received response from which a stored response is made.
 public struct ReceivedResponse {
-    /// Without its hop-by-hop fields.
+    /// Without hop-by-hop fields.
     public let head: ResponseHead
     public let control: ResponseCacheControl
-    /// The length of the content as stored.
+    /// Length of the content as stored, in bytes.
     public let contentBytes: Int
     public let requestTime: Timestamp
     public let responseTime: Timestamp
-    /// The content's coding was taken off for storing.
+    /// True if the content coding was removed for storing.
     public var isDecoded = false
-    /// An entity tag made of the content, for a response without a validator.
+    /// Entity tag computed from the content, for a response without a validator; nil if there is none.
     public var ownTag: [UInt8]?
-    /// What is added to Via.
+    /// Value to add to Via; nil if none.
     public var via: [UInt8]?
 
     public init(
@@ -30,8 +30,8 @@ public struct ReceivedResponse {
 }
 
 public enum StoredHead {
-    /// Not kept: Age and Content-Length are made anew at each use, Proxy-Status speaks of one exchange, and clients get none of the upstream's other
-    /// addresses.
+    /// Fields that are not stored. Age and Content-Length are computed for each use, Proxy-Status concerns one exchange, and the upstream's
+    /// alternative addresses are hidden from clients.
     private static let dropped: KnownFieldSet = [.age, .altSvc, .alternateProtocol, .contentLength, .proxyStatus]
 
     public static func make(_ received: ReceivedResponse, settings: CachePolicySettings) -> (bytes: [UInt8], metadata: StoredMetadata) {
@@ -40,12 +40,12 @@ public enum StoredHead {
         var fields = received.head.fields
         for name in control.unkept { fields.remove(named: name.span) }
         if settings.strictness == .rescue { MomentaryFields.remove(from: &fields, received.head.status) }
-        // Only the entity tag and date in use are sent.
+        // Only the first entity tag and date are used and sent.
         for validator in [KnownField.etag, .lastModified] where fields.only(validator) == nil {
             if let first = fields.first(validator) { fields.set(validator, Array(first)) }
         }
         let isWeakened = received.isDecoded && removeCoding(from: &fields)
-        // It says nothing, and would stand beside the coding with which the content goes out.
+        // An identity coding has no effect, and would conflict with the coding in which the content is sent.
         if ContentCoding(fields) == .identity { fields.remove(.contentEncoding) }
         let date = fields.first(.date).flatMap { HTTPDate.parse($0, now: received.responseTime.seconds) }
         var metadata = StoredMetadata(
@@ -97,15 +97,15 @@ public enum StoredHead {
         return flags
     }
 
-    /// Checksums that take in the content's coding (RFC 9530), and those of the message's content, which is less where a part goes out.
+    /// Digests that cover the content coding (RFC 9530), and digests of the message content, which are wrong for a partial response.
     private static let codedDigests = ["content-digest", "repr-digest", "digest", "content-md5"]
     private static let contentDigests = ["content-digest", "content-md5"]
 
     static func isDigest(_ name: [UInt8]) -> Bool { codedDigests.contains { $0.utf8.elementsEqual(name) } }
 
-    /// What the fields say once the content's coding was taken off, or another put on. A strong tag promises the bytes that the upstream sent (RFC 9110
-    /// §8.8.1); decoded ones are only equivalent.
-    /// - Returns: whether the tag became a weak one.
+    /// Adjusts the fields after the content coding was removed or replaced. A strong tag promises the upstream's bytes (RFC 9110 §8.8.1),
+    /// so it becomes weak.
+    /// - Returns: whether the tag was weakened.
     @discardableResult
     public static func removeCoding(from fields: inout Fields) -> Bool {
         fields.remove(.contentEncoding)
@@ -130,7 +130,7 @@ public enum StoredHead {
             metadata.flags.insert(.ownTag)
             metadata.etag = out.count - 2 - tag.count..<out.count - 2
         }
-        // RFC 9110 §8.6: a 204 has no content whose length could be told.
+        // RFC 9110 §8.6: a 204 has no Content-Length.
         if !received.head.status.forbidsContent {
             out.append("Content-Length: ")
             out.append(decimal: received.contentBytes)
@@ -139,11 +139,11 @@ public enum StoredHead {
         return out
     }
 
-    /// More than a status line, Date, an own tag and Content-Length take.
+    /// Upper bound for status line, Date, entity tag and Content-Length.
     private static let ownBytes = 256
 
-    /// Where the validators' values will lie in the head.
-    /// - Parameter start: where the lines begin.
+    /// Records the ranges of the validators' values in the head.
+    /// - Parameter start: offset of the first field line.
     private static func noteValidators(
         of fields: Fields, without omitted: KnownFieldSet, from start: Int, _ metadata: inout StoredMetadata
     ) {
@@ -157,7 +157,7 @@ public enum StoredHead {
         }
     }
 
-    /// The head without some fields.
+    /// Returns the head without the named fields.
     /// - Parameter names: in lower case.
     public static func removing(_ names: [[UInt8]], from stored: UnsafeRawBufferPointer) -> [UInt8] {
         guard var head = parse(stored) else { return Array(stored) }
@@ -167,8 +167,8 @@ public enum StoredHead {
         return out
     }
 
-    /// The head of another node's record without what is not stored here; nil where it has nothing of that.
-    /// - Parameter metadata: what belongs to the head.
+    /// Removes the fields that are not stored here from the head of another node's record. Returns nil if it has none of them.
+    /// - Parameter metadata: metadata of the head; its ranges are updated.
     public static func withoutUnkept(
         _ stored: ResponseHead, _ metadata: inout StoredMetadata, settings: CachePolicySettings
     ) -> [UInt8]? {
@@ -184,7 +184,7 @@ public enum StoredHead {
         return out
     }
 
-    /// The head with another Date, where that can take the old one's place without moving anything; nil where it cannot.
+    /// Returns the head with another Date of equal length; nil if the Date field is missing or has another length.
     public static func redated(_ stored: UnsafeRawBufferPointer, _ date: Timestamp) -> [UInt8]? {
         var head = Array(stored)
         let text = HTTPDate.format(date.seconds)
@@ -201,12 +201,12 @@ public enum StoredHead {
         return nil
     }
 
-    /// The head of a part of a stored whole (RFC 9110 §15.3.7).
+    /// Returns the head of a partial response (RFC 9110 §15.3.7).
     public static func partial(_ stored: UnsafeRawBufferPointer, _ range: Range<Int>, of count: Int) -> [UInt8] {
         remade(stored, status: 206, range: "bytes \(range.lowerBound)-\(range.upperBound - 1)/\(count)", count: range.count)
     }
 
-    /// RFC 9110 §15.5.17.
+    /// Returns the head of a 416 (RFC 9110 §15.5.17).
     public static func unsatisfiable(_ stored: UnsafeRawBufferPointer, count: Int) -> [UInt8] {
         remade(stored, status: 416, range: "bytes */\(count)", count: 0)
     }
@@ -226,7 +226,7 @@ public enum StoredHead {
         return out
     }
 
-    /// Reads a head back that `make` wrote; nil where the bytes are something else.
+    /// Parses a head that `make` wrote; nil if the bytes are something else.
     public static func parse(_ bytes: UnsafeRawBufferPointer) -> ResponseHead? {
         let text = Array(bytes)
         guard text.count > 13, let status = UInt16(String(decoding: text[9..<12], as: UTF8.self)),

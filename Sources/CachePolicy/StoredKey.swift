@@ -1,33 +1,33 @@
-// A key read back (`CacheKey`): what the administrator is shown, and what listing and purging by prefix go by. Credentials are a keyed hash
-// in the key already; values of arguments that look like secrets, and of fields that may be, are never shown.
+// Parses cache keys (`CacheKey`) for display, listing and purging by prefix. Keys contain only a keyed hash of the credentials. Values of
+// arguments that look like secrets, and of fields that may be secret, are never displayed.
 
 import HTTPCore
 
 public struct StoredKey: Sendable {
     /// Scheme, host, port and base path of the upstream.
     public let authority: [UInt8]
-    /// The keyed hash of the request's credentials; empty where there were none.
+    /// Keyed hash of the request's credentials; empty if there were none.
     public let partition: [UInt8]
-    /// What else is in it: the request's content, the host, fields that the operator made part of it. Empty where nothing is.
+    /// Other parts: the request's content, the host, and fields that the operator added. Empty if there are none.
     public let extra: [UInt8]
-    /// Path and arguments in their canonical spelling.
+    /// Path and arguments in canonical form.
     public let target: [UInt8]
-    /// Of a variant: the generation of the marker that leads to it, and the selecting fields.
+    /// For a variant: the generation of its marker, and the selecting fields; nil otherwise.
     public let variant: Variant?
-    /// The hash of the request's unknown fields; nil if the response is for requests without any, or for all.
+    /// Hash of the request's unknown fields; nil if the response serves requests without any, or all requests.
     public let unknownFieldsHash: UInt64?
-    /// How long the key is up to the target's end.
+    /// Length of the key up to the end of the target.
     public let baseCount: Int
-    /// How long the key is without the variant's part.
+    /// Length of the key without the variant part.
     public let markerCount: Int
 
     public struct Variant: Sendable {
         public let generation: UInt64
-        /// Names and values, in order; nil where the request did not have the field.
+        /// Names and values in order; the value is nil if the request did not have the field.
         public let selecting: [(name: String, value: String?)]
     }
 
-    /// nil where the bytes are not the key of a response or of a marker.
+    /// nil if the bytes are not the key of a response or a marker.
     public init?(_ key: [UInt8]) {
         var reader = KeyReader(bytes: key)
         guard reader.take(UInt8(ascii: "G")), let authority = reader.part(), let partition = reader.part(), let extra = reader.part(),
@@ -57,10 +57,10 @@ public struct StoredKey: Sendable {
         self.target = target
     }
 
-    /// What stands for one of several APIs in the place of the upstream. No URL begins so.
+    /// Returns the authority part of keys if there are several APIs. No URL begins like this.
     public static func name(ofAPI name: String) -> [UInt8] { Array("api:\(name)".utf8) }
 
-    /// The name of the API, where there are several.
+    /// Name of the API; nil if there is only one.
     public var api: String? {
         let prefix = Self.name(ofAPI: "")
         return authority.starts(with: prefix) ? String(decoding: authority[prefix.count...], as: UTF8.self) : nil
@@ -78,11 +78,11 @@ public struct StoredKey: Sendable {
 
     private static let methods = ["OPTIONS", "POST", "QUERY"]
 
-    /// Path and arguments, with the values of secret arguments left out.
+    /// Path and arguments, with the values of secret arguments redacted.
     public var readableTarget: String { SecretNames.redacted(typedTarget) }
 
-    /// The target as somebody may ask for it and meet this key. Keys have a percent sign that encodes nothing twice, where a request has it once;
-    /// what follows it must not be taken for its digits.
+    /// A target that a request can use to reach this key. Keys double a stray percent sign; a request has it once. The character after it
+    /// is encoded if it could be read as a hexadecimal digit.
     public var typedTarget: [UInt8] {
         let percent = UInt8(ascii: "%")
         var typed: [UInt8] = []
@@ -99,17 +99,17 @@ public struct StoredKey: Sendable {
         return typed
     }
 
-    /// The first 8 digits of the partition's hash; nil where there is none.
+    /// First 8 hexadecimal digits of the partition; nil if the partition is empty.
     public var shortPartition: String? { partition.isEmpty ? nil : Self.hexadecimal(partition.prefix(4)) }
 
     public static func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
         bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
 
-    /// Where the target begins in the key.
+    /// Offset of the target in the key.
     public var targetOffset: Int { 1 + 4 + authority.count + 4 + partition.count + 4 + extra.count }
 
-    /// What a key, or a mark's key beside it, says of API and path, whatever else is in it; nil where the bytes are no such key.
+    /// Returns API and path of a key, or of a mark's key next to it, whatever other parts it has. nil if the bytes are not such a key.
     public static func path(of key: [UInt8]) -> (authority: ArraySlice<UInt8>, path: ArraySlice<UInt8>)? {
         var reader = KeyReader(bytes: key)
         guard reader.take(UInt8(ascii: "G")), let authority = reader.part(), reader.part() != nil, reader.part() != nil,
@@ -118,14 +118,14 @@ public struct StoredKey: Sendable {
         return (authority, path)
     }
 
-    /// The key of the path alone, in the same partition.
+    /// Returns the key of the path without arguments, in the same partition.
     public func pathKey(of key: [UInt8]) -> [UInt8] {
         var reader = KeyReader(bytes: key, position: targetOffset)
         guard targetOffset <= key.count, reader.part() != nil else { return key }
         return Array(key[..<reader.position])
     }
 
-    /// The same target's key in the partition of those without credentials.
+    /// Returns the key of this target in the partition without credentials.
     public func sharedKey(of key: [UInt8]) -> [UInt8] {
         let rest = 1 + 4 + authority.count + 4 + partition.count
         guard rest <= baseCount, baseCount <= key.count else { return key }
@@ -136,9 +136,9 @@ public struct StoredKey: Sendable {
     }
 }
 
-/// A list of parts, each with its length before it (`CacheKey.appendPart`).
+/// A list of parts, each preceded by its length (`CacheKey.appendPart`).
 public enum KeyParts {
-    /// nil where the bytes are no such list.
+    /// nil if the bytes are not such a list.
     public static func read(_ bytes: some Sequence<UInt8>) -> [ArraySlice<UInt8>]? {
         var reader = KeyReader(bytes: Array(bytes))
         var parts: [ArraySlice<UInt8>] = []
@@ -150,7 +150,7 @@ public enum KeyParts {
     }
 }
 
-/// Reads length-prefixed parts; nil where the bytes do not hold what is asked for.
+/// Reads length-prefixed parts. Functions return nil if the bytes do not contain the requested part.
 struct KeyReader {
     let bytes: [UInt8]
     var position = 0
@@ -179,7 +179,7 @@ struct KeyReader {
         return bytes[position - count..<position]
     }
 
-    /// An argument is in visible ASCII; what begins a variant's part is a letter and a time.
+    /// Reads an argument, which is visible ASCII. A variant part begins with a letter and a generation, which are not.
     mutating func argument() -> ArraySlice<UInt8>? {
         let start = position
         if let text = part(), text.allSatisfy({ $0 > 0x20 }) { return text }
@@ -187,7 +187,7 @@ struct KeyReader {
         return nil
     }
 
-    /// nil where there is none.
+    /// nil if the key contains no such hash.
     mutating func unknownFieldsHash() -> UInt64? {
         let rest = bytes[position...]
         guard rest.count >= UnknownFields.suffixBytes, rest.starts(with: UnknownFields.marker) else { return nil }

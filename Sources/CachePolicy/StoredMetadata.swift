@@ -1,20 +1,20 @@
-// What the rules need to know of a stored response, in a fixed layout that is read by a handful of loads: it lies next to the response in the
-// store and is decoded at every hit. Little-endian, with a version: a record of another version is as good as absent.
+// Metadata of stored items in a fixed layout. It is stored next to the response and decoded for every hit, so decoding takes only a few
+// loads. Little-endian, with a version: a record of another version is treated as absent.
 
 import HTTPCore
 
-/// What a stored item is.
+/// Kind of a stored item.
 public enum StoredKind: UInt8, Sendable {
     case response = 1
-    /// Stands where a response would, and names the selecting fields by which its variants are found.
+    /// Stored under the key of a response. Names the selecting fields by which the response's variants are found.
     case varyMarker = 2
-    /// Stands where a response would: what was stored for this target before its time counts no more, in any partition.
+    /// Stored under the key of a response. Responses for this target that were stored earlier are invalid, in every partition.
     case invalidation = 3
-    /// What the upstream last said of a path's arguments (No-Vary-Search).
+    /// The upstream's last No-Vary-Search for a path.
     case searchVariance = 4
-    /// Which cookies the upstream gave to clients that had none.
+    /// The cookies that the upstream gave to clients without cookies.
     case cookieOrigins = 5
-    /// Beside a response: the 404, 410 or 403 that came after it.
+    /// The 404, 410 or 403 that followed a stored response; stored next to it.
     case gone = 6
 }
 
@@ -27,76 +27,79 @@ public struct StoredFlags: OptionSet, Sendable {
     public static let sharedMaxAge = StoredFlags(rawValue: 1 << 3)
     public static let immutable = StoredFlags(rawValue: 1 << 4)
     public static let isJSON = StoredFlags(rawValue: 1 << 5)
-    /// The content was decoded for storing, so a strong ETag is shown as a weak one.
+    /// The content was decoded for storing, so a strong entity tag is sent as a weak one.
     public static let weakenedETag = StoredFlags(rawValue: 1 << 6)
-    /// The ETag was made here, of the content: the upstream does not know it.
+    /// Cistern computed the entity tag from the content; the upstream does not know it.
     public static let ownTag = StoredFlags(rawValue: 1 << 7)
-    /// Purged softly, or doubted by a write since: stale, whatever the response said. The store knows it; it is never written with the metadata.
+    /// Purged softly, or made doubtful by a later write: stale regardless of the response's fields. The store tracks this flag; it is never
+    /// written with the metadata.
     public static let markedStale = StoredFlags(rawValue: 1 << 8)
-    /// It belongs to groups (RFC 9875), which an unsafe request may have changed.
+    /// The response belongs to groups (RFC 9875), which an unsafe request may have changed.
     public static let hasGroups = StoredFlags(rawValue: 1 << 9)
-    /// The response to a request with Authorization, kept for everyone by leave of a directive (RFC 9111 §3.5).
+    /// The response to a request with Authorization, stored for all users because a directive permits it (RFC 9111 §3.5).
     public static let authorized = StoredFlags(rawValue: 1 << 10)
-    /// §5.2.2.6: its content goes out as it is.
+    /// The content must not be transformed (§5.2.2.6).
     public static let noTransform = StoredFlags(rawValue: 1 << 11)
-    /// It has fields that are for us (RFC 9213).
+    /// The response has targeted fields for this cache (RFC 9213).
     public static let hasTargeted = StoredFlags(rawValue: 1 << 12)
-    /// It said `public`.
+    /// The response has `public`.
     public static let isPublic = StoredFlags(rawValue: 1 << 13)
-    /// It comes from an archive: its times are the archive's.
+    /// The response was imported from an archive; its times are the archive's.
     public static let imported = StoredFlags(rawValue: 1 << 14)
-    /// Its content is stored in a coding: it is only for those who allow that.
+    /// The content is stored in a coding, so only clients that accept the coding receive it.
     public static let coded = StoredFlags(rawValue: 1 << 15)
-    /// Its content goes out just as it came. Ready-made: putting a set together costs a hit more than asking it.
+    /// The content is sent exactly as received. A constant, because building the set costs a hit more than testing it.
     public static let unchanging: StoredFlags = [.noTransform, .coded]
-    /// The operator's rules have left out something that it said (`FreshnessRules`).
+    /// The operator's rules ignored a directive of the response (`FreshnessRules`).
     public static let disregarded = StoredFlags(rawValue: 1 << 16)
-    /// Three bits: who said how long it is fresh.
+    /// Three bits with the origin of the freshness lifetime (`LifetimeSource`).
     fileprivate static let lifetimeSourceShift: UInt32 = 17
     fileprivate static let lifetimeSource = StoredFlags(rawValue: 7 << lifetimeSourceShift)
-    /// The upstream had put a coding on its content.
+    /// The upstream sent the content in a coding.
     public static let cameCoded = StoredFlags(rawValue: 1 << 20)
-    /// It came to a request without credentials, and sets no cookies: there is nothing in it that nobody may guess.
+    /// The request had no credentials and the response sets no cookies, so the content holds no secrets.
     public static let isOpen = StoredFlags(rawValue: 1 << 21)
-    /// It has no checksums of its content, which would take in the coding.
+    /// The response has no digests of its content, which would cover the coding.
     public static let hasNoDigests = StoredFlags(rawValue: 1 << 22)
-    /// It says itself that it depends on Accept-Encoding.
+    /// The response itself lists Accept-Encoding in Vary.
     public static let variesByCoding = StoredFlags(rawValue: 1 << 23)
-    /// Nobody knows whether it has been purged on another node: stale as long as that is so. Never written.
+    /// It is unknown whether another node has purged the response. It counts as stale meanwhile. Never written.
     public static let unseen = StoredFlags(rawValue: 1 << 24)
-    /// What scripts may read of it may depend on their origin, and it does not say that it varies by that (`OriginGrant.isBound`).
+    /// The permission for scripts to read the response may depend on their origin, and Vary does not list Origin (`OriginGrant.isBound`).
     public static let boundToOrigin = StoredFlags(rawValue: 1 << 25)
-    /// Nobody knows whether the script that asks for it may read it. Never written.
+    /// It is unknown whether the requesting script may read the response. Never written.
     public static let ofOtherOrigin = StoredFlags(rawValue: 1 << 26)
-    /// The response is for all requests, whatever unknown fields they have (`UnknownFields.makeNoDifference`).
+    /// The response serves all requests, whatever unknown fields they have (`UnknownFields.makeNoDifference`).
     public static let forAllFields = StoredFlags(rawValue: 1 << 27)
-    /// JSON that RFC 8259 refuses, and that readers may take (`JSONVerdict.lenient`).
+    /// JSON that violates RFC 8259 but that some parsers accept (`JSONVerdict.lenient`).
     public static let isLenient = StoredFlags(rawValue: 1 << 28)
-    /// Stale, whatever the response said. None of them is written with the metadata.
+    /// Flags that make a response stale regardless of its fields. None of them is written with the metadata.
     public static let countsAsStale: StoredFlags = [.markedStale, .unseen, .ofOtherOrigin]
 }
 
-/// The plain part of a stored response.
+/// The metadata of a stored response, decoded.
 public struct StoredMetadata: Sendable, Equatable {
-    /// When the request was sent and its response received (RFC 9111 §4.2.3).
+    /// Times when the request was sent and its response received (RFC 9111 §4.2.3).
     public var requestTime: Timestamp
     public var responseTime: Timestamp
-    /// The place of that request among all that were sent.
+    /// Sequence number of the request among all requests sent by the process.
     public var order = SentOrder.unknown
-    /// The Date field's value.
+    /// Value of the Date field.
     public var date: Timestamp
-    /// The Age field's value, seconds.
+    /// Value of the Age field in seconds.
     public var ageValue: Int64 = 0
-    /// Seconds; nil where the response said nothing about it: then the upstream is always asked first.
+    /// Freshness lifetime in seconds; nil if the response gives none, so every use requires validation.
     public var freshnessLifetime: Int64?
+    /// Seconds; nil if the response has no `stale-if-error`.
     public var staleIfError: Int64?
+    /// Seconds; nil if neither the response nor the operator sets `stale-while-revalidate`.
     public var staleWhileRevalidate: Int64?
     public var status: Status = 200
     public var flags: StoredFlags = []
-    /// Where the validators' values lie in the stored head; empty where there is none.
+    /// Ranges of the validators' values in the stored head; empty if there is none.
     public var etag: Range<Int> = 0..<0
     public var lastModified: Range<Int> = 0..<0
-    /// A number for what the request said that the response came to, beyond its target and its credentials (`RequestLikeness`); 0 if unknown.
+    /// Number for the request's negotiation and unknown fields (`RequestLikeness`); 0 if unknown.
     public var likeness: UInt64 = 0
 
     public init(requestTime: Timestamp, responseTime: Timestamp, date: Timestamp) {
@@ -109,24 +112,24 @@ public struct StoredMetadata: Sendable, Equatable {
         Recency(order: order, isImported: flags.contains(.imported), requestTime: requestTime, responseTime: responseTime)
     }
 
-    /// The same by another clock: ages stay what they are.
-    /// - Parameter milliseconds: by how much that is ahead.
+    /// Converts the times to another clock. Ages do not change.
+    /// - Parameter milliseconds: how far the other clock is ahead.
     public mutating func shift(by milliseconds: Int64) {
         func shifted(_ time: Timestamp) -> Timestamp { Timestamp(milliseconds: time.milliseconds + milliseconds) }
         (requestTime, responseTime, date) = (shifted(requestTime), shifted(responseTime), shifted(date))
     }
 
-    /// The same, stale from now on: a request of this order has told that what it represents has changed.
+    /// Returns the metadata as stale. A request with this order has shown that the resource changed.
     public func stale(since order: SentOrder) -> StoredMetadata {
         var stale = self
         stale.freshnessLifetime = 0
         stale.order = order
-        // The order is that of a request now.
+        // The order now belongs to a request of this process, not to an import.
         stale.flags.subtract(StoredFlags.countsAsStale.union(.imported))
         return stale
     }
 
-    /// Who said how long it is fresh.
+    /// Origin of the freshness lifetime.
     public var lifetimeSource: LifetimeSource {
         get {
             let number = flags.intersection(.lifetimeSource).rawValue >> StoredFlags.lifetimeSourceShift
@@ -138,13 +141,13 @@ public struct StoredMetadata: Sendable, Equatable {
         }
     }
 
-    /// An error that is kept for a moment, so that it is not asked for each time: it never takes the place of anything good.
+    /// True for an error stored briefly (`negative`) to avoid repeated requests. It never replaces a good response.
     public var isNegative: Bool { lifetimeSource == .negative }
 
     public var hasValidator: Bool { !etag.isEmpty || !lastModified.isEmpty }
 
     private static let version: UInt8 = 1
-    /// Without what older versions did not write.
+    /// Encoded length in bytes without the fields that older versions did not write.
     public static let encodedBytes = 88
     private static let likenessPlace = encodedBytes
 
@@ -152,7 +155,7 @@ public struct StoredMetadata: Sendable, Equatable {
         bytes.count >= 2 && bytes[0] == version ? StoredKind(rawValue: bytes[1]) : nil
     }
 
-    /// - Parameter kind: of a whole response, or of one that lies beside it.
+    /// - Parameter kind: `.response`, or the kind of a response that is stored next to another.
     public func encoded(as kind: StoredKind = .response) -> [UInt8] {
         var out = [UInt8](repeating: 0, count: Self.likenessPlace + 8)
         out.withUnsafeMutableBytes { bytes in
@@ -183,11 +186,12 @@ public struct StoredMetadata: Sendable, Equatable {
         return out
     }
 
-    /// Milliseconds around 1970, and seconds, beyond which no number was ever written: 285,000 years each. What is damaged may say anything, and
-    /// sums of it must not overflow.
+    /// Maximum magnitude of times in milliseconds around 1970, and of durations in seconds: 285,000 years each. Damaged records may contain
+    /// larger numbers, and sums of those must not overflow.
     private static let (timeLimit, secondsLimit): (Int64, Int64) = (1 << 53, 1 << 43)
 
-    /// nil where the bytes are not a stored response of this version and kind, or damaged so that one cannot count with them.
+    /// Decodes metadata. Returns nil if the bytes are not a stored response of this version and kind, or are damaged so that calculations
+    /// would overflow.
     public init?(_ bytes: UnsafeRawBufferPointer, as kind: StoredKind = .response) {
         let hasLikeness = bytes.count >= Self.likenessPlace + 8
         guard hasLikeness || bytes.count == Self.encodedBytes, Self.kind(of: bytes) == kind else { return nil }
@@ -216,13 +220,13 @@ public struct StoredMetadata: Sendable, Equatable {
         }
     }
 
-    // MARK: The other kinds
+    // MARK: Other kinds
 
     /// - Parameters:
-    ///   - generation: part of each variant's key, so that a marker of another generation leaves all older variants behind.
-    ///   - recency: that of the latest response under it.
-    ///   - replaced: that of the latest response whose place this generation took: nothing that is older gets under it.
-    ///   - best: what the best of its variants is.
+    ///   - generation: part of each variant's key, so that a marker of another generation makes all older variants unreachable.
+    ///   - recency: recency of the latest response under the marker.
+    ///   - replaced: recency of the latest response that this generation replaced. No older response is stored under the marker.
+    ///   - best: quality of the best variant.
     public static func varyMarker(
         generation: UInt64, _ recency: Recency, replaced: Recency? = nil, best: LastGood.Worth? = nil
     ) -> [UInt8] {
@@ -233,7 +237,7 @@ public struct StoredMetadata: Sendable, Equatable {
 
     private static let bestVariantPlace = 3
 
-    /// nil where nobody knows: older versions wrote none.
+    /// Quality of the best variant under a Vary marker. nil if unknown: older versions did not write it.
     public static func bestVariant(in marker: UnsafeRawBufferPointer) -> LastGood.Worth? {
         kind(of: marker) == .varyMarker && marker.count > bestVariantPlace ? LastGood.Worth(rawValue: marker[bestVariantPlace]) : nil
     }
@@ -241,26 +245,26 @@ public struct StoredMetadata: Sendable, Equatable {
     public static func invalidation(at time: Timestamp) -> [UInt8] { plain(.invalidation, UInt64(bitPattern: time.milliseconds), []) }
 
     /// - Parameters:
-    ///   - generation: part of the keys of what was said so, as with a marker.
-    ///   - recency: that of the latest response that said so.
+    ///   - generation: part of the keys of responses with this variance, as for a Vary marker.
+    ///   - recency: recency of the latest response with this variance.
     public static func searchVariance(generation: UInt64, _ recency: Recency) -> [UInt8] { plain(.searchVariance, generation, [recency]) }
 
     public static let cookieOrigins = plain(.cookieOrigins, 0, [])
 
-    /// The generation of a marker or a variance, or the time of an invalidation in milliseconds.
+    /// Returns the generation of a marker or a variance, or the time of an invalidation in milliseconds.
     public static func number(in bytes: UnsafeRawBufferPointer) -> UInt64? {
         bytes.count >= 16 ? UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self)) : nil
     }
 
     private static let plainBytes = 16
-    /// Of each recency behind it. Older versions wrote none.
+    /// Length of each recency after the plain part. Older versions wrote none.
     private static let recencyBytes = 24
 
     private static func plain(_ kind: StoredKind, _ number: UInt64, _ recencies: [Recency]) -> [UInt8] {
         var out = [UInt8](repeating: 0, count: plainBytes + recencies.count * recencyBytes)
         out[0] = version
         out[1] = kind.rawValue
-        // A bit for each.
+        // One bit for each recency.
         for (index, recency) in recencies.enumerated() where recency.isImported { out[2] |= 1 << UInt8(index) }
         let numbers = [number] + recencies.flatMap { [$0.order.number, bits($0.requestTime), bits($0.responseTime)] }
         out.withUnsafeMutableBytes { bytes in
@@ -273,7 +277,7 @@ public struct StoredMetadata: Sendable, Equatable {
 
     private static func bits(_ time: Timestamp) -> UInt64 { UInt64(bitPattern: time.milliseconds) }
 
-    /// Of any stored item; nil where it tells none, and so counts as older than all.
+    /// Returns the recency of any stored item; nil if the item records none, in which case it counts as older than every other.
     public static func recency(of bytes: UnsafeRawBufferPointer) -> Recency? {
         switch kind(of: bytes) {
         case .response: StoredMetadata(bytes)?.recency
@@ -282,7 +286,7 @@ public struct StoredMetadata: Sendable, Equatable {
         }
     }
 
-    /// What a marker of Vary took the place of; nil where that was nothing.
+    /// Returns the recency of the response that a Vary marker replaced; nil if it replaced none.
     public static func replacedRecency(in bytes: UnsafeRawBufferPointer) -> Recency? {
         kind(of: bytes) == .varyMarker ? recency(1, in: bytes) : nil
     }

@@ -1,4 +1,4 @@
-// What may be stored (RFC 9111 §3). The rules of the head; what only the content tells is in `LastGood`.
+// Decides which responses may be stored (RFC 9111 §3), by their heads. Rules that need the content are in `LastGood`.
 
 import HTTPCore
 
@@ -6,11 +6,11 @@ import HTTPCore
 public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case methodNotCacheable = "method"
     case requestContent = "request_content"
-    /// Those of requests that are kept by their content.
+    /// Reasons for requests that are cached by their content.
     case longContent = "long_content"
     case changingContent = "changing_content"
     case unreadContent = "unread_content"
-    /// The upstream knows a user by the connection, or wants to (NTLM, Negotiate, Kerberos).
+    /// The upstream identifies the user by the connection, or wants to (NTLM, Negotiate, Kerberos).
     case connectionUser = "connection_user"
     case rangeRequest = "range"
     case preconditions = "precondition"
@@ -22,7 +22,7 @@ public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case noStore = "no_store"
     case privateResponse = "private"
     case userUnknown = "user_unknown"
-    /// Nobody would find it again.
+    /// No later request would find the response.
     case oneTimeCredentials = "one_time_credentials"
     case authorized = "authorized"
     case varyStar = "vary_star"
@@ -34,20 +34,20 @@ public enum NotStoredReason: String, Error, Sendable, CaseIterable {
     case empty = "empty"
     case unprovenEnd = "unproven_end"
     case undecodable = "undecodable"
-    /// JSON that nests deeper than is looked at.
+    /// JSON that exceeds the checked nesting depth.
     case tooDeep = "too_deep"
     case notGood = "not_good"
-    /// Not what the route's `keep_if` demands.
+    /// The response violates the route's `keep_if`.
     case notKept = "keep_if"
-    /// GraphQL's errors without data.
+    /// GraphQL errors without data.
     case graphQLError = "graphql_error"
-    /// A response whose request was sent later is stored.
+    /// A response to a later request is stored.
     case outdated = "outdated"
-    /// A purge or a write came after the request was sent.
+    /// A purge or a write happened after the request was sent.
     case invalidated
     case storeRefused = "store_refused"
     case stream
-    /// A preflight, and the upstream has not allowed what it asks for.
+    /// A preflight that the upstream did not permit.
     case notAllowed = "not_allowed"
 }
 
@@ -56,7 +56,7 @@ public enum StorageDecision: Sendable, Equatable {
     case forbidden(NotStoredReason)
 }
 
-/// A request whose response has a key: GET, or what the flow treats as such.
+/// A request with a cache key: GET, or one that is handled like GET.
 public struct StorableRequest {
     fileprivate let head: RequestHead
     fileprivate let directives: RequestCacheControl
@@ -65,9 +65,10 @@ public struct StorableRequest {
     fileprivate let isShared: Bool
 
     /// - Parameters:
-    ///   - isPartitioned: whether the key holds the request's credentials, so that nobody with others is given its response.
-    ///   - isForAll: whether the operator has said that responses there are the same for all.
-    ///   - isShared: whether those that may be for others are stored for all who send Authorization.
+    ///   - isPartitioned: whether the key contains the request's credentials, so that requests with other credentials do not find the
+    ///     response.
+    ///   - isForAll: whether the operator declared responses here equal for all users.
+    ///   - isShared: whether shareable responses are stored for all requests with Authorization.
     public init(
         _ head: RequestHead, _ directives: RequestCacheControl, isPartitioned: Bool, isForAll: Bool = false, isShared: Bool = false
     ) {
@@ -87,7 +88,7 @@ public enum Storing {
         return decideAsRead(response, settings.freshness.applied(to: control.asRead(by: settings)), asked, settings)
     }
 
-    /// - Parameter control: as it counts here.
+    /// - Parameter control: directives after the operator's rules and the cache's role were applied.
     private static func decideAsRead(
         _ response: ResponseHead, _ control: ResponseCacheControl, _ asked: StorableRequest, _ settings: CachePolicySettings
     ) -> StorageDecision {
@@ -96,7 +97,7 @@ public enum Storing {
         guard request.method != .options else { return decidePreflight(response, control, asked, settings) }
         if let reason = statusReason(response, control, settings) { return .forbidden(reason) }
         guard !asked.directives.noStore else { return .forbidden(.requestNoStore) }
-        // §5.2.2.3: must-understand lets a cache that knows the status ignore no-store.
+        // §5.2.2.3: with must-understand, a cache that understands the status ignores no-store.
         let isUnderstood = CacheableStatus.isUnderstood(response.status)
         guard !control.noStore || (control.mustUnderstand && isUnderstood) else { return .forbidden(.noStore) }
         guard !control.mustUnderstand || isUnderstood else { return .forbidden(.status) }
@@ -110,7 +111,8 @@ public enum Storing {
         let isNegative = settings.freshness.negativeLifetime(of: response.status, said: nil) != nil
         let isKept = settings.keepsAny || isNegative || settings.contentTypes.contain(MediaType(of: response.fields))
         guard isKept else { return .forbidden(.contentType) }
-        // Stored content is decoded, which no-transform forbids (§5.2.2.6); where every response is kept, it is kept in its coding.
+        // Stored content is decoded, which no-transform forbids (§5.2.2.6). If every response is stored, such content is stored in its
+        // coding.
         guard settings.keepsAny || !staysCoded(response, control) else { return .forbidden(.contentCoding) }
         return .allowed
     }
@@ -125,12 +127,12 @@ public enum Storing {
         return preflight?.isAllowed(by: response) == true ? .allowed : .forbidden(.notAllowed)
     }
 
-    /// What is private, or was asked for with Authorization, is for one user: whose partition it is must be certain.
+    /// A private response, or one to a request with Authorization, is for one user. The partition must identify that user with certainty.
     private static func sharingReason(
         _ asked: StorableRequest, _ control: ResponseCacheControl, _ settings: CachePolicySettings
     ) -> NotStoredReason? {
         let fields = asked.head.fields
-        // §3.5; a partition of one's own is stricter than the three exceptions.
+        // §3.5. A separate partition is stricter than the three directives that permit sharing.
         let isAuthorized = fields.contains(.authorization) && !asked.isForAll
         let needsOwn = control.isPrivate || (isAuthorized && !mayShare(control))
         guard needsOwn, !settings.isPrivate else { return nil }
@@ -139,7 +141,7 @@ public enum Storing {
         return asked.isPartitioned ? .userUnknown : .privateResponse
     }
 
-    /// Whether no later request has the partition in which the response would lie.
+    /// Returns whether no later request can have the partition in which the response would be stored.
     private static func isForOneRequest(_ asked: StorableRequest, _ control: ResponseCacheControl, _ settings: CachePolicySettings) -> Bool
     {
         guard asked.isPartitioned, !asked.isForAll, settings.strictness == .rescue, !(asked.isShared && mayShare(control)) else {
@@ -148,18 +150,18 @@ public enum Storing {
         return OneTimeCredentials.arePresent(in: asked.head.fields, names: settings.credentials.names)
     }
 
-    /// Whether the content's coding cannot be taken off, or may not.
+    /// Returns whether the content coding cannot or must not be removed.
     public static func staysCoded(_ response: ResponseHead, _ control: ResponseCacheControl) -> Bool {
         guard let coding = ContentCoding(response.fields) else { return true }
         return coding != .identity && control.noTransform
     }
 
-    /// §3.5: what lets others have the response to a request with Authorization.
+    /// Returns whether a directive permits sharing the response to a request with Authorization (§3.5).
     public static func mayShare(_ control: ResponseCacheControl) -> Bool {
         control.isPublic || control.mustRevalidate || control.sharedMaxAge != nil
     }
 
-    /// Whether only that lets others have this response.
+    /// Returns whether the response is shared only because of such a directive.
     public static func isShared(_ request: RequestHead, isPartitioned: Bool, settings: CachePolicySettings) -> Bool {
         !isPartitioned && !settings.isPrivate && request.fields.contains(.authorization)
     }
@@ -173,16 +175,16 @@ public enum Storing {
         guard !settings.keepsAny else { return CacheableStatus.mayKeep(response, control, settings) ? nil : .status }
         switch status {
         case 204, 205: return .noContent
-        // About that one request, not about the resource, unless they say how long they hold.
+        // Such a response concerns one request and not the resource, unless it gives a lifetime.
         case 201, 202: return control.maxAge ?? control.sharedMaxAge == nil ? .status : nil
         default: return status.isSuccessful && CacheableStatus.mayKeep(response, control, settings) ? nil : .status
         }
     }
 }
 
-/// What a status says about keeping (RFC 9111 §3, RFC 9110 §15.1).
+/// What a status implies for storing (RFC 9111 §3, RFC 9110 §15.1).
 public enum CacheableStatus {
-    /// Whether a cache knows all that this status asks of it. 304 and 206 are never stored by themselves.
+    /// Returns whether the cache implements all requirements of the status. 304 and 206 are never stored as such.
     public static func isUnderstood(_ status: Status) -> Bool {
         switch status.rawValue {
         case 200...205, 300...303, 305, 307, 308, 400...417, 421...426, 428, 429, 431, 451, 500...505: true
@@ -190,7 +192,7 @@ public enum CacheableStatus {
         }
     }
 
-    /// RFC 9110 §15.1.
+    /// Heuristically cacheable statuses (RFC 9110 §15.1).
     public static func isHeuristicallyCacheable(_ status: Status) -> Bool {
         switch status.rawValue {
         case 200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501: true
@@ -198,8 +200,8 @@ public enum CacheableStatus {
         }
     }
 
-    /// Errors that a field or a moment of one request brings about: not kept for others, whatever they say of freshness, unless the operator wants
-    /// the letter.
+    /// Errors caused by a field or by the time of a single request. They are not stored for other requests, whatever lifetime they give,
+    /// unless the operator chooses so.
     static func isAboutOneRequest(_ status: Status) -> Bool {
         switch status.rawValue {
         case 400, 401, 407, 408, 411, 412, 413, 416, 417, 421, 425, 428, 429, 431: true
@@ -209,11 +211,11 @@ public enum CacheableStatus {
 
     /// Effect of `cache.store: any` on a response with a status that is otherwise not stored.
     public enum StoredByAny: Sendable {
-        /// It is heuristically cacheable (RFC 9110 §15.1).
+        /// Stored: the status is heuristically cacheable (RFC 9110 §15.1).
         case always
-        /// It is stored if it has an explicit lifetime or says `public`.
+        /// Stored if the response has an explicit lifetime or `public`.
         case withLifetime
-        /// It makes no difference: the status is 2xx or a server error, concerns one request, or needs another response.
+        /// No effect: the status is 2xx or a server error, concerns one request, or depends on another response.
         case never
     }
 
@@ -224,7 +226,7 @@ public enum CacheableStatus {
         return status.isSuccessful ? .never : .withLifetime
     }
 
-    /// §3: a final status, and something that allows it: explicit freshness, `public`, or a status that does so by itself.
+    /// §3: a final status and a permission: explicit freshness, `public`, or a heuristically cacheable status.
     static func mayKeep(_ response: ResponseHead, _ control: ResponseCacheControl, _ settings: CachePolicySettings) -> Bool {
         guard response.status.rawValue >= 200, response.status != 304, settings.keepsAnyError || !isAboutOneRequest(response.status) else {
             return false

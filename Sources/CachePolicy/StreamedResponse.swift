@@ -1,32 +1,34 @@
-// Which responses are streams: they come piece by piece for as long as the upstream likes, and each piece is wanted at once. So they are passed on as they
-// come, and are never stored, shared or rescued.
+// Detects streaming responses, which arrive in pieces over an unlimited time. Each piece is forwarded immediately. Streams are never
+// stored, collapsed or rescued.
 
 import HTTPCore
 
 public enum StreamedResponse {
-    /// Server-sent events, JSON in lines or sequences (RFC 7464), and JSON in frames of Connect and gRPC.
+    /// Server-sent events, JSON lines and sequences (RFC 7464), and JSON in Connect and gRPC frames.
     private static let types: [StaticString] = [
         "text/event-stream", "application/x-ndjson", "application/jsonl", "application/json-seq", "application/stream+json",
         "application/connect+json", "application/grpc-web+json", "application/grpc+json",
     ]
 
-    /// The shortest of them.
+    /// Length of the shortest type.
     private static let shortestBytes = 17
 
-    /// Whether a response is a stream.
-    /// - Parameter onStreamRoute: the operator says so of all on its route.
+    /// Returns whether a response is a stream.
+    /// - Parameter onStreamRoute: whether the operator declared the route's responses to be streams.
     public static func isStream(_ response: ResponseHead, to method: Method, onStreamRoute: Bool) -> Bool {
         guard method != .head, response.status.isSuccessful, !response.status.forbidsContent else { return false }
         return onStreamRoute || response.fields.first(.contentType).map(isStreamed) ?? false
             || isUnbuffered(response.fields) && !response.fields.contains(.contentLength)
     }
 
-    /// Whether the upstream asks nginx to hold nothing back. Frameworks say so of all that they send; so it tells a stream only where no length is known.
+    /// Returns whether the upstream asked nginx not to buffer the response. Frameworks set this for every response, so it indicates a
+    /// stream only without Content-Length.
     public static func isUnbuffered(_ fields: Fields) -> Bool { fields.first(.xAccelBuffering)?.equalsIgnoringCase("no") ?? false }
 
-    /// Whether a request wants a stream and nothing else, as browsers' event sources do. Nobody waits for the head of another's then.
+    /// Returns whether a request accepts only streams, as browsers' event sources do. Such a request never waits for another request's
+    /// response head.
     public static func isWanted(by request: Fields) -> Bool {
-        // Whatever else it names: nearly all requests end here.
+        // Nearly all requests end here, without parsing the list.
         guard let first = request.first(.accept), first.count >= shortestBytes else { return false }
         var count = 0
         let wantsOther = FieldLists.contains(.accept, in: request) { type in
@@ -36,8 +38,8 @@ public enum StreamedResponse {
         return count > 0 && !wantsOther
     }
 
-    /// Asked for every response, and nearly always of another type: that is known before the type is read.
-    /// - Parameter type: without white space around it.
+    /// Returns whether a media type is a stream. It is checked for every response, so other types are rejected before the type is parsed.
+    /// - Parameter type: without surrounding white space.
     private static func isStreamed(_ type: ArraySlice<UInt8>) -> Bool {
         guard type.count >= shortestBytes else { return false }
         for streamed in types where type.count >= streamed.utf8CodeUnitCount {
@@ -46,7 +48,7 @@ public enum StreamedResponse {
         return hasStreamParameter(type)
     }
 
-    /// `application/json; stream=watch`.
+    /// Matches `application/json; stream=watch`.
     private static func hasStreamParameter(_ type: ArraySlice<UInt8>) -> Bool {
         guard type.contains(UInt8(ascii: ";")), MediaType(type)?.isJSON == true else { return false }
         return FieldLists.members(of: type, separator: UInt8(ascii: ";")).dropFirst().contains {

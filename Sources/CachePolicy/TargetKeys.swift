@@ -1,9 +1,10 @@
-// Where the responses to one request are looked up.
+// The cache keys under which the responses to one request are looked up.
 
-/// Where a copy lies that is the request's in a rescue alone. A class, since nearly no request has one and all hand it on.
+/// The key of a stored response that may serve the request only as a rescue. A class, because nearly no request has one and every request
+/// passes the reference along.
 public final class FormerKey: Sendable, Equatable {
     public let key: [UInt8]
-    /// Why it may stand in.
+    /// Why the response may be served.
     public let permission: SharedCopyPermission
 
     public init(_ key: [UInt8], _ permission: SharedCopyPermission) { (self.key, self.permission) = (key, permission) }
@@ -11,20 +12,22 @@ public final class FormerKey: Sendable, Equatable {
     public static func == (one: FormerKey, other: FormerKey) -> Bool { one.key == other.key && one.permission == other.permission }
 }
 
-/// The key of one target in the partition of its request, and in that of those without credentials. Without credentials they are the same.
+/// The key of one target in the partition of its request, and in the partition without credentials. The two are equal if the request has no
+/// credentials.
 public struct TargetKeys: Sendable, Equatable {
-    /// With the hash of the request's unknown fields, if it has any.
+    /// Includes the hash of the request's unknown fields, if it has any.
     public let own: [UInt8]
-    /// Without credentials and without unknown fields: marks of invalidations stand beside it.
+    /// Key without credentials and without unknown fields. Invalidation marks are stored next to it.
     public let shared: [UInt8]
-    /// In the partition that is common to all who send Authorization, and the same other credentials; nil where the route shares nothing.
+    /// Key in the partition common to all requests with Authorization and equal other credentials; nil if the route does not share
+    /// responses.
     public var common: [UInt8]?
-    /// In the partition of the user that its credentials were known to be of until now; nil otherwise. For a rescue alone.
+    /// Key in the partition of the user to whom the credentials belonged until recently; nil if there is none. Used for a rescue only.
     public var former: FormerKey?
-    /// Fields by which the upstream may select without saying so; nil if the request has none, and where they do not count.
+    /// Fields by which the upstream may select without listing them in Vary; nil if the request has none, and where they are ignored.
     public let unknownFields: UnknownFields?
 
-    /// - Parameter own: without unknown fields.
+    /// - Parameter own: key without unknown fields.
     public init(own: [UInt8], shared: [UInt8], unknownFields: UnknownFields? = nil) {
         self.own = unknownFields.map { UnknownFields.key(own, hash: $0.hash) } ?? own
         self.shared = shared
@@ -38,13 +41,13 @@ public struct TargetKeys: Sendable, Equatable {
 
     private var plainOwn: ArraySlice<UInt8> { unknownFields == nil ? own[...] : own.dropLast(UnknownFields.suffixBytes) }
 
-    /// Whether what lies under this key lies in the common partition.
+    /// Returns whether the key belongs to the common partition.
     public func isCommon(_ key: [UInt8]) -> Bool { common.map(key.starts) ?? false }
 
-    /// With the common partition in the place of the request's own.
+    /// Keys with the common partition instead of the request's own.
     public var inCommon: TargetKeys { TargetKeys(own: common ?? Array(plainOwn), shared: shared, unknownFields: unknownFields) }
 
-    /// Where responses lie that are for all requests, whatever unknown fields they have.
+    /// Keys of responses that serve all requests, whatever unknown fields they have.
     public var forAllFields: TargetKeys {
         guard unknownFields != nil else { return self }
         var keys = TargetKeys(own: Array(plainOwn), shared: shared)
@@ -52,6 +55,6 @@ public struct TargetKeys: Sendable, Equatable {
         return keys
     }
 
-    /// Another key of the same request.
+    /// Returns the keys of this request with another key instead of `own`.
     public func at(_ key: [UInt8]) -> TargetKeys { TargetKeys(own: key, shared: shared, unknownFields: unknownFields) }
 }

@@ -1,8 +1,8 @@
-// A bounded memory of targets: each has a few places by its number. What finds none of them free takes that of the one that is worth least, which begins
-// anew when it comes again.
+// A bounded memory of targets. Each target has a few candidate slots, determined by its number. If none is free, the least valuable entry
+// is replaced; its target starts again from an empty slot.
 
 protocol TargetSlot: Sendable {
-    /// 0: nothing is here.
+    /// Number of the target; 0 marks an empty slot.
     var target: UInt64 { get }
     init()
 }
@@ -19,7 +19,7 @@ struct TargetSlots<Slot: TargetSlot>: Sendable {
         set { all[place] = newValue }
     }
 
-    /// The target's own place, else a free one, else that of another.
+    /// Returns the target's current slot, else a free one, else the slot of the least valuable entry.
     func place(of target: UInt64, worth: (Slot) -> (Int, Int64)) -> Int {
         let first = Int(truncatingIfNeeded: target % UInt64(all.count))
         var best = (place: first, worth: (Int.max, Int64.max))

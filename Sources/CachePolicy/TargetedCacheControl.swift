@@ -1,11 +1,11 @@
-// Targeted Cache-Control fields (RFC 9213): directives for one cache, in a dictionary of RFC 9651. A field that is no dictionary counts as
-// absent. A field above `FieldListLimit` forbids storing, because a part that is not read may forbid it.
+// Parses targeted Cache-Control fields (RFC 9213): directives for one cache, as a dictionary of RFC 9651. A field that is not a dictionary
+// counts as absent. A field above `FieldListLimit` forbids storing, because its unread part may forbid it.
 
 import HTTPCore
 import RawStructuredFieldValues
 
 enum TargetedCacheControl {
-    /// nil where the field is absent, empty or not a dictionary (§2.2).
+    /// nil if the field is absent, empty or not a dictionary (§2.2).
     static func read(_ fields: Fields, _ name: [UInt8]) -> ResponseCacheControl? {
         let lines = fields.all(named: name.span)
         guard !lines.isEmpty else { return nil }
@@ -23,7 +23,7 @@ enum TargetedCacheControl {
         return control
     }
 
-    /// A directive whose value is of another type than it should be is ignored, like an unknown one (§2.1).
+    /// Applies a directive. A directive with a value of the wrong type is ignored, like an unknown one (§2.1).
     private static func take(_ key: String, _ value: RFC9651BareItem, _ control: inout ResponseCacheControl) {
         switch (key, value) {
         case ("max-age", .integer(let seconds)): control.maxAge = limited(seconds)
@@ -31,7 +31,7 @@ enum TargetedCacheControl {
         case ("stale-while-revalidate", .integer(let seconds)): control.staleWhileRevalidate = limited(seconds)
         case ("stale-if-error", .integer(let seconds)): control.staleIfError = limited(seconds)
         case (_, .bool(true)): setFlag(key, &control)
-        // Field names as in Cache-Control: the whole response is meant then, which is stricter, never looser.
+        // Field names as in Cache-Control are not supported: the directive then applies to the whole response, which is stricter.
         case ("no-cache", .string), ("private", .string): setFlag(key, &control)
         default: break
         }

@@ -1,4 +1,4 @@
-// Points in time, as the rules use them: handed in, never read from a clock.
+// Points in time for the rules. They are passed in, never read from a clock.
 
 /// Milliseconds since 1970-01-01 00:00 UTC.
 public struct Timestamp: Sendable, Equatable, Comparable {

@@ -1,12 +1,12 @@
-// Which of a request's credentials carries the token or session that identifies its user (`credentials.identity.lookup`). Requests of one user share
-// stored responses although their tokens differ, so only that one credential is left out of the cache key. Every other credential may select a
-// tenant or an account and stays in the key. Without exactly one plausible carrier no credential is left out, and nothing is shared.
+// Finds the credential that carries the token or session identifying a request's user (`credentials.identity.lookup`). Requests of one user
+// share stored responses although their tokens differ, so only that credential is left out of the cache key. Every other credential may
+// select a tenant or an account and stays in the key. Without exactly one plausible carrier, no credential is left out.
 
 import HTTPCore
 
 public struct TokenCarriers: Sendable {
     public enum Carrier: Equatable {
-        /// The index of the field line.
+        /// Index of the field line.
         case field(Int)
         case cookie(CredentialCookies.Pair)
     }
@@ -15,7 +15,7 @@ public struct TokenCarriers: Sendable {
     private let groups: CredentialNames
     /// nil if Cookie is not a credential field.
     private let cookies: CredentialCookies?
-    /// Session cookies that the operator has named.
+    /// Session cookies that the operator listed by full name.
     private let namedCookies: [CookiePattern]
 
     public init(_ settings: CachePolicySettings) {
@@ -30,7 +30,7 @@ public struct TokenCarriers: Sendable {
     private static let keyNames = CredentialNames(["*key"])
     private static let sessionWords = ["sess", "token", "jwt", "auth", "login", "logged", "ticket", "identity", "remember"]
 
-    /// The single credential that can carry the token. nil if there are several, or none.
+    /// Returns the single credential that can carry the token; nil if there are several, or none.
     public func carrier(of fields: Fields) -> Carrier? {
         var tokens: [Carrier] = []
         var keys: [Carrier] = []
@@ -50,7 +50,7 @@ public struct TokenCarriers: Sendable {
         return candidates.count == 1 ? candidates[0] : nil
     }
 
-    /// Whether a field can be the credential of a single user.
+    /// Returns whether a field can be the credential of a single user.
     private func isPersonal(_ entry: Fields.Entry, of fields: Fields) -> Bool {
         let name = fields.bytes.span.extracting(entry.nameRange)
         return !entry.valueRange.isEmpty && credentials.contains(name) && !groups.contains(name)
@@ -67,13 +67,13 @@ public struct TokenCarriers: Sendable {
         return namedCookies.contains { $0.matches(pair.name) } || text.hasSuffix("sid") || Self.sessionWords.contains { text.contains($0) }
     }
 
-    /// X-CSRF-Token, X-XSRF-TOKEN, csrftoken: they protect a session and do not identify it.
+    /// Matches X-CSRF-Token, X-XSRF-TOKEN, csrftoken and similar: they protect a session and do not identify it.
     private static func isForgeryToken(_ name: [UInt8]) -> Bool {
         let text = String(decoding: name.map(\.asciiLowercased), as: UTF8.self)
         return text.contains("csrf") || text.contains("xsrf") || text.contains("forgery")
     }
 
-    /// The request's fields without the carrier.
+    /// Returns the request's fields without the carrier.
     public func removing(_ carrier: Carrier, from fields: Fields) -> Fields {
         switch carrier {
         case .field(let index):
@@ -88,7 +88,7 @@ public struct TokenCarriers: Sendable {
         }
     }
 
-    /// The carrier's name and value.
+    /// Returns the carrier's name and value in one encoding.
     public func bytes(of carrier: Carrier, in fields: Fields) -> [UInt8] {
         switch carrier {
         case .field(let index):
@@ -98,7 +98,7 @@ public struct TokenCarriers: Sendable {
         }
     }
 
-    /// Every credential of a request that an upstream could read as a token: name and value of each.
+    /// Returns name and value of every credential that an upstream could read as a token.
     public func allBytes(in fields: Fields) -> [[UInt8]] {
         var all: [[UInt8]] = []
         for entry in fields.entries {
@@ -123,14 +123,14 @@ public struct TokenCarriers: Sendable {
 
     private static func bytes(cookie name: ArraySlice<UInt8>, _ value: ArraySlice<UInt8>) -> [UInt8] {
         var bytes: [UInt8] = []
-        // No field has a name with a space in it.
+        // No field name contains a space.
         CacheKey.appendPart(Array("a cookie".utf8), to: &bytes)
         CacheKey.appendPart(Array(name), to: &bytes)
         CacheKey.appendPart(Array(value), to: &bytes)
         return bytes
     }
 
-    /// Whether a response sets a cookie that is a credential, or one that cannot be parsed.
+    /// Returns whether a response sets a cookie that is a credential, or one that cannot be parsed.
     public func areChanged(by response: Fields) -> Bool {
         response.all(.setCookie).contains { line in
             guard let cookies, let pair = CredentialCookies.pair(line.prefix { $0 != UInt8(ascii: ";") }.trimmed) else { return true }

@@ -1,14 +1,14 @@
-// What looking at a request's token came to (`credentials.identity`): words for metrics and explanations.
+// Results of the verification of a request's token (`credentials.identity`), as labels for metrics and explanations.
 
-/// Why a request has no identity of its own, and so the partition of its credentials as they are.
+/// Why a request's token does not identify a user. The request then keeps the partition of its plain credentials.
 public enum TokenRefusal: String, Sendable, CaseIterable {
-    /// Not one Authorization field of the form `Bearer TOKEN`.
+    /// There is not exactly one Authorization field of the form `Bearer TOKEN`.
     case noBearer = "no_bearer"
     case severalFields = "several_fields"
     case tooLong = "too_long"
-    /// Not three parts of JSON and a signature: a JWE, or something else.
+    /// Not a JWT with three parts: a JWE, or something else.
     case malformed
-    /// `crit`, `jku`, `x5u`, `jwk` or `x5c` in its head.
+    /// The header contains `crit`, `jku`, `x5u`, `jwk` or `x5c`.
     case forbiddenHeader = "forbidden_header"
     case duplicateMember = "duplicate_member"
     case algorithm
@@ -18,12 +18,12 @@ public enum TokenRefusal: String, Sendable, CaseIterable {
     case issuer
     case audience
     case subject
-    /// No `exp`, or one that is no time.
+    /// `exp` is missing or not a time.
     case noExpiry = "no_expiry"
     case notYetValid = "not_yet_valid"
-    /// It is bound to a key of the client's (`cnf`, or a DPoP field): who has no more than the token is not its user.
+    /// Bound to a key of the client (`cnf`, or a DPoP field): possession of the token alone does not identify the user.
     case bound
-    /// More tokens than may be looked at in a second.
+    /// More tokens than may be verified per second.
     case tooMany = "too_many"
 }
 
@@ -31,7 +31,7 @@ public enum IdentityOutcome: Sendable, Equatable {
     case verified
     case expired
     case refused(TokenRefusal)
-    /// The upstream has said whom the credentials belong to; or had, and that is over; or has not.
+    /// The upstream identified the credentials' user; or did so before, but the result has expired; or did not.
     case told, toldBefore, untold
 
     public var label: String {

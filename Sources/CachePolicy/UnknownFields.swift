@@ -1,18 +1,19 @@
-// The fields of a request that are neither harmless nor credentials (`RequestFieldKinds`). An upstream may select by them without saying so in Vary, so
-// requests that differ in them are different ones: unless the upstream's own words say for which requests its response is.
+// The request fields that are neither harmless nor credentials (`RequestFieldKinds`). An upstream may select a response by them without
+// listing them in Vary. So requests that differ in them do not share responses, unless the upstream's fields say which requests a response
+// is for.
 
 import HTTPCore
 
-/// Of one request. A class, since nearly no request has any and all hand them on.
+/// The unknown fields of one request. A class, because nearly no request has such fields and every request passes the reference along.
 public final class UnknownFields: Sendable, Equatable {
-    /// A keyed hash of `kept`; never 0.
+    /// Keyed hash of `kept`; never 0.
     public let hash: UInt64
-    /// Names and values that tell the request's stored responses apart, in the order of the names. Of a field that changes with each request
-    /// only the name.
+    /// Names and values that separate the request's stored responses, ordered by name. For a field that changes with each request, only the
+    /// name.
     public let kept: [UInt8]
-    /// All names and values, byte for byte: two requests share a fetch only if these are equal.
+    /// All names and values, byte for byte. Two requests share a fetch only if these are equal.
     public let exact: [UInt8]
-    /// The names of those that change with each request.
+    /// Names of the fields that change with each request.
     public let changing: [[UInt8]]
 
     public init(hash: UInt64, kept: [UInt8], exact: [UInt8], changing: [[UInt8]] = []) {
@@ -24,11 +25,11 @@ public final class UnknownFields: Sendable, Equatable {
 
     public static func == (one: UnknownFields, other: UnknownFields) -> Bool { one.hash == other.hash && one.exact == other.exact }
 
-    /// Whether a response is for all requests with its key, whatever unknown fields they have: the upstream names a field in Vary other than those
-    /// that frameworks add by themselves, or lets caches keep the response for others.
+    /// Returns whether a response serves all requests with its cache key, whatever unknown fields they have. That holds if Vary names a
+    /// field other than those that frameworks add automatically, or if the response permits shared caching.
     /// - Parameters:
-    ///   - control: as the upstream said it.
-    ///   - lifetime: seconds of freshness that the response itself gives; nil if it gives none.
+    ///   - control: the upstream's Cache-Control, before the operator's changes.
+    ///   - lifetime: freshness lifetime in seconds that the response itself gives; nil if it gives none.
     public static func makeNoDifference(to response: Fields, _ control: ResponseCacheControl, lifetime: Int64?) -> Bool {
         if namesOtherFields(response) { return true }
         guard !control.isPrivate else { return false }
@@ -37,7 +38,7 @@ public final class UnknownFields: Sendable, Equatable {
         return control.isPublic || saysForShared || lifetime ?? 0 > 0
     }
 
-    /// Frameworks add the fields of CORS to every response, as they add Origin. A member that is not a field name is ignored.
+    /// Frameworks add the CORS request fields to Vary of every response, as they add Origin. A member that is not a field name is ignored.
     private static func namesOtherFields(_ response: Fields) -> Bool {
         FieldLists.contains(.vary, in: response) { member in
             member.allSatisfy(isTokenByte) && !member.equalsIgnoringCase("origin") && !member.equalsIgnoringCase("accept-encoding")
@@ -46,14 +47,15 @@ public final class UnknownFields: Sendable, Equatable {
         }
     }
 
-    // MARK: In keys
+    // MARK: Cache keys
 
-    /// Stands behind the target in the keys of responses that are for requests with these fields only. No argument has such a length before it.
+    /// Follows the target in the keys of responses that serve only requests with these unknown fields. No argument before it can have such
+    /// a length.
     static let marker: [UInt8] = [UInt8(ascii: "H"), 0xff, 0xff, 0xff]
     public static let suffixBytes = marker.count + 8
 
-    /// The key of responses that are for requests with the fields of this hash only.
-    /// - Parameter key: that of requests without unknown fields.
+    /// Returns the key of responses that serve only requests with this hash of unknown fields.
+    /// - Parameter key: the key of requests without unknown fields.
     public static func key(_ key: [UInt8], hash: UInt64) -> [UInt8] {
         var own: [UInt8] = []
         own.reserveCapacity(key.count + suffixBytes)

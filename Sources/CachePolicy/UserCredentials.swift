@@ -1,12 +1,11 @@
-// Whether a request's credentials can stand for one user. A partition is made of whatever may be a credential, and that may be no more than a
-// language that thousands have chosen: what an upstream calls `private` (RFC 9111 §5.2.2.7) must not lie there, since those thousands may be
-// told apart by something that nobody has named to us.
+// Decides whether a request's credentials can identify a single user. A partition may consist of a mere preference, for example a language
+// that thousands of users share. A `private` response (RFC 9111 §5.2.2.7) must not be stored there.
 
 import HTTPCore
 
 public enum UserCredentials {
-    /// Whether one of the credentials that make the request's partition can be one user's alone: a credential field that does not name a whole
-    /// group of users, or a cookie that looks like a session's.
+    /// Returns whether one of the partition's credentials can belong to a single user. It is a credential field that does not name a group
+    /// of users, or a cookie that looks like a session.
     public static func arePresent(in fields: Fields, settings: CachePolicySettings) -> Bool {
         hasField(fields, settings) || hasCookie(fields, settings)
     }
@@ -19,13 +18,13 @@ public enum UserCredentials {
             switch settings.credentials.names.match(name) {
             case .none: return false
             case .whole: return true
-            // A name that nobody has given whole may be that of a choice (`X-Premium-User: true`).
+            // A field that matches only by its ending may hold a preference (`X-Premium-User: true`).
             case .ending: return !isChoice(fields.bytes[entry.valueRange])
             }
         }
     }
 
-    /// Also what scripts send where there is nothing.
+    /// Values of preferences, and values that scripts send for an undefined variable.
     private static let choices: Set<String> = ["true", "false", "yes", "no", "on", "off", "0", "1", "none", "null", "undefined"]
 
     static func isChoice(_ value: ArraySlice<UInt8>) -> Bool { choices.contains(String(decoding: value, as: UTF8.self).lowercased()) }
@@ -38,10 +37,11 @@ public enum UserCredentials {
         return pairs.contains { pair in isSessionLike(pair.value) || (!pair.value.isEmpty && named.contains { $0.matches(pair.name) }) }
     }
 
-    /// At least so many letters, digits, `-`, `_`, `+` and `/` in a row, as frameworks make session cookies (hexadecimal, base64, UUIDs, tokens in three
-    /// parts). A date, a time zone's name or a few choices are no session: between `-` and `_` there must be so many with a digit, or eight
-    /// with a digit and a letter. A session's name that happens not to be like that is taken for a choice, which costs that user nothing but the
-    /// copy.
+    /// Minimum length of a session identifier: consecutive letters, digits, `-`, `_`, `+` and `/`, as frameworks generate them
+    /// (hexadecimal, Base64, UUIDs, JWTs).
+    /// Dates, time zone names and preferences must not match. So a part between `-` and `_` must have this length and a digit, or eight
+    /// characters with a digit and a letter. An identifier that does not match counts as a preference; its user's private responses are
+    /// then not stored.
     static let sessionLength = 16
     private static let mixedLength = 8
 

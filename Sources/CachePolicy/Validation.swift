@@ -1,13 +1,13 @@
-// Asking whether a stored response still holds (RFC 9111 §4.3), and bringing it up to date with the 304 that says so (§3.2).
+// Validates stored responses (RFC 9111 §4.3), and updates them with the fields of a 304 (§3.2).
 
 import HTTPCore
 
 public enum Validation {
-    /// Puts the stored validators in the place of the client's own conditions, which are answered here afterwards.
+    /// Replaces the client's conditions by the stored validators. The client's conditions are evaluated against the result afterwards.
     public static func addConditions(to fields: inout Fields, stored: StoredMetadata, head: UnsafeRawBufferPointer) {
         removeConditions(from: &fields)
         if !stored.flags.contains(.ownTag), let tag = slice(head, stored.etag) {
-            // The upstream knows the tag as it sent it.
+            // The upstream knows the tag in its original, strong form.
             let original = stored.flags.contains(.weakenedETag) ? Array(tag.dropFirst(2)) : tag
             fields.append(.ifNoneMatch, original)
         }
@@ -19,7 +19,8 @@ public enum Validation {
         fields.remove(.ifModifiedSince)
     }
 
-    /// RFC 9110 §15.3.7, §15.4.5: 206 and 304 answer ranges and conditions; where there were none, they are no response.
+    /// Returns whether a 206 or 304 responds to a request without a range or condition (RFC 9110 §15.3.7, §15.4.5). Such a response is
+    /// invalid.
     /// - Parameter request: the fields that were sent.
     public static func isUnasked(_ status: Status, request: KnownFieldSet) -> Bool {
         switch status {
@@ -29,9 +30,9 @@ public enum Validation {
         }
     }
 
-    /// §4.3.4: whether a 304 speaks of this stored response: its tag, or without one its date, where it has one, is the stored one. One
-    /// without any responses the only condition that was asked. A strong tag is that of a response with the same strong tag, to the letter;
-    /// servers that weaken their tags for coded content forget to do so in a 304, and mean the same.
+    /// Returns whether a 304 applies to this stored response (§4.3.4). Its entity tag, or without one its Last-Modified, must match; a 304
+    /// without validators applies to the only response that was validated. Under `strict`, a strong tag requires a stored strong tag. Under
+    /// `rescue` it does not: servers that weaken tags for coded content often forget to do so in a 304.
     public static func applies(
         _ response: ResponseHead, to stored: StoredMetadata, head: UnsafeRawBufferPointer, strictness: Strictness
     ) -> Bool {
@@ -47,8 +48,7 @@ public enum Validation {
         return date == own[...]
     }
 
-    /// Whether two stored responses have the same validator, and so are one version of what they represent: what confirms one confirms the
-    /// other.
+    /// Returns whether two stored responses have equal validators and are one version: a confirmation of one confirms the other.
     public static func areOfOneVersion(
         _ one: StoredMetadata, head oneHead: UnsafeRawBufferPointer, _ other: StoredMetadata, head otherHead: UnsafeRawBufferPointer
     ) -> Bool {
@@ -58,21 +58,22 @@ public enum Validation {
         return date != nil && date == slice(otherHead, other.lastModified)
     }
 
-    /// The stored head with the 304's fields in the place of its own, except those that describe the stored content (§3.2).
+    /// Returns the stored head updated with the fields of a 304, except those that describe the stored content (§3.2). nil if the stored
+    /// head cannot be parsed.
     /// - Parameters:
-    ///   - stored: with the length of its content.
-    ///   - recency: of what comes of it.
+    ///   - stored: metadata, head and length of the content.
+    ///   - recency: recency of the result.
     public static func freshened(
         _ stored: (metadata: StoredMetadata, head: UnsafeRawBufferPointer, contentBytes: Int), by response: ResponseHead,
         _ recency: Recency, settings: CachePolicySettings
     ) -> (bytes: [UInt8], metadata: StoredMetadata)? {
         guard var merged = StoredHead.parse(stored.head) else { return nil }
         var kept: [KnownField] = [.contentLength, .contentEncoding, .contentRange, .etag, .transferEncoding]
-        // What was checked as JSON stays JSON.
+        // JSON content keeps a JSON type, and other content keeps a type other than JSON.
         let type = MediaType(of: response.fields)
         if (type?.isJSON ?? false) != stored.metadata.flags.contains(.isJSON) { kept.append(.contentType) }
         var replaced: [[UInt8]] = []
-        // RFC 9110 §6.6.1: a response without a date was made when it came. The stored date would make it as old as the first one.
+        // RFC 9110 §6.6.1: a 304 without Date was generated when it was received. The stored Date would make the response too old.
         if !response.fields.contains(.date) { merged.fields.remove(.date) }
         for index in 0..<response.fields.count {
             if let known = response.fields.entries[index].known, kept.contains(known) { continue }
@@ -86,7 +87,7 @@ public enum Validation {
             let value = Array(response.fields.value(at: index))
             merged.fields.append(name: name.span, value: value.span)
         }
-        // An Age that the 304 does not carry is not the stored one's: it was measured then.
+        // A missing Age in the 304 is not taken from the stored response, because that value was measured earlier.
         let control = ResponseCacheControl(merged.fields, targeted: settings.targetedFields)
         let received = ReceivedResponse(
             merged, control: control, contentBytes: stored.contentBytes, requestTime: recency.requestTime,
@@ -98,17 +99,17 @@ public enum Validation {
         return (bytes, metadata)
     }
 
-    /// What a 200 to HEAD says of the stored response to GET (§4.3.5).
+    /// Effect of a 200 to HEAD on the stored response to GET (§4.3.5).
     public enum HeadUpdate: Sendable, Equatable {
-        /// It still holds, and what HEAD brought takes the place of its fields.
+        /// The stored response is still valid and takes the fields of the HEAD response.
         case freshen
-        /// The resource has changed: what is stored counts as stale.
+        /// The resource has changed: the stored response becomes stale.
         case stale
-        /// There is no validator by which that could be told.
+        /// There is no validator to compare.
         case nothing
     }
 
-    /// - Parameter strictness: by the letter, what has no validator and the same length holds too; else that is no proof.
+    /// - Parameter strictness: under `strict`, equal lengths without a validator confirm the response; under `rescue` they do not.
     public static func update(
         _ stored: StoredMetadata, head: UnsafeRawBufferPointer, by response: ResponseHead, contentBytes: Int, strictness: Strictness
     ) -> HeadUpdate {
@@ -119,7 +120,7 @@ public enum Validation {
         return hasValidator || strictness == .strict ? .freshen : .nothing
     }
 
-    /// §4.3.5: whether what a HEAD brought still fits the stored response to GET: nothing that both of them say differs.
+    /// §4.3.5: returns whether the HEAD response is consistent with the stored response to GET: no field that both have differs.
     static func fits(_ response: ResponseHead, stored: StoredMetadata, head: UnsafeRawBufferPointer, contentBytes: Int) -> Bool {
         if let length = response.fields.first(.contentLength), !response.fields.contains(.contentEncoding),
             length != Array(String(contentBytes).utf8)[...]

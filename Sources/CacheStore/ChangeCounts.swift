@@ -1,11 +1,13 @@
-// How often what look-ups find has been changed. Who notes the counts before a look-up knows, for as long as they stay the same, that another
-// look-up would bring the same. Keys share counts: the change of one costs those that share its count one look-up, and nothing else.
+// Change counters for look-up results. A caller that records the counters before a look-up can later detect whether the result is still
+// valid. Several keys share one counter: a change of one key also invalidates results for the others, which costs them one more look-up.
 
 import Synchronization
 
-/// Raised by whoever changes something, with the store's state locked; read by all shards without it.
+/// Change counters. A thread that changes an item increments them while it holds the lock of the store's state. All shards read them
+/// without the lock.
 final class ChangeCounts: Sendable {
-    /// 16 KiB in all: with a thousand changes a second, what is looked up keeps its count for four seconds.
+    /// Number of counters, 16 KiB in total. At a thousand changes per second, the counter of a given key stays unchanged for about four
+    /// seconds.
     static let partCount = 4_096
 
     private let parts = InlineArray<4_096, Atomic<UInt32>> { _ in Atomic(0) }
@@ -15,7 +17,7 @@ final class ChangeCounts: Sendable {
 
     func raise(_ hash: KeyHash) { parts[Self.part(hash)].wrappingAdd(1, ordering: .releasing) }
 
-    /// Where it concerns all, or nobody goes through what it concerns.
+    /// Invalidates all look-up results. Used when a change concerns all keys, or when the affected keys are not enumerated.
     func raiseAll() { all.wrappingAdd(1, ordering: .releasing) }
 
     fileprivate func number(ofPart part: Int) -> UInt32 { parts[part].load(ordering: .acquiring) }
@@ -23,21 +25,22 @@ final class ChangeCounts: Sendable {
     fileprivate var numberOfAll: UInt32 { all.load(ordering: .acquiring) }
 }
 
-/// What look-ups went by: under which keys they looked, also where nothing lay, and how often that had been changed until then.
+/// The counters that one or more look-ups depend on, recorded before the look-ups. Keys without a stored item are included.
 public struct LookUpBasis: Sendable, Equatable {
-    /// Of the keys, by which counts they go: sixteen bits each. Two words, since a vector would have all that holds it aligned, which takes the C
-    /// library longer.
+    /// Indices of the keys' counters, 16 bits each, packed into two words. A vector type would raise the alignment of every enclosing
+    /// value, which makes copies by the C library slower.
     private var (firstParts, lastParts): (UInt64, UInt64) = (0, 0)
     private var count = 0
-    /// Of their counts, each with the one of all. None of them ever goes down, so the sum stays the same only while each of them does.
+    /// Sum of the recorded counters, where each counter is added together with the counter for all keys. Counters only increase, so the sum
+    /// is unchanged only while each counter is unchanged (apart from wrap-around).
     private(set) var sum: UInt32 = 0
 
-    /// More keys than a plain hit needs.
+    /// Maximum number of keys. A plain hit needs fewer.
     private static let limit = 8
 
     public init() {}
 
-    /// Before it is looked at what lies there: whoever changes that meanwhile is noticed.
+    /// Records the counters of a key. Must be called before the key is looked up, so that concurrent changes are detected.
     mutating func note(_ hash: KeyHash, _ counts: ChangeCounts) {
         guard count < Self.limit else { return noteUnknown() }
         let part = ChangeCounts.part(hash)
@@ -47,14 +50,14 @@ public struct LookUpBasis: Sendable, Equatable {
         sum &+= counts.number(ofPart: part) &+ counts.numberOfAll
     }
 
-    /// It went by something that has no count: it never holds.
+    /// Records a dependency without a counter. `holds` then always returns false.
     public mutating func noteUnknown() { count = Self.limit + 1 }
 
     private func part(_ place: Int) -> Int {
         Int(truncatingIfNeeded: (place < 4 ? firstParts : lastParts) &>> UInt64(16 &* (place & 3))) & 0xffff
     }
 
-    /// Whether other look-ups would bring the same.
+    /// Whether a repeated look-up would return an equal result.
     func holds(_ counts: ChangeCounts) -> Bool {
         guard count <= Self.limit else { return false }
         var now: UInt32 = 0

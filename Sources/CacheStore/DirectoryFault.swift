@@ -1,20 +1,20 @@
-// What is wrong with a cache directory that cannot be meant, or that other users can change: told before anything is made there. What is full,
-// read-only or damaged opens.
+// Checks the configured cache directory before anything is created in it: paths that must be a mistake, and files that other users can
+// change. A directory on a full, read-only or damaged file system is no fault here.
 
 import CSystem
 import Descriptors
 import Glibc
 
 public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
-    /// It is a file, or lies below one.
+    /// The path, or an ancestor of it, is a file.
     case noDirectory(String)
-    /// What it would be made in does not exist.
+    /// The parent directory does not exist.
     case noParent(String, parent: String)
-    /// It belongs to another user, and this one may not write there.
+    /// The directory, or its lock file, belongs to another user, and this process may not write to it.
     case anothers(String, owner: uid_t)
-    /// It, a file in it or a directory above it belongs to another user, who could put responses there.
+    /// The directory, a file in it or an ancestor belongs to another user, who could add responses.
     case ownedByAnother(String, part: String, owner: uid_t)
-    /// Other users may write to it, to a file in it or to a directory above it.
+    /// Other users may write to the directory, to a file in it or to an ancestor.
     case writableByOthers(String, part: String)
 
     public var description: String {
@@ -31,8 +31,8 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
         }
     }
 
-    /// nil where it can be meant. Changes nothing.
-    /// - Parameter makesParents: it was not chosen by the operator, so what it lies in may be missing too.
+    /// Returns the fault of a configured path; nil if the path can be used. Changes nothing.
+    /// - Parameter makesParents: whether missing parent directories are created. True for default paths that the operator did not choose.
     public static func find(at path: String, makesParents: Bool) -> DirectoryFault? {
         switch status(path) {
         case .found(let status) where status.st_mode & S_IFMT != S_IFDIR: return .noDirectory(path)
@@ -47,9 +47,11 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
         return code == ENOENT ? .noParent(path, parent: parent) : nil
     }
 
-    /// Whether another user can change what is stored there, by the rules that ssh has for its files: the directory, its files and all directories above it
-    /// belong to root or this user, and nobody else may write to them. A directory above it may be sticky, since nobody can replace another's file there.
-    /// - Parameter isAlone: whether all processes that see these files are of one container: then a volume's root may be open, as orchestrators make it.
+    /// Checks whether another user can change stored responses, by rules like those of ssh. The directory, its files and all ancestors must
+    /// belong to root or this user, and other users may not write to them. An ancestor may be sticky, because users cannot replace files of
+    /// other users there.
+    /// - Parameter isAlone: whether all processes with access to these files run in one container. Directories of root may then be writable
+    ///   by all users, because orchestrators create volumes like that.
     static func findUnsafe(at path: String, isAlone: Bool = getpid() == 1) -> DirectoryFault? {
         guard let (directory, exists) = resolved(path) else { return nil }
         var part = directory
@@ -77,7 +79,7 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
             var status = stat()
             guard name != ".", name != "..", lstat(part, &status) == 0 else { continue }
             switch status.st_mode & S_IFMT {
-            // Links are never followed.
+            // Symbolic links are never followed.
             case S_IFREG where !isOurs(status): return .ownedByAnother(path, part: part, owner: status.st_uid)
             case S_IFREG where isWritable(status): return .writableByOthers(path, part: part)
             default: break
@@ -86,7 +88,7 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
         return nil
     }
 
-    /// The directory without symbolic links, or the last of those above it that exists.
+    /// Resolves symbolic links of the directory, or of its nearest existing ancestor. Returns nil if that fails.
     private static func resolved(_ path: String) -> (directory: String, exists: Bool)? {
         var (part, exists) = (path, true)
         while true {
@@ -99,7 +101,8 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
         }
     }
 
-    /// A lock that is another's counts as well: who ran it once as root, say, finds it later.
+    /// Whether another user owns the directory or its lock file, and this process has no write access. The lock file may be left over from
+    /// a start as root.
     private static func isAnothers(_ path: String, _ directory: stat) -> Bool {
         if directory.st_uid != geteuid(), faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) != 0, errno == EACCES { return true }
         guard case .found(let lock) = status(path + "/lock") else { return false }
@@ -123,7 +126,7 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
         return parent.isEmpty ? "." : parent
     }
 
-    /// The first part of the path that is no directory.
+    /// Returns the first component of the path that exists and is not a directory.
     private static func file(in path: String) -> String {
         var partial = path.hasPrefix("/") ? "" : "."
         for name in path.split(separator: "/") {
@@ -134,9 +137,9 @@ public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
     }
 }
 
-/// What is known of a cache directory without opening it: for who only asks.
+/// State of a cache directory, read without opening the store. For commands that only report.
 public enum DirectoryState {
-    /// The process that has the directory, as the kernel tells it without anything being locked for that; nil where none has.
+    /// Returns the process that holds the directory's lock, read from `/proc/locks` without taking the lock; nil if no process holds it.
     public static func holder(of path: String) -> pid_t? {
         var status = stat()
         guard stat(path + "/lock", &status) == 0, let locks = FileContent.read("/proc/locks") else { return nil }
@@ -171,8 +174,8 @@ public enum DirectoryState {
         return bytes
     }
 
-    /// The errno that a write in this directory would have now; 0 if it would succeed.
-    /// Reasons are a read-only or full file system, missing inodes or missing permission.
+    /// The errno that a write in this directory would have now; 0 if it would succeed. Reasons are a read-only or full file system, missing
+    /// inodes or missing permission.
     public static func writeError(at path: String) -> Int32 {
         var system = statvfs()
         guard statvfs(path, &system) == 0 else {

@@ -1,6 +1,7 @@
-// The index on disk, written at a clean stop and taken away at the next start: so it is never older than the segments. One checksum over
-// all of it; a snapshot that does not check out, or does not fit the files that are there, is as good as none. The checksum alone proves
-// nothing: who can read the key can make one. So no number in it is used before it was held against the files.
+// The snapshot of the index on disk. It is written at a clean stop and removed at the next start, so it is never older than the segments.
+// One checksum covers the whole file. A snapshot with a wrong checksum, or that does not match the segment files, is ignored. The checksum
+// does not prove authenticity, because everyone who can read the key can compute it. Each number is therefore validated against the files
+// before use.
 
 import CSystem
 import Descriptors
@@ -18,15 +19,15 @@ struct IndexSnapshot {
 
     static func remove(directory: String) { unlink(path(directory)) }
 
-    /// Written under another name and renamed: it is there whole or not at all. Left out where it would exceed `limit` bytes.
+    /// Writes the snapshot to a temporary file and renames it, so that it is complete or missing. Skipped if it would exceed `limit` bytes.
     static func write(_ state: borrowing ResponseStore.State, end: StoreWriter.Position, directory: String, limit: Int, seed: UInt64) {
         guard headerBytes + state.index.count * entryBytes <= limit else { return }
         let parts = (0..<IndexTable.partCount).map { state.index.slots(ofPart: $0) }
         withBytes(parts, state.segments, end, seed) { save($0, directory) }
     }
 
-    /// The same in memory only, for another process; not open where the machine has none left.
-    /// - Parameter parts: of the index, its slots.
+    /// Writes the snapshot to a file in memory, for another process. The returned descriptor is not open if memory is exhausted.
+    /// - Parameter parts: the slots of each part of the index.
     static func inMemory(_ parts: [[IndexEntry]], _ segments: SegmentList, end: StoreWriter.Position, seed: UInt64) -> Descriptor {
         let file = Descriptor(csystem_memory_file("cistern-index"))
         guard file.isOpen else { return file }
@@ -62,7 +63,7 @@ struct IndexSnapshot {
         return body(UnsafeRawBufferPointer(bytes))
     }
 
-    /// Number and bytes of all segments.
+    /// Combines number and total bytes of all segments.
     private static func segmentsSeal(_ segments: SegmentList) -> UInt64 {
         UInt64(truncatingIfNeeded: segments.count) << 40 | UInt64(truncatingIfNeeded: segments.bytes)
     }
@@ -76,18 +77,19 @@ struct IndexSnapshot {
         if isWhole { rename(temporary, path(directory)) } else { unlink(temporary) }
     }
 
-    /// nil where there is none, or it does not fit the segments that are there.
+    /// Reads the snapshot of the directory; nil if it is missing, invalid or does not match the existing segments.
     static func read(directory: String, segments: SegmentList, seed: UInt64) -> IndexSnapshot? {
         let file = Descriptor(csystem_open(path(directory), O_RDONLY | Segment.plain, 0))
         return read(file, limit: sizeLimit(segments)) { IndexSnapshot($0, segments, seed: seed) }
     }
 
-    /// That of another process, which writes on: entries of segments that are gone since, or behind its end, are left out.
+    /// Reads the snapshot of another process that continues to write. Entries of removed segments, or beyond the snapshot's end, are
+    /// ignored.
     static func readHanded(_ file: borrowing Descriptor, segments: SegmentList, seed: UInt64) -> IndexSnapshot? {
         read(file, limit: .max) { IndexSnapshot(handed: $0, segments, seed: seed) }
     }
 
-    /// The number of the newest segment that it knows.
+    /// Returns the number of the newest segment that the snapshot of another process covers; nil if it cannot be read.
     static func endOfHanded(_ file: borrowing Descriptor) -> UInt64? {
         var number: UInt64 = 0
         let count = pread(file.number, &number, MemoryLayout<UInt64>.size, off_t(endOffset))
@@ -114,7 +116,7 @@ struct IndexSnapshot {
         return body(UnsafeRawBufferPointer(bytes))
     }
 
-    /// Each entry has a record of its own.
+    /// Maximum size of a snapshot: each entry refers to a separate record.
     private static func sizeLimit(_ segments: SegmentList) -> Int {
         headerBytes + segments.bytes / RecordHeader.bytes * entryBytes
     }
@@ -140,7 +142,7 @@ struct IndexSnapshot {
     }
 
     private struct Header {
-        /// Where the next record goes: a place where a record can be found again.
+        /// Position of the next record; aligned to `RecordHeader.alignment`.
         let end: StoreWriter.Position
         let seal: UInt64
 
@@ -167,7 +169,7 @@ struct IndexSnapshot {
             offset: UInt32(truncatingIfNeeded: place), flags: UInt32(truncatingIfNeeded: place >> 32) & IndexEntry.lastingFlags)
     }
 
-    /// Whether a record may lie there: what is written next must not take its place.
+    /// Whether the entry refers to written bytes of an existing segment. The next record must not overwrite a referenced one.
     private static func isWithin(_ entry: IndexEntry, _ segments: SegmentList, _ end: StoreWriter.Position) -> Bool {
         guard let segment = segments[entry.segment] else { return false }
         return entry.byteOffset + RecordHeader.bytes <= (segment.number == end.segment ? end.offset : segment.size)

@@ -1,11 +1,12 @@
-// The index: from a key's hash to where its record lies. Open addressing with plain structs (a dictionary of objects took twenty times as
-// long), in 64 parts that grow one by one, so that growing never holds anybody up for long. 32 bytes an entry, at most three quarters full.
+// The index: maps the hash of a key to the position of its record. It uses open addressing with plain structs, since a dictionary of
+// objects took twenty times as long. It consists of 64 parts that grow separately, so that growing blocks callers only briefly. An entry
+// has 32 bytes; at most three quarters of the slots are occupied.
 
 struct IndexEntry {
     var hash = KeyHash(low: 0, high: 0)
-    /// Number of the segment in 48 bits (`Segment.numberLimit`), and above it the mark.
+    /// Number of the segment in the lower 48 bits (`Segment.numberLimit`), `inMemoryMark` in the upper 16 bits.
     private var place: UInt64 = 0
-    /// The offset in the segment in units of 8 bytes.
+    /// Offset of the record in its segment, in units of 8 bytes.
     private(set) var offset: UInt32 = 0
     var flags: UInt32 = 0
 
@@ -13,7 +14,7 @@ struct IndexEntry {
 
     init() {}
 
-    /// - Parameter segment: below `Segment.numberLimit`.
+    /// - Parameter segment: number of the segment, below `Segment.numberLimit`.
     init(hash: KeyHash, segment: UInt64, offset: UInt32, flags: UInt32) {
         (self.hash, self.offset, self.flags) = (hash, offset, flags)
         place = segment & (Segment.numberLimit - 1)
@@ -21,36 +22,36 @@ struct IndexEntry {
 
     var segment: UInt64 { place & (Segment.numberLimit - 1) }
 
-    /// When it was last known to be in memory (`ResidencyTrust.mark`), in 16 bits; that is not written down.
+    /// Time at which the record was last known to be in memory (`ResidencyTrust.mark`), in 16 bits; 0 for never. Not written to disk.
     var inMemoryMark: UInt32 {
         get { UInt32(truncatingIfNeeded: place >> Self.markShift) }
         set { place = segment | UInt64(newValue) << Self.markShift }
     }
 
     static let occupied: UInt32 = 1
-    /// Looked up since it was written: evicting spares it once.
+    /// Set when the item is looked up after it was written. Eviction keeps such an item once.
     static let used: UInt32 = 2
-    /// It outlives its segment (`Retention.isNeeded`).
+    /// The item is kept when its segment is evicted (`Retention.isNeeded`).
     static let needed: UInt32 = 4
-    /// Purged softly: it counts as stale, whatever it said.
+    /// The item was marked stale by a purge or a later change: it is stale whatever its metadata says.
     static let markedStale: UInt32 = 8
-    /// What outlives the process; above them lies the note.
+    /// Mask of the flags that are written to disk. The note occupies the bits above them.
     static let lastingFlags: UInt32 = 15
     private static let noteShift: UInt32 = 4
 
-    /// A number of 28 bits that whoever put the item in keeps with it in memory, until it is replaced; 0 for none.
+    /// A number of 28 bits that the caller attaches to the item, in memory only and until the item is replaced; 0 for none.
     var note: UInt32 {
         get { flags >> Self.noteShift }
         set { flags = flags & Self.lastingFlags | newValue << Self.noteShift }
     }
 
-    /// Where in its segment the record lies, in bytes.
+    /// Offset of the record in its segment, in bytes.
     var byteOffset: Int { Int(offset) * RecordHeader.alignment }
 
-    /// What an offset can name: no segment is larger.
+    /// Number of bytes that an offset can address. No segment is larger.
     static let reach = (Int(UInt32.max) + 1) * RecordHeader.alignment
 
-    /// Whether it leads to this record.
+    /// Whether the entry refers to the record at this position.
     func leads(to segment: UInt64, _ byteOffset: Int) -> Bool { self.segment == segment && self.byteOffset == byteOffset }
 
     func lies(before position: StoreWriter.Position) -> Bool {
@@ -87,7 +88,7 @@ struct IndexTable {
         if let slot = parts[part].slot(of: hash) { parts[part].entries[slot].flags |= IndexEntry.used }
     }
 
-    /// If it still leads to where `entry` does.
+    /// Sets the in-memory mark if the stored entry still refers to the record of `entry`.
     mutating func noteInMemory(_ entry: IndexEntry, _ mark: UInt32) {
         let part = Self.part(entry.hash)
         guard let slot = parts[part].slot(of: entry.hash), parts[part].entries[slot].leads(to: entry.segment, entry.byteOffset) else {
@@ -96,7 +97,7 @@ struct IndexTable {
         parts[part].entries[slot].inMemoryMark = mark
     }
 
-    /// Returns whether an entry of this hash was there before.
+    /// Inserts or replaces an entry. Returns whether an entry with this hash existed.
     @discardableResult
     mutating func set(_ entry: IndexEntry) -> Bool {
         let replaced = parts[Self.part(entry.hash)].set(entry)
@@ -111,7 +112,7 @@ struct IndexTable {
         return removed
     }
 
-    /// Returns whether an entry of this hash is there.
+    /// Marks an entry as stale. Returns whether an entry with this hash exists.
     mutating func markStale(_ hash: KeyHash) -> Bool {
         let part = Self.part(hash)
         guard let slot = parts[part].slot(of: hash) else { return false }
@@ -134,7 +135,7 @@ struct IndexTable {
         }
     }
 
-    /// What lies before this place.
+    /// Marks all entries with records before this position as stale.
     mutating func markStale(before end: StoreWriter.Position) {
         for part in parts.indices {
             for slot in parts[part].entries.indices where parts[part].entries[slot].isOccupied {
@@ -143,10 +144,10 @@ struct IndexTable {
         }
     }
 
-    /// One part's slots, the empty ones too: a snapshot without a copy, for those who go through everything and must not hold up others.
+    /// All slots of one part, including empty ones. The array is shared until it is changed, so iterating over it does not block writers.
     func slots(ofPart part: Int) -> [IndexEntry] { parts[part].entries }
 
-    /// Goes through all of it.
+    /// Removes all matching entries. Visits the whole index.
     mutating func removeAll(where isGone: (IndexEntry) -> Bool) {
         var gone: [KeyHash] = []
         visitAll { if isGone($0) { gone.append($0.hash) } }
@@ -201,7 +202,7 @@ private struct IndexPart {
         for entry in old where entry.isOccupied { place(entry) }
     }
 
-    /// Closes the gap, so that no marks of the dead are needed.
+    /// Removes the entry and moves later entries into the gap, so that no deletion markers are needed.
     mutating func remove(_ hash: KeyHash) -> Bool {
         guard var gap = slot(of: hash) else { return false }
         let mask = entries.count - 1

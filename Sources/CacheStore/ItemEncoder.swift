@@ -1,5 +1,5 @@
-// Puts codings on the contents of items before the writer writes them, on a queue of its own: gzip of a long text takes longer than the disk, and no
-// removal or mark may wait for it.
+// Encodes the contents of items before they are written, on a separate queue. Compressing a long text takes longer than writing it, and
+// removals and marks must not wait for it.
 
 import Dispatch
 import Locking
@@ -10,24 +10,26 @@ import struct Synchronization.Atomic
 final class ItemEncoder: @unchecked Sendable {
     private let settings: StoreSettings
     private let serial = DispatchQueue(label: "cistern.store.coding", qos: .utility)
-    /// Items whose contents get their coding, until they are handed back.
+    /// Items that are being encoded, by batch, until they are returned to the writer.
     private var batches: [Int: [PendingItem]] = [:]
     private var lastBatch = 0
-    /// Bytes of the items that wait here. Changed by the writer's queue and by this one.
+    /// Bytes of the items that wait here. Changed by the writer's queue and by this object's queue.
     private let waitingBytes = Atomic(0)
 
-    /// Share of `StoreSettings.pendingLimitBytes` that may wait for codings. Beyond it items stay as they came: what finds no room would be lost.
+    /// Share of `StoreSettings.pendingLimitBytes` that may wait for encoding, as a divisor. Above it items are written unencoded, since
+    /// items that exceed the limit would be dropped.
     private static let waitingShare = 16
 
     init(_ settings: StoreSettings) { self.settings = settings }
 
-    /// Whether there are codings at all.
+    /// Whether a function that encodes is configured.
     var isUsed: Bool { settings.encode != nil }
 
-    /// Must be called on the writer's queue.
+    /// Encodes the contents of items. Must be called on the writer's queue.
     /// - Parameters:
     ///   - writer: the writer's queue.
-    ///   - then: called once on it with the items in their order and their coded contents, nil where nothing is won; never after `takeBack`.
+    ///   - then: called once on `writer` with the items in their order and their encoded contents. A content is nil if the item is written
+    ///     unencoded. Never called after `takeBack`.
     func encode(
         _ items: [PendingItem], of store: ResponseStore, for writer: DispatchQueue,
         then: @escaping @Sendable ([(item: PendingItem, content: [UInt8]?)]) -> Void
@@ -41,8 +43,8 @@ final class ItemEncoder: @unchecked Sendable {
         }
     }
 
-    /// Must be called on the writer's queue.
-    /// - Returns: all items that wait, in their order. They are not handed back.
+    /// Cancels encoding. Must be called on the writer's queue.
+    /// - Returns: all waiting items in their order. `encode` does not return them any more.
     func takeBack() -> [PendingItem] {
         defer { batches = [:] }
         return batches.sorted { $0.key < $1.key }.flatMap(\.value)

@@ -1,17 +1,17 @@
-// Room for removals and marks on a full disk: a small file with all its blocks, which becomes the next segment when nothing else can. What was taken
-// back must not return after a restart, whatever else fills the disk.
+// Reserved space for removals and marks on a full disk: a small preallocated file that becomes the next segment when no other can be
+// created. A purged response must not reappear after a restart, even if the disk is full.
 
 import CSystem
 import Descriptors
 import Glibc
 
 enum MarkReserve {
-    /// About two thousand removals, or a thousand tombstones.
+    /// Size of the reserve: about two thousand removals or a thousand tombstones.
     static let bytes = 128 << 10
 
     private static func path(_ directory: String) -> String { directory + "/reserve" }
 
-    /// Makes the file where it is missing and the disk has room for it.
+    /// Creates the file if it is missing and the disk has space for it.
     static func make(_ settings: StoreSettings) {
         let path = path(settings.directory)
         var status = stat()
@@ -22,8 +22,9 @@ enum MarkReserve {
         if settings.allocate(file.number, bytes) != 0 { unlink(path) }
     }
 
-    /// - Parameter number: of the next segment.
-    /// - Returns: nil where there is no reserve, or it cannot be opened now.
+    /// Renames the reserve to the next segment and opens it.
+    /// - Parameter number: number of the next segment.
+    /// - Returns: nil if there is no reserve, or it cannot be opened.
     static func use(as number: UInt64, _ settings: StoreSettings) -> Segment? {
         let target = Segment.path(number, settings.directory)
         var status = stat()

@@ -1,5 +1,5 @@
-// What waits to be written: it answers look-ups until it lies in a segment. Nothing of it is copied when it is put in: with eight megabytes of
-// content that would hold up an event loop, and with little each piece of memory costs more than its bytes do.
+// Items that wait to be written. Look-ups find them here until they are in a segment. Inserting copies nothing: copying eight megabytes of
+// content would block an event loop, and each small allocation costs more than its bytes.
 
 import Glibc
 import TakeOver
@@ -12,13 +12,14 @@ import struct Synchronization.Atomic
 final class PendingItem: @unchecked Sendable {
     let hash: KeyHash
     let isMarkedStale: Bool
-    /// A mark says that a former item of its key in a file is stale: the writer need not write another.
+    /// Whether a stale mark has been written for an older item of this key on disk. The writer does not write a second one. Used on the
+    /// writer's queue only.
     var hasStaleMark = false
     private let item: NewItem
     private let number = contentNumbers.add(1, ordering: .relaxed).newValue | 1 << 63
     private let keptNote = Atomic<UInt32>(0)
 
-    /// Places in segments have numbers below these.
+    /// Counter for content numbers. The top bit separates them from the numbers of segment positions.
     private static let contentNumbers = Atomic<UInt64>(0)
 
     init(_ item: NewItem, hash: KeyHash) {
@@ -27,7 +28,7 @@ final class PendingItem: @unchecked Sendable {
         isMarkedStale = false
     }
 
-    /// That of a record, in memory of its own; nil where its checksum does not hold.
+    /// Copies the item of a record into memory; nil if the checksum of the payload does not match.
     convenience init?(_ header: RecordHeader, in segment: Segment, at offset: Int, as retention: Retention, seed: UInt64) {
         let start = segment.base + offset + RecordHeader.bytes
         guard RecordHeader.payloadChecksum(start, header.payloadBytes, seed: seed) == header.payloadChecksum else { return nil }
@@ -42,7 +43,7 @@ final class PendingItem: @unchecked Sendable {
         self.init(item, hash: header.hash)
     }
 
-    /// The same item, marked as stale.
+    /// Copies an item and marks it as stale.
     init(markingStale other: PendingItem) {
         hash = other.hash
         item = other.item
@@ -53,14 +54,14 @@ final class PendingItem: @unchecked Sendable {
     var retention: Retention { item.retention }
     var bytes: Int { item.payloadBytes }
 
-    /// `IndexEntry.note`.
+    /// The item's note (`IndexEntry.note`).
     var note: UInt32 { keptNote.load(ordering: .relaxed) }
 
-    /// With the store's state locked.
+    /// Raises the note to the given value if that is larger. The store's state must be locked.
     func raiseNote(to note: UInt32) { keptNote.store(max(note, self.note), ordering: .relaxed) }
 
-    /// Of its record; the payload's checksum is not known yet.
-    /// - Parameter encoded: its content with the coding that it is to have, where something is won.
+    /// Header of the item's record, without the checksum of the payload.
+    /// - Parameter encoded: the encoded content; nil to write the content as it is.
     func header(_ encoded: [UInt8]?) -> RecordHeader {
         let form = encoded == nil ? item.body.form : ContentForm(coding: item.wantedCoding, plainBytes: body.count)
         return RecordHeader(
@@ -70,10 +71,10 @@ final class PendingItem: @unchecked Sendable {
 
     var isToBeEncoded: Bool { item.wantedCoding != 0 && item.body.form.coding == 0 }
 
-    /// Its content with the coding that it is to have; nil where nothing is won.
+    /// Returns the encoded content; nil if encoding does not make it smaller or is not configured.
     func encoded(by settings: StoreSettings) -> [UInt8]? { settings.encode?(body, item.wantedCoding) }
 
-    /// For another process, where it must not be lost.
+    /// The change for the other process during a take-over; nil for ordinary responses, which may be lost.
     var passed: PassedChange? {
         guard item.retention.isNeeded else { return nil }
         return .item(key: item.key, metadata: item.metadata, head: item.head, body: Array(body), retention: item.retention.rawValue)
@@ -86,7 +87,7 @@ final class PendingItem: @unchecked Sendable {
 
     var key: UnsafeRawBufferPointer { Self.bytes(of: item.key) }
 
-    /// Appends the parts of its record, in their order.
+    /// Appends the parts of the record in their order.
     func appendPayload(_ encoded: [UInt8]?, to out: inout [UInt8]) {
         out.append(contentsOf: item.key)
         out.append(contentsOf: item.metadata)
@@ -94,7 +95,7 @@ final class PendingItem: @unchecked Sendable {
         if let encoded { out.append(contentsOf: encoded) } else { out.append(contentsOf: body) }
     }
 
-    /// They stay where they are, since the array is held here and never changed.
+    /// Returns a pointer to the array's bytes. It stays valid because this object holds the array and never changes it.
     private static func bytes(of array: [UInt8]) -> UnsafeRawBufferPointer { array.withUnsafeBytes { $0 } }
 
     private var body: UnsafeRawBufferPointer {

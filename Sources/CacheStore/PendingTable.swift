@@ -1,4 +1,5 @@
-// What waits to be written, by key: in the same parts as the index, so that going through a part holds nobody up, however much waits.
+// Items that wait to be written, by key. The table has as many parts as the index, so that iterating over one part blocks other threads
+// only briefly.
 
 struct PendingTable {
     private var parts = [[KeyHash: PendingItem]](repeating: [:], count: IndexTable.partCount)
@@ -15,15 +16,15 @@ struct PendingTable {
         }
     }
 
-    /// Those of one part of the index.
+    /// Items in one part of the index.
     func items(ofPart part: Int) -> [PendingItem] { Array(parts[part].values) }
 
-    /// All of them.
+    /// All items.
     var items: [PendingItem] { parts.flatMap(\.values) }
 }
 
 extension [KeyHash: PendingItem] {
-    /// Returns what was there.
+    /// Sets or removes the item and returns the former one; nil if there was none.
     fileprivate mutating func updateOrRemove(_ item: PendingItem?, _ hash: KeyHash) -> PendingItem? {
         guard let item else { return removeValue(forKey: hash) }
         return updateValue(item, forKey: hash)

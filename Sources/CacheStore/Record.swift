@@ -1,10 +1,10 @@
-// How one record lies in a segment. A header of 64 bytes, then key, metadata, head and body without gaps, then zeros up to a multiple of 8.
-// The header's checksum takes in the segment's number and the offset, and is keyed with the store's secret: so neither a file that was
-// swapped or copied nor content that a client chose can pass for a record. Little-endian throughout.
+// Layout of a record in a segment. A header of 64 bytes is followed by key, metadata, head and body without gaps, and by zeros up to a
+// multiple of 8. The header's checksum includes the segment's number and the offset, and is keyed with the store's secret. Swapped or
+// copied files, and content that a client chose, are therefore never accepted as records. All numbers are little-endian.
 
 import CHash
 
-/// 128 bits of a key, by which the index finds it. The whole key is compared as well, so a collision costs a miss and nothing else.
+/// A 128-bit hash of a key, used by the index. Look-ups also compare the whole key, so a collision causes a miss and nothing worse.
 struct KeyHash: Hashable, Sendable {
     let low: UInt64
     let high: UInt64
@@ -23,24 +23,24 @@ struct KeyHash: Hashable, Sendable {
 
 enum RecordKind: UInt8 {
     case item = 1
-    /// Whatever was stored under this key before is gone.
+    /// Removes the item that was stored under this key before.
     case removal = 2
-    /// Everything stored before is gone.
+    /// Removes all items that were stored before.
     case clearing = 3
-    /// What was stored under this key before is stale, whatever it said.
+    /// Marks the item that was stored under this key before as stale, whatever its metadata says.
     case staleMark = 4
-    /// So is everything stored before.
+    /// Marks all items that were stored before as stale.
     case staleAll = 5
 }
 
 struct RecordHeader {
     static let bytes = 64
-    /// Records begin at multiples of it: there they are looked for, and in such units the index counts.
+    /// Alignment of records in bytes. A scan looks for headers at multiples of it, and the index stores offsets in these units.
     static let alignment = 8
     static let magic: UInt32 = 0x3152_5343  // "CSR1"
-    /// Of a record whose content has a coding: for versions that know none it is damaged, and not the content.
+    /// Magic number of a record with encoded content. Versions without encodings treat it as damaged instead of misreading the content.
     static let codedMagic: UInt32 = 0x3252_5343  // "CSR2"
-    /// What its checksum, which is the rest of it, is of.
+    /// Number of header bytes that the checksum covers. The checksum occupies the rest of the header.
     static let checkedBytes = 56
 
     var kind: RecordKind
@@ -50,12 +50,12 @@ struct RecordHeader {
     var metadataBytes: Int
     var headBytes: Int
     var bodyBytes: Int
-    /// `ContentForm.coding`.
+    /// `ContentForm.coding`; 0 for none.
     var coding: UInt8
-    /// `ContentForm.plainBytes`, where there is a coding.
+    /// `ContentForm.plainBytes` if the content is encoded.
     var plainBytes: Int
     var hash: KeyHash
-    /// Of key, metadata, head and body together.
+    /// Checksum of key, metadata, head and body together.
     var payloadChecksum: UInt64
 
     init(
@@ -76,7 +76,7 @@ struct RecordHeader {
 
     var form: ContentForm { coding == 0 ? .plain(bodyBytes) : ContentForm(coding: coding, plainBytes: plainBytes) }
     var payloadBytes: Int { keyBytes + metadataBytes + headBytes + bodyBytes }
-    /// With the padding.
+    /// Size of the record, including header and padding.
     var recordBytes: Int { Self.recordBytes(payload: payloadBytes) }
 
     static func recordBytes(payload: Int) -> Int { (bytes + payload + alignment - 1) & ~(alignment - 1) }
@@ -99,7 +99,7 @@ struct RecordHeader {
         target.storeBytes(of: checksum.littleEndian, toByteOffset: 56, as: UInt64.self)
     }
 
-    /// nil where there is no valid header at `offset` of this segment, or its record would not fit in `limit` bytes.
+    /// Reads a header; nil if there is no valid header at `offset` of this segment, or its record would exceed `limit` bytes.
     init?(at source: UnsafeRawPointer, segment: UInt64, offset: Int, limit: Int, seed: UInt64) {
         guard offset + Self.bytes <= limit, let coding = Self.coding(at: source),
             let kind = RecordKind(rawValue: source.load(fromByteOffset: 4, as: UInt8.self)),
@@ -120,7 +120,7 @@ struct RecordHeader {
         guard offset + recordBytes <= limit else { return nil }
     }
 
-    /// The content's; nil where no record begins here.
+    /// The encoding of the record's content, 0 for none; nil if no record begins here.
     static func coding(at source: UnsafeRawPointer) -> UInt8? {
         switch UInt32(littleEndian: source.load(as: UInt32.self)) {
         case magic: 0

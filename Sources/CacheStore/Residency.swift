@@ -1,6 +1,6 @@
-// Whether what is stored is in memory. Values are read through mappings of files, and a page that is not in memory is read from the disk by
-// whoever touches it, who waits. On an event loop that keeps everybody waiting: so a look-up there asks first, and what is on the disk only is
-// brought in by threads that may wait.
+// Determines whether stored items are in memory. Stored bytes are read through memory-mapped files: touching a page that is not in memory
+// blocks the thread until the disk has read it. Look-ups on an event loop therefore check residency first, and separate threads load items
+// from disk.
 
 import CSystem
 import Dispatch
@@ -8,46 +8,47 @@ import Glibc
 import Locking
 import Synchronization
 
-/// Answers for pieces of mapped files. The tests' own decides what is in memory.
+/// Residency of parts of mapped files. Tests replace it.
 public protocol Residency: Sendable {
     /// Whether all of these bytes can be read without waiting for the disk.
     func isInMemory(_ bytes: UnsafeRawBufferPointer) -> Bool
-    /// Reads them in; waits for the disk.
+    /// Loads the bytes into memory. Blocks until the disk has read them.
     func bringIn(_ bytes: UnsafeRawBufferPointer)
-    /// Whether what was in memory a moment ago is believed to be there still.
+    /// Whether a record that was in memory recently may be read without a new check.
     var isTrusted: Bool { get }
 }
 
-/// The kernel's. Where files belong to another user it says that all is in memory, and the one who reads waits.
+/// Residency according to the kernel. For files of another user the kernel reports all pages as in memory, so a read may block.
 struct PageResidency: Residency {
     func isInMemory(_ bytes: UnsafeRawBufferPointer) -> Bool { csystem_is_in_memory(bytes.baseAddress, bytes.count) != 0 }
     func bringIn(_ bytes: UnsafeRawBufferPointer) { csystem_bring_in(bytes.baseAddress, bytes.count) }
     var isTrusted: Bool { true }
 }
 
-/// Asking the kernel takes a microsecond and a half, a third of a hit; so an item that was found in memory is believed to be there for a while.
-/// What is used is the last that the kernel gives away: seconds are enough where it has given nothing away lately, and where it has, the rest
-/// of the second.
+/// Limits how long a residency check is reused. Asking the kernel takes 1.5 µs, a third of a hit. A record that was in memory is therefore
+/// assumed to stay there for a while. The kernel reclaims recently used pages last. The result is therefore valid for 30 seconds without
+/// recent reclaims, and otherwise for the rest of the current second.
 enum ResidencyTrust {
     private static let calmSeconds = 30
     private static let pressedSeconds = 1
-    /// So long after something was found to be on the disk only, memory counts as scarce.
+    /// Seconds for which memory counts as scarce after an item was found on disk only.
     static let pressSeconds = 60
 
-    /// A clock's second as it fits into an index entry: it comes round after 18 hours, and an item that is believed by mistake then is one
-    /// read from the disk. 0 is never.
+    /// Encodes a second of the clock in 16 bits for an index entry; 0 means never. The value wraps around after 18 hours; a record trusted
+    /// by mistake then costs one read from the disk.
     static func mark(_ second: Int) -> UInt32 { UInt32(truncatingIfNeeded: second % 65_535 + 1) }
 
+    /// Whether a residency check is still valid.
     /// - Parameters:
-    ///   - mark: of when it was last known to be in memory.
-    ///   - lastAway: the second in which anything was last found to be on the disk only.
+    ///   - mark: encoded second of the check; 0 for never.
+    ///   - lastAway: the last second in which any item was found on disk only.
     static func holds(_ mark: UInt32, now: Int, lastAway: Int) -> Bool {
         guard mark != 0 else { return false }
         let age = (Int(Self.mark(now)) - Int(mark) + 65_535) % 65_535
         return age < (now - lastAway < pressSeconds ? pressedSeconds : calmSeconds)
     }
 
-    /// Seconds of a clock that never goes back, read without a system call.
+    /// Seconds of a monotonic clock, read without a system call.
     static var now: Int {
         var time = timespec()
         clock_gettime(CLOCK_MONOTONIC_COARSE, &time)
@@ -55,27 +56,28 @@ enum ResidencyTrust {
     }
 }
 
-/// A stored item that has to be read from the disk before it can be looked at.
+/// Thrown for a stored item that must be loaded from disk before it can be read.
 public struct OnDisk: Error, Sendable {
     let entry: IndexEntry
     let segment: Segment
-    /// Only what lies before its content.
+    /// Whether only the record's part before the content is needed.
     var isFrontOnly = false
 }
 
-/// The threads that wait for the disk in the place of the loops.
+/// Threads that wait for the disk instead of the event loops.
 final class DiskReaders: Sendable {
-    /// Several, so that one slow read does not hold up all others; few, since a disk does not do more at once.
+    /// The queues of the threads. One slow read does not block all others; more threads would not make a disk faster.
     private let queues = (0..<DiskReaders.count).map { DispatchQueue(label: "cistern.disk.\($0)", qos: .userInitiated) }
 
     private static let count = 4
 
-    /// Pieces of work that wait, or are being done. Counted by those who hand over and by the threads.
+    /// Number of reads that wait or run. Changed by callers and by the threads.
     private let handedOver = Atomic(0)
 
     var waiting: Int { handedOver.load(ordering: .relaxed) }
 
-    /// - Parameter place: what is equal in it is done one after the other, so that the second finds what the first has read.
+    /// Runs `work` on one of the threads.
+    /// - Parameter place: selects the queue. Work with equal values runs sequentially, so that a second read finds the data of the first.
     func perform(at place: Int, _ work: @escaping @Sendable () -> Void) {
         handedOver.wrappingAdd(1, ordering: .relaxed)
         queues[Int(UInt(bitPattern: place) % UInt(queues.count))].async { [self] in
@@ -86,24 +88,25 @@ final class DiskReaders: Sendable {
 }
 
 extension ResponseStore {
-    /// Items larger than this have their checksum looked at by those who bring them in, since it would hold up a loop; smaller ones at each
-    /// look-up.
+    /// Maximum payload in bytes for which each look-up verifies the checksum on the event loop. Larger payloads would block the loop, so
+    /// the thread that loads them verifies the checksum.
     static let loopCheckLimitBytes = 2 << 20
 
-    /// Brings an item in, on a thread that may wait; `then` is called there. Whether it is still stored is seen by looking again.
+    /// Loads an item on a thread that may block, then calls `then` on that thread. The caller must look the item up again, since it may
+    /// have been removed.
     public func bringIn(_ wanted: OnDisk, then: @escaping @Sendable () -> Void) {
         state.withLock { $0.statistics.broughtIn += 1 }
         readers.perform(at: Int(wanted.entry.offset)) { [self] in
             let (entry, segment) = (wanted.entry, wanted.segment)
             settings.residency.bringIn(Self.headerBytes(of: entry, in: segment))
             if let record = parts(entry, in: segment) { settings.residency.bringIn(wanted.isFrontOnly ? record.front : record.payload) }
-            // A damaged one is dropped here.
+            // Reading drops the item if it is damaged.
             if !wanted.isFrontOnly, read(entry, in: segment) != nil { noteInMemory(entry) }
             then()
         }
     }
 
-    /// Brings content in that is being sent; the same for it.
+    /// Loads content that is being sent on a thread that may block, then calls `then` on that thread.
     public func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {
         state.withLock { $0.statistics.broughtIn += 1 }
         let held = HeldBytes(bytes: bytes, owner: owner)
@@ -113,7 +116,7 @@ extension ResponseStore {
         }
     }
 
-    /// Whether a part of an item that was found earlier can still be read without waiting.
+    /// Whether a part of an item that was found earlier can be read without waiting for the disk.
     public func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool {
         guard owner is Segment || (owner as? HeldHead)?.base is Segment else { return true }
         guard !settings.residency.isInMemory(bytes) else { return true }
@@ -121,12 +124,12 @@ extension ResponseStore {
         return false
     }
 
-    /// Brings in what will be seen under these keys; nobody waits for it.
+    /// Loads what `see` reads of the items under these keys. Returns at once.
     public func readAhead(_ keys: [[UInt8]]) {
         for key in keys { if let wanted = onDisk(key) { bringIn(wanted) {} } }
     }
 
-    /// What has to be brought in first, or `see` would have to wait for the disk.
+    /// Returns what must be loaded before `see` can read the item without waiting for the disk; nil if nothing must be loaded.
     public func onDisk(_ key: [UInt8]) -> OnDisk? {
         let hash = key.withUnsafeBytes { KeyHash($0, seed: seed) }
         let found: (entry: IndexEntry, segment: Segment)? = state.withLock { state in
@@ -145,21 +148,21 @@ extension ResponseStore {
         return nil
     }
 
-    /// Whether it is believed to be in memory without asking.
+    /// Whether the record may be assumed to be in memory without a new check.
     private func isKnown(_ entry: IndexEntry) -> Bool {
         trustsResidency
             && ResidencyTrust.holds(entry.inMemoryMark, now: ResidencyTrust.now, lastAway: lastAway.load(ordering: .relaxed))
     }
 
-    /// Whether a look-up may go on with this entry on an event loop.
-    /// - Returns: whether it may; and whether its checksum need not be looked at.
+    /// Whether a look-up on an event loop may read the record of this entry.
+    /// - Returns: `now`, whether it may; `isChecked`, whether the checksum of a large record was verified recently.
     func mayRead(_ entry: IndexEntry, in segment: Segment) -> (now: Bool, isChecked: Bool) {
         guard !isKnown(entry) else { return (true, true) }
         guard settings.residency.isInMemory(Self.headerBytes(of: entry, in: segment)) else {
             noteAway()
             return (false, false)
         }
-        // Without a valid header it is damaged, and the look-up will say so.
+        // An invalid header means that the record is damaged. The look-up detects and drops it.
         guard let record = parts(entry, in: segment) else { return (true, false) }
         guard record.payload.count <= Self.loopCheckLimitBytes else { return (false, false) }
         guard settings.residency.isInMemory(record.payload) else {
@@ -177,14 +180,14 @@ extension ResponseStore {
         state.withLock { $0.index.noteInMemory(entry, mark) }
     }
 
-    /// As many as there are: a segment may have been cut short.
+    /// The bytes of the record's header, fewer if the segment's file was truncated.
     private static func headerBytes(of entry: IndexEntry, in segment: Segment) -> UnsafeRawBufferPointer {
         let start = min(entry.byteOffset, segment.size)
         return UnsafeRawBufferPointer(start: segment.base + start, count: min(RecordHeader.bytes, segment.size - start))
     }
 }
 
-/// Carries bytes with what holds them to another thread. `@unchecked Sendable` because stored bytes never change.
+/// Carries bytes and the object that owns them to another thread. `@unchecked Sendable` because stored bytes never change.
 private struct HeldBytes: @unchecked Sendable {
     let bytes: UnsafeRawBufferPointer
     let owner: AnyObject

@@ -1,6 +1,6 @@
-// How a store goes from one process to the next without being closed. The old one hands its index on in memory, as it was at one place of the files, and
-// writes on; what it writes meanwhile, the new one reads behind that place once the directory is its own. From then on each tells the other what takes
-// something back, until the old one ends.
+// Transfers an open store from one process to the next. The old process hands over a snapshot of its index at one position of the files,
+// and continues to write. The new process reads the later records once it owns the directory. Then both processes send each other their
+// removals and marks until the old process ends.
 
 import CSystem
 import Descriptors
@@ -8,7 +8,7 @@ import Glibc
 import Locking
 import TakeOver
 
-/// What another process hands over of its store.
+/// The lock and the index of a store that another process hands over.
 public final class HandedStore: Sendable {
     let index: Descriptor
     private let lock: Descriptor
@@ -22,38 +22,39 @@ public final class HandedStore: Sendable {
         try StoreDirectory(path, handed: Descriptor(csystem_duplicate(lock.number)))
     }
 
-    /// For a message.
+    /// Numbers of both descriptors, for a message to the other process.
     public var descriptors: [Int32] { [lock.number, index.number] }
 }
 
 extension ResponseStore {
-    /// Of records, segments and the index. Another number is another format.
+    /// Version of the format of records, segments and index. Processes with different versions cannot hand over a store.
     public static let format: UInt32 = 1
 
     // MARK: The old process
 
-    /// All goes on as before.
-    /// - Returns: nil where another process cannot be given it.
+    /// Prepares the hand-over. The store continues to work normally.
+    /// - Returns: nil if the store cannot be handed over.
     public func offer() -> HandedStore? {
         let lock = directory.copyOfLock()
         guard directory.isWritable, lock.isOpen else { return nil }
         let position = writer.positionNow(self)
-        // Part by part: nobody waits for all of a large index. Whatever changes meanwhile has its record behind the position.
+        // Each part is copied separately, so that a large index does not block other threads. Later changes have records after the
+        // position.
         let parts = (0..<IndexTable.partCount).map { part in state.withLock { $0.index.slots(ofPart: part) } }
         let index = IndexSnapshot.inMemory(parts, state.withLock { $0.segments }, end: position, seed: seed)
         return index.isOpen ? HandedStore(lock: lock, index: index) : nil
     }
 
-    /// Writes what waits, and nothing afterwards: what takes something back goes to the other process, and nothing else is stored.
-    /// - Parameter successor: called in the order of the changes, with locks held: it does no more than queue.
-    /// - Returns: where the other process writes on.
+    /// Writes all waiting items and stops writing. Removals and marks then go to the other process, and new responses are not stored.
+    /// - Parameter successor: called in the order of the changes with locks held; it must only queue the change.
+    /// - Returns: the position at which the other process continues to write.
     public func pass(to successor: @escaping @Sendable (PassedChange) -> Void) -> HandedPosition {
         state.withLock { $0.owner = .both }
         let position = writer.pass(self, to: successor)
         return HandedPosition(segment: position.segment, offset: UInt64(position.offset))
     }
 
-    /// The other process has not begun: all that has waited is written.
+    /// Cancels `pass` because the other process has not started: writes all changes that have waited. Has no effect after `leave`.
     public func goOn() {
         let isOurs = state.withLock { state in
             if state.owner == .both { state.owner = .us }
@@ -62,7 +63,8 @@ extension ResponseStore {
         if isOurs { writer.goOn(self) }
     }
 
-    /// The directory is the other process's. What is stored counts as stale here, in memory only: that one may know better.
+    /// Gives the directory up to the other process. All stored items become stale here, in memory only, because the other process may have
+    /// newer information.
     public func leave() {
         state.withLock { $0.owner = .other }
         writer.leave()
@@ -83,7 +85,8 @@ extension ResponseStore {
 
     // MARK: The new process
 
-    /// The directory is ours, with all that the old process has written since it offered its index. What was put in waits no longer.
+    /// Takes over the directory with all records that the old process has written since it offered its index. Waiting items are then
+    /// written.
     public func own(upTo end: HandedPosition) {
         directory.take()
         let end = StoreWriter.Position(segment: end.segment, offset: Int(clamping: end.offset))
@@ -105,14 +108,14 @@ extension ResponseStore {
 
     // MARK: Both
 
-    /// From now on the other process hears of what takes something back here; nil: there is none any more.
-    /// - Parameter peer: called in the order of the changes, with locks held: it does no more than queue.
+    /// Sends removals and marks of this process to the other process from now on; nil stops it.
+    /// - Parameter peer: called in the order of the changes with locks held; it must only queue the change.
     public func tell(_ peer: (@Sendable (PassedChange) -> Void)?) { writer.tell(peer) }
 
-    /// It hears of something that no record has.
+    /// Sends the other process a change that has no record in the store.
     public func tell(_ change: PassedChange) { writer.tell(change) }
 
-    /// Does here what was done there. A mark is put in with `insert`.
+    /// Applies a removal or a mark of the other process. Items and purges are ignored here: the caller inserts a mark with `insert`.
     public func follow(_ change: PassedChange) {
         switch change {
         case .item, .purge: break

@@ -1,6 +1,6 @@
-// Where stored responses live: append-only segment files and an index in memory. Looking up reads through the mapping and checks the
-// checksum every time; putting in only queues, and one serial queue in the background writes. What waits to be written answers look-ups.
-// The file is the public face and the state that its two sides share; `StoreWriter` is the writing side.
+// The store: append-only segment files and an index in memory. A look-up reads through a memory mapping and verifies the checksum each
+// time. An insertion only queues the item; one serial queue writes in the background, and look-ups find waiting items in memory. This file
+// has the public interface and the state that readers and the writer share. `StoreWriter` is the writing side.
 
 import CHash
 import Dispatch
@@ -10,25 +10,25 @@ import TakeOver
 
 import struct Synchronization.Atomic
 
-/// `@unchecked Sendable` because everything that changes is in `state`, behind its mutex, or belongs to the writer's queue.
+/// `@unchecked Sendable` because all mutable state is in `state`, behind its mutex, or belongs to the writer's queue.
 public final class ResponseStore: @unchecked Sendable {
     public let settings: StoreSettings
     let directory: StoreDirectory
     let seed: UInt64
-    /// Shared by the shards that look up and the writer that writes.
+    /// Shared by the shards that look up and the writer.
     let state: Mutex<State>
     let writer: StoreWriter
     let readers = DiskReaders()
-    /// `Residency.isTrusted`, asked once: it is needed at every hit.
+    /// `Residency.isTrusted`, cached because every hit needs it.
     let trustsResidency: Bool
-    /// The second in which something was last found to be on the disk only (`ResidencyTrust`); written and read by all shards.
+    /// The last second in which an item was found on disk only (`ResidencyTrust`). Written and read by all shards.
     let lastAway = Atomic(-ResidencyTrust.pressSeconds)
-    /// The state's, for those who read without it.
+    /// The counters of `state`, readable without the lock.
     private let changes: ChangeCounts
 
     enum Owner {
         case us
-        /// Another process's, where that begins. Then it is not taken back.
+        /// During a take-over: another process owns the directory once it starts. Afterwards this process does not own it again.
         case both
         case other
     }
@@ -36,12 +36,12 @@ public final class ResponseStore: @unchecked Sendable {
     struct State {
         var index = IndexTable()
         var segments = SegmentList()
-        /// Queued and not yet readable from a segment. Removals are not in it: they act on the index at once.
+        /// Items that are queued and cannot yet be read from a segment. Removals are not in it, because they change the index at once.
         var pending = PendingTable()
         var statistics = StoreStatistics()
-        /// Whose the directory is. Where it is another's, nothing new is stored here, but for marks.
+        /// The process that owns the directory. While it is not this process, only marks are inserted here.
         var owner = Owner.us
-        /// Raised with every change of what look-ups find.
+        /// Incremented with every change of a look-up's result.
         let changes = ChangeCounts()
 
         func place(of hash: KeyHash) -> SeenItem.Place {
@@ -49,7 +49,7 @@ public final class ResponseStore: @unchecked Sendable {
             return index.find(hash).map { .segment($0.segment, offset: $0.offset) } ?? .nowhere
         }
 
-        /// Is found while it waits to be written again, unless something newer waits.
+        /// Makes items that wait to be written again visible to look-ups, unless a newer item of the key waits.
         mutating func keep(_ kept: [StoreWriter.Work]) {
             for case .item(let item) in kept {
                 statistics.pendingBytes += item.bytes
@@ -58,8 +58,8 @@ public final class ResponseStore: @unchecked Sendable {
         }
     }
 
-    /// Opens the store, or makes it. A directory that cannot be written to gives a store that only reads.
-    /// - Parameter handed: what another process has handed over: then nothing is written before `own`.
+    /// Opens or creates the store. A directory without write access opens read-only.
+    /// - Parameter handed: the store that another process hands over; nil for an ordinary start. Nothing is then written before `own`.
     public init(_ settings: StoreSettings, handed: HandedStore? = nil) throws(StoreError) {
         guard settings.capacityBytes >= 4 << 20 else { throw .tooSmall }
         self.settings = settings
@@ -104,26 +104,28 @@ public final class ResponseStore: @unchecked Sendable {
 
     // MARK: Reading
 
-    /// The item stored under exactly this key, its checksum checked. A damaged one is dropped, counted, and never returned. May wait for the
-    /// disk.
+    /// Returns the item with exactly this key, after verifying its checksum. A damaged item is dropped, counted and not returned. May block
+    /// on the disk.
     public func lookUp(_ key: Span<UInt8>) -> StoredItem? {
         var basis = LookUpBasis()
         return lookUp(key, &basis)
     }
 
-    /// - Parameter basis: notes what this look-up goes by.
+    /// Looks up an item as `lookUp(_:)` does, and records the counters that the result depends on.
+    /// - Parameter basis: receives the counters of the key.
     public func lookUp(_ key: Span<UInt8>, _ basis: inout LookUpBasis) -> StoredItem? {
         do throws(OnDisk) { return try find(key, &basis, mayWait: true) } catch { return nil }
     }
 
-    /// The same for an event loop: never waits for the disk.
-    /// - Throws: what has to be brought in first.
+    /// Looks up an item on an event loop, without waiting for the disk.
+    /// - Throws: `OnDisk`, which must be loaded before the next attempt.
     public func lookUpInMemory(_ key: Span<UInt8>) throws(OnDisk) -> StoredItem? {
         var basis = LookUpBasis()
         return try lookUpInMemory(key, &basis)
     }
 
-    /// - Parameter basis: notes what this look-up goes by.
+    /// Looks up an item on an event loop, and records the counters that the result depends on.
+    /// - Parameter basis: receives the counters of the key.
     public func lookUpInMemory(_ key: Span<UInt8>, _ basis: inout LookUpBasis) throws(OnDisk) -> StoredItem? {
         try find(key, &basis, mayWait: false)
     }
@@ -147,14 +149,14 @@ public final class ResponseStore: @unchecked Sendable {
                 isChecked = may.isChecked
             }
             guard let (storedKey, item) = read(found.entry, in: segment, isChecked: isChecked) else { return nil }
-            // Two keys with one hash: as good as absent.
+            // A hash collision of two keys counts as a miss.
             guard storedKey.count == key.count, memcmp(storedKey.baseAddress!, key.baseAddress!, key.count) == 0 else { return nil }
             return item
         }
     }
 
-    /// The record that an entry of the index leads to, its checksum checked.
-    /// - Parameter isChecked: it was a moment ago, where that takes long.
+    /// Reads the record of an index entry and verifies its checksum. A damaged record is dropped.
+    /// - Parameter isChecked: the checksum was verified recently. It is then skipped for payloads over `loopCheckLimitBytes`.
     func read(_ entry: IndexEntry, in segment: Segment, isChecked: Bool = false) -> (key: UnsafeRawBufferPointer, item: StoredItem)? {
         guard let record = parts(entry, in: segment),
             isChecked && record.payload.count > Self.loopCheckLimitBytes
@@ -167,7 +169,7 @@ public final class ResponseStore: @unchecked Sendable {
         return (record.key, record.item)
     }
 
-    /// A record as it lies in its segment.
+    /// A record in its segment.
     struct StoredRecord {
         let header: RecordHeader
         /// Key, metadata, head and body together.
@@ -175,11 +177,11 @@ public final class ResponseStore: @unchecked Sendable {
         let key: UnsafeRawBufferPointer
         let item: StoredItem
 
-        /// All that lies before the content.
+        /// The part of the payload before the content.
         var front: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: payload.dropLast(item.body.count)) }
     }
 
-    /// The same without looking at more than the record's header.
+    /// Locates the parts of a record. Verifies the header's checksum only; nil if the header does not match the entry.
     func parts(_ entry: IndexEntry, in segment: Segment) -> StoredRecord? {
         let offset = entry.byteOffset
         let record = segment.base + offset
@@ -208,7 +210,7 @@ public final class ResponseStore: @unchecked Sendable {
             state.statistics.damaged += 1
             return entry.flags & IndexEntry.needed != 0
         }
-        // A mark: what it took back, nobody can tell any more.
+        // The damaged item is a mark. The items that it removed are unknown, so all items become stale.
         if wasNeeded { markAllStale() }
     }
 
@@ -222,8 +224,7 @@ public final class ResponseStore: @unchecked Sendable {
         }
     }
 
-    /// Items that wait and have none before them in a segment. Where very many wait they are not gone through with the lock held: then each
-    /// counts as new.
+    /// Number of waiting items without an older item in a segment. Above 1,024 waiting items, all are counted, to keep the lock short.
     private static func newlyWaiting(_ state: State) -> Int {
         guard state.pending.count <= 1_024 else { return state.pending.count }
         return state.pending.items.count { state.index.find($0.hash) == nil }
@@ -231,21 +232,21 @@ public final class ResponseStore: @unchecked Sendable {
 
     // MARK: Changing
 
-    /// Whether look-ups that went by this would bring the same now.
+    /// Whether look-ups with this basis would return equal results now.
     public func holds(_ basis: LookUpBasis) -> Bool { basis.holds(changes) }
 
-    /// What look-ups find has changed, though nothing was stored or removed: they look in other places from now on.
+    /// Invalidates all look-up results although no item changed, because look-ups use other keys from now on.
     public func noteChange() { changes.raiseAll() }
 
-    /// Puts an item in, in the place of what is stored under its key. Returns at once; writing happens in the background.
+    /// Inserts an item and replaces the item with an equal key. Returns at once; the item is written in the background.
     @discardableResult
     public func insert(_ item: NewItem) -> InsertResult { insert(item, ifAt: nil) }
 
-    /// The same, if what lies there is still what was seen: who compares first puts in what belongs in the place of that, and of nothing else.
+    /// Inserts an item if the key's state has not changed since `see`. Lets the caller compare with the stored item without a race.
     public func insert(_ item: NewItem, ifStill seen: SeenItem) -> InsertResult { insert(item, ifAt: seen.place) }
 
     private func insert(_ item: NewItem, ifAt seen: SeenItem.Place?) -> InsertResult {
-        // Tombstones are the last to be dropped.
+        // The limit for tombstones is higher, so that they are dropped last.
         let limit = settings.pendingLimitBytes * (item.retention.isNeeded ? 2 : 1)
         let recordBytes = RecordHeader.recordBytes(payload: item.payloadBytes)
         guard recordBytes <= settings.segmentBytes else { return .tooLarge }
@@ -270,8 +271,8 @@ public final class ResponseStore: @unchecked Sendable {
         }
     }
 
-    /// What lies under this key now. Its content's checksum is not checked, and it does not count as used: this is no look-up for a client. May
-    /// wait for the disk (`onDisk`).
+    /// Returns the item under this key without marking it as used: this is not a look-up for a client. The content's checksum is not
+    /// verified. May block on the disk (`onDisk`).
     public func see(_ key: Span<UInt8>) -> SeenItem {
         key.withUnsafeBytes { key in
             let hash = KeyHash(key, seed: seed)
@@ -287,13 +288,13 @@ public final class ResponseStore: @unchecked Sendable {
         }
     }
 
-    /// Drops what is stored under this key, for good: also over a restart.
+    /// Removes the item under this key, durable across restarts.
     public func remove(_ key: Span<UInt8>) {
         remove(key.withUnsafeBytes { KeyHash($0, seed: seed) })
     }
 
-    /// The same, if what is stored there is still this item.
-    /// - Returns: whether it was.
+    /// Removes the item under this key if it has not been replaced.
+    /// - Returns: whether it was removed.
     @discardableResult
     public func remove(_ key: Span<UInt8>, ifStill item: StoredItem) -> Bool {
         key.withUnsafeBytes { key in
@@ -306,18 +307,18 @@ public final class ResponseStore: @unchecked Sendable {
         }
     }
 
-    /// By its place: nothing is read with the lock held.
+    /// Whether the key's item is still `item`. Compares positions, so that in most cases nothing is read while the lock is held.
     private func isStill(_ item: StoredItem, _ hash: KeyHash, _ keyBytes: Int, _ state: borrowing State) -> Bool {
         if let pending = state.pending[hash] { return pending === item.owner }
         guard let entry = state.index.find(hash), let segment = state.segments[entry.segment] else { return false }
         if segment.base + entry.byteOffset + RecordHeader.bytes + keyBytes == item.metadata.baseAddress { return true }
-        // What waited when it was found has been written since: a moment ago, so that is in memory.
+        // The item was waiting when it was found and has been written since. That was recent, so the record is in memory.
         guard item.owner is PendingItem, let written = parts(entry, in: segment)?.item.metadata else { return false }
         return written.elementsEqual(item.metadata)
     }
 
-    /// Keeps a number with an item, in memory and until it is replaced, if what is stored there is still this item.
-    /// - Parameter note: of 28 bits. A smaller one than there is changes nothing.
+    /// Attaches a number to an item, in memory and until the item is replaced, if the key's item is still `item`.
+    /// - Parameter note: a number of 28 bits. A number smaller than the present one changes nothing.
     public func setNote(_ note: UInt32, of key: Span<UInt8>, ifStill item: StoredItem) {
         key.withUnsafeBytes { key in
             let hash = KeyHash(key, seed: seed)
@@ -333,7 +334,7 @@ public final class ResponseStore: @unchecked Sendable {
         }
     }
 
-    /// Returns whether something was there.
+    /// Removes an item. Returns whether it existed.
     @discardableResult
     func remove(_ hash: KeyHash) -> Bool { state.withLock { remove(hash, &$0) } }
 
@@ -343,7 +344,7 @@ public final class ResponseStore: @unchecked Sendable {
         state.pending[hash] = nil
         state.changes.raise(hash)
         guard state.index.remove(hash) || wasPending else {
-            // Another process may have stored something here.
+            // The other process may have stored an item under this key.
             writer.tell(.removal(low: hash.low, high: hash.high))
             return false
         }
@@ -352,7 +353,7 @@ public final class ResponseStore: @unchecked Sendable {
         return true
     }
 
-    /// Marks what is stored under this key as stale, for good. Returns whether something was there.
+    /// Marks an item as stale, durable across restarts. Returns whether it existed.
     func markStale(_ hash: KeyHash) -> Bool {
         state.withLock { state in
             state.changes.raise(hash)
@@ -368,8 +369,8 @@ public final class ResponseStore: @unchecked Sendable {
         }
     }
 
-    /// Marks everything as stale, for good. Part by part, so that nobody waits for all of a large index; what is put in meanwhile may be
-    /// marked as well, which costs it a validation.
+    /// Marks all items as stale, durable across restarts. Locks one part of the index at a time, so that a large index does not block other
+    /// threads. Items that are inserted meanwhile may be marked too; they then need a validation.
     public func markAllStale() {
         state.withLock { state in
             state.changes.raiseAll()
@@ -392,9 +393,9 @@ public final class ResponseStore: @unchecked Sendable {
         writer.queue(.item(marked), store: self)
     }
 
-    /// Drops everything, for good.
+    /// Removes all items, durable across restarts.
     public func removeAll() {
-        // What it was is given back without the lock.
+        // The memory of the old tables is released outside the lock.
         let old = state.withLock { state in
             state.changes.raiseAll()
             state.statistics.invalidated += state.index.count
@@ -408,30 +409,31 @@ public final class ResponseStore: @unchecked Sendable {
         withExtendedLifetime(old) {}
     }
 
-    /// Returns when all that was queued before is in a segment file.
+    /// Returns when all changes that were queued before are written to a segment file.
     public func flush() { writer.writeWaiting(self) }
 
-    /// Returns when all removals and marks that were queued before are in a segment file. Never waits for contents that are being coded.
+    /// Returns when all removals and marks that were queued before are written to a segment file. Does not wait for contents that are being
+    /// encoded.
     public func flushMarks() { writer.writeNeededNow(self) }
 
     /// Whether another process serves from this directory too, or is about to.
     public var hasPeer: Bool { writer.hasPeer }
 
-    /// Whether a removal or a mark is not in a segment file.
+    /// Whether a removal or a mark has not been written to a segment file.
     public var hasUnwrittenMarks: Bool { writer.hasUnwritten }
 
-    /// Calls `then` once all removals and marks that were queued before are in a segment file, or the disk has refused them: at once, or from the
-    /// writer's queue.
+    /// Calls `then` when all removals and marks that were queued before are in a segment file, or when the disk has refused them. `then` is
+    /// called at once or on the writer's queue.
     public func whenMarksWritten(_ then: @escaping @Sendable (_ isWritten: Bool) -> Void) { writer.whenNeededWritten(then) }
 
-    /// Returns when what does not wait for more is in a segment file.
+    /// Returns when all changes that do not wait for a delay are written to a segment file.
     func waitUntilIdle() { writer.waitUntilIdle() }
 
-    /// Returns when all that was queued before is on the disk, but for contents that are being coded.
+    /// Returns when all changes that were queued before are synchronized to disk, except contents that are being encoded.
     public func synchronize() { writer.synchronize(self) }
 
-    /// Writes what waits, then a snapshot of the index that makes the next start quick, and lets go of the directory. Nothing may be put in
-    /// afterwards.
+    /// Writes all waiting items and a snapshot of the index, which makes the next start fast, and releases the directory's lock. The store
+    /// must not be changed afterwards.
     public func close() {
         writer.writeWaiting(self)
         writer.tryAgainNow(self)
@@ -447,15 +449,15 @@ public final class ResponseStore: @unchecked Sendable {
 
     // MARK: Credentials
 
-    /// 16 bytes that stand for a set of credentials, and tell nothing about them: a keyed BLAKE2b hash.
-    /// - Parameter parts: the names and values of the request's credential fields, each with its length.
+    /// Returns a keyed BLAKE2b hash of 16 bytes that identifies a set of credentials without revealing them.
+    /// - Parameter parts: names and values of the request's credential fields, each with its length.
     public func credentialPartition(_ parts: [UInt8]) -> [UInt8] {
         var out = [UInt8](repeating: 0, count: 16)
         crypto_generichash(&out, out.count, parts, UInt64(parts.count), directory.secret, directory.secret.count)
         return out
     }
 
-    /// 32 bytes that stand for a long part of a key: a keyed BLAKE2b hash, so that nobody can find two contents with one key.
+    /// Returns a keyed BLAKE2b hash of 32 bytes that replaces a long part of a cache key. The key prevents deliberate collisions.
     public func contentDigest(_ content: [UInt8]) -> [UInt8] {
         var out = [UInt8](repeating: 0, count: 32)
         crypto_generichash(&out, out.count, content, UInt64(content.count), directory.secret, directory.secret.count)

@@ -1,24 +1,24 @@
-// One segment file: preallocated, appended to with `pwrite`, read through a mapping. The mapping lives as long as anybody holds the
-// segment, also after its file was removed: so a response that is being sent is never pulled away.
+// One segment file: preallocated, appended to with `pwrite`, read through a memory mapping. The mapping lives as long as any reference to
+// the segment, even after the file was removed. A response that is being sent thus stays readable.
 
 import CSystem
 import Descriptors
 import Glibc
 
-/// `@unchecked Sendable` because nothing changes after `init` but the file's bytes, which are written once and then only read.
+/// `@unchecked Sendable` because nothing changes after `init` except the file's bytes, which are written once and then only read.
 final class Segment: @unchecked Sendable {
-    /// Grows by one with each segment ever made; the file's name and part of each record's checksum.
+    /// Increases with each new segment. Part of the file's name and of the checksum of each record.
     let number: UInt64
     let size: Int
     let base: UnsafeRawPointer
     private let descriptor: Descriptor
     private let path: String
 
-    /// A link in the directory leads to somebody else's file, and a pipe must not hold up the start.
+    /// Flags for opening files. Symbolic links could lead to files outside the directory, and opening a pipe must not block.
     static let plain = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
 
-    /// Makes a new file with all its blocks.
-    /// - Throws: errno.
+    /// Creates a new file and allocates all its blocks.
+    /// - Throws: the failed system call's errno and path.
     init(creating number: UInt64, bytes size: Int, _ settings: StoreSettings) throws(WriteError) {
         path = Self.path(number, settings.directory)
         let descriptor = Descriptor(csystem_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
@@ -38,14 +38,15 @@ final class Segment: @unchecked Sendable {
     }
 
     struct WriteError: Error {
-        /// errno.
+        /// errno of the failed system call.
         let code: Int32
         let path: String
 
         var isDiskFull: Bool { code == ENOSPC || code == EDQUOT }
     }
 
-    /// Opens an existing file. One that is not of the expected size was tampered with: what is there is mapped, never more.
+    /// Opens an existing file; nil if that fails or its size is invalid. Maps the file's actual size, which may differ from the configured
+    /// one.
     init?(opening number: UInt64, in directory: String, isWritable: Bool) {
         path = Self.path(number, directory)
         let descriptor = Descriptor(csystem_open(path, (isWritable ? O_RDWR : O_RDONLY) | Self.plain, 0))
@@ -65,7 +66,8 @@ final class Segment: @unchecked Sendable {
 
     private static func map(_ descriptor: Int32, _ size: Int) -> UnsafeRawPointer? {
         guard let address = mmap(nil, size, PROT_READ, MAP_SHARED, descriptor, 0), address != MAP_FAILED else { return nil }
-        // A file that somebody cut short, or a disk that fails, costs what is stored there and not the process.
+        // If the file is truncated or the disk fails, reading returns zeros instead of terminating the process. The item then counts as
+        // damaged.
         csystem_guard_mapping(address, size)
         return UnsafeRawPointer(address)
     }
@@ -75,12 +77,12 @@ final class Segment: @unchecked Sendable {
         return "\(directory)/segment-\(String(repeating: "0", count: 16 - digits.count))\(digits)"
     }
 
-    /// What the index can name; far beyond any that is ever reached.
+    /// Limit of segment numbers that an index entry can hold; never reached in practice.
     static let numberLimit: UInt64 = 1 << 48
-    /// From here on a name is somebody's joke: a store that went on behind it would soon be at the limit.
+    /// Files with higher numbers are ignored. Continuing after a forged file name could otherwise exhaust the numbers.
     private static let nameLimit = numberLimit / 2
 
-    /// The number in a file's name; nil where it is not a segment's, or spelt in another way than ours.
+    /// Returns the number in a file's name; nil if the name is not exactly in the form of `path`.
     static func number(ofFile name: String) -> UInt64? {
         guard name.hasPrefix("segment-"), let number = UInt64(name.dropFirst(8), radix: 16), number < nameLimit,
             path(number, "") == "/" + name
@@ -99,19 +101,20 @@ final class Segment: @unchecked Sendable {
         if fdatasync(descriptor.number) != 0 { throw WriteError(code: errno, path: path) }
     }
 
-    /// Takes the file away; the mapping stays for those who hold it.
+    /// Deletes the file. The mapping stays valid for objects that hold the segment.
     func removeFile() { unlink(path) }
 }
 
 extension Segment {
-    /// First record of a segment that is smaller than the settings say. It is the removal of an unused key and holds the segment's size.
+    /// Marks the first record of a segment that is smaller than configured. The record is a removal of an unused key and contains the
+    /// segment's size.
     private static let sizeMark: UInt64 = 0x6279_7465_735f_6f66
 
     static func sizeRecord(_ bytes: Int) -> RecordHeader {
         RecordHeader(kind: .removal, hash: KeyHash(low: sizeMark, high: UInt64(bytes)))
     }
 
-    /// Size of the segment according to its first record; nil if that record has none.
+    /// Size of the segment according to its first record; nil if the segment has no such record.
     func toldSize(seed: UInt64) -> Int? {
         guard let header = RecordHeader(at: base, segment: number, offset: 0, limit: size, seed: seed), header.kind == .removal,
             header.hash.low == Self.sizeMark

@@ -1,6 +1,6 @@
-// The segments that there are, oldest first. Their numbers rise, mostly by one, so that a number leads to its place at once.
+// The existing segments, oldest first. Their numbers increase, mostly by one, so a number leads directly to an index in the array.
 
-/// Found by its number at every look-up: a dictionary took as long as finding the key did.
+/// Segments by number, needed at every look-up. A dictionary took as long as the look-up of the key itself.
 struct SegmentList: Sendable {
     private var segments: [Segment] = []
 
@@ -8,15 +8,15 @@ struct SegmentList: Sendable {
     var isEmpty: Bool { segments.isEmpty }
     var oldest: Segment? { segments.first }
     var newest: Segment? { segments.last }
-    /// Of all files.
+    /// Total bytes of all files.
     private(set) var bytes = 0
 
     subscript(number: UInt64) -> Segment? {
         guard let first = segments.first, number >= first.number else { return nil }
-        // What names the number may be damaged: it can be any.
+        // The number may come from a damaged entry and have any value.
         let place = number - first.number
         if place < segments.count, segments[Int(place)].number == number { return segments[Int(place)] }
-        // One before it is missing.
+        // Numbers are missing, so a binary search is needed.
         var (low, high) = (0, segments.count)
         while low < high {
             let middle = (low + high) / 2
@@ -25,7 +25,7 @@ struct SegmentList: Sendable {
         return low < segments.count && segments[low].number == number ? segments[low] : nil
     }
 
-    /// - Parameter segment: with a higher number than all others.
+    /// - Parameter segment: must have a higher number than all others.
     mutating func append(_ segment: Segment) {
         segments.append(segment)
         bytes += segment.size

@@ -1,5 +1,6 @@
-// Walking the records of a segment, and telling what a crash leaves there from what was damaged later. Records lie one behind the other, and a crash
-// of the writer cuts the last write short: behind the last record there is the beginning of one, and then nothing. Whatever else is no record was one.
+// Iterates over the records of a segment, and distinguishes traces of a crash from later damage. Records follow each other without gaps,
+// and a crash of the writer truncates the last write. Behind the last record there is then the beginning of one record, followed by zeros.
+// Any other bytes that are no record count as damage.
 
 import CSystem
 import Descriptors
@@ -7,23 +8,23 @@ import Glibc
 
 struct SegmentScan {
     private(set) var records = 0
-    /// Where the next record can go.
+    /// Offset for the next record.
     private(set) var end: Int
-    /// Where there must have been records, one or more.
+    /// Number of ranges that must have contained one or more damaged records.
     private(set) var damagedPlaces = 0
-    /// The end of the last one of them.
+    /// End of the last damaged range; nil if there is none.
     private(set) var lastDamage: Int?
 
-    /// Calls `body` with each record whose header is valid, in order. Behind a damaged header the next valid one is looked for: headers are keyed, so
-    /// nothing else passes for one.
-    /// - Parameter range: of offsets; nil: all of the segment.
+    /// Calls `body` with each record that has a valid header, in order. After a damaged header the scan searches for the next valid one.
+    /// Headers have a keyed checksum, so other bytes are not mistaken for one.
+    /// - Parameter range: range of offsets; nil for the whole segment.
     @discardableResult
     static func forEachRecord(
         in segment: Segment, _ range: Range<Int>? = nil, seed: UInt64, _ body: (RecordHeader, Int) -> Void
     ) -> SegmentScan {
         var scan = SegmentScan(end: range?.lowerBound ?? 0)
         var offset = scan.end
-        /// Behind the last record.
+        /// Offset of the last non-zero bytes after the last record.
         var lastWritten: Int?
         let limit = min(segment.size, range?.upperBound ?? segment.size)
         while offset + RecordHeader.bytes <= limit {
@@ -47,7 +48,8 @@ struct SegmentScan {
         return scan
     }
 
-    /// A header ends with its checksum: without it, the write ended before. What was damaged stays where it is, so that the next start finds it too.
+    /// Decides whether bytes after the last record are an interrupted write or damage. A header ends with its checksum; an interrupted
+    /// write has none. Damaged bytes are not overwritten, so that the next start detects them too.
     private mutating func judgeTail(_ lastWritten: Int?, _ limit: Int) {
         guard let lastWritten, lastWritten >= end + RecordHeader.checkedBytes else { return }
         noteDamage(upTo: limit)
@@ -61,10 +63,10 @@ struct SegmentScan {
 
     private init(end: Int) { self.end = end }
 
-    /// What became of a record's content.
+    /// State of a record's content.
     enum ContentState {
         case whole
-        /// The writer was killed: it ends at a page, with nothing behind it.
+        /// The writer was killed: the content ends at a page boundary and is zero from there on.
         case cutShort
         case damaged
     }
@@ -79,6 +81,6 @@ struct SegmentScan {
         return lastPage < start || payload[(lastPage - start)...].contains { $0 != 0 } ? .damaged : .cutShort
     }
 
-    /// The smallest there are: larger ones end at multiples of it.
+    /// The smallest page size. Larger pages end at multiples of it.
     private static let pageBytes = 4_096
 }

@@ -1,4 +1,4 @@
-// The directory of a store: made where it is missing, locked against a second process, with the key that keeps hashes secret.
+// The directory of a store: created if missing, locked against a second process, with the secret key of its hashes.
 
 import CHash
 import CSystem
@@ -8,22 +8,22 @@ import Locking
 
 import struct Synchronization.Atomic
 
-/// Holds the lock for as long as it lives.
+/// An opened cache directory. Holds the lock for its lifetime.
 final class StoreDirectory: Sendable {
     let path: String
     /// Whether the directory was opened for writing, at the start or when the key was written later.
     var isWritable: Bool { writable.load(ordering: .acquiring) }
-    /// The errno of opening at the start.
+    /// errno of opening at the start; 0 on success.
     let error: Int32
     /// This process holds the lock, and only writing the key failed. It can be retried.
     let lacksKeyOnly: Bool
     /// Set by the store's writer and read by all shards.
     private let writable: Atomic<Bool>
-    /// Whether the key was made now.
+    /// Whether the key was created by this start.
     let isNew: Bool
-    /// Whether others than its owner may read it.
+    /// Whether other users have permissions on the key file.
     let isKeyOpen: Bool
-    /// Made at the first start and kept in the file `key` (mode 0600).
+    /// Secret key of all hashes. Created at the first start and kept in the file `key` (mode 0600).
     let secret: [UInt8]
     private let lock: DirectoryLock
 
@@ -49,7 +49,8 @@ final class StoreDirectory: Sendable {
         writable = Atomic(error == 0)
     }
 
-    /// That of another process, which is about to end: nothing is made there, and the lock stays its own until `take`.
+    /// Opens the directory of another process that is about to end. Creates nothing, and the lock belongs to the other process until
+    /// `take`.
     init(_ path: String, handed lock: consuming Descriptor) throws(StoreError) {
         self.path = path
         var (handed, here) = (stat(), stat())
@@ -70,20 +71,20 @@ final class StoreDirectory: Sendable {
         unlock()
     }
 
-    /// The lock, for another process. It belongs to what was opened, whoever has that open.
+    /// Returns a duplicate of the lock's descriptor for another process. A lock of `flock` belongs to the open file, which both processes
+    /// then share.
     func copyOfLock() -> Descriptor { lock.copy() }
 
-    /// From now on it is ours.
+    /// Makes this process the owner of the lock.
     func take() { lock.take() }
 
-    /// It is another process's from now on: only closed here, since taking it off would take it from that one as well.
+    /// Gives the lock to another process. The descriptor is only closed, because unlocking would release the lock for both processes.
     func leave() { lock.leave() }
 
-    /// Another process may have the directory from now on. By name, since closing is not enough: a copy of the descriptor in a child that is
-    /// just being started would hold the lock on.
+    /// Releases the lock explicitly. Closing is not enough: a child process that is being started may hold a copy of the descriptor.
     func unlock() { lock.unlock() }
 
-    /// The directory and those above it; what fails shows when the lock is opened.
+    /// Creates the directory and its ancestors.
     /// - Returns: errno of the last directory that could not be created; 0 if all exist now.
     private static func make(_ path: String) -> Int32 {
         var partial = path.hasPrefix("/") ? "" : "."
@@ -104,7 +105,8 @@ final class StoreDirectory: Sendable {
         return (secret, true, mayWrite ? save(secret, path) : EACCES)
     }
 
-    /// - Returns: an errno, or 0.
+    /// Writes the key to its file.
+    /// - Returns: an errno; 0 on success.
     private static func save(_ secret: [UInt8], _ path: String) -> Int32 {
         unlink(path)
         let new = Descriptor(csystem_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600))
@@ -122,8 +124,8 @@ final class StoreDirectory: Sendable {
         return error
     }
 
-    /// Tries whether a little can be written, which a full disk does not take.
-    /// - Returns: an errno, or 0.
+    /// Checks that a small file can be allocated, which fails on a full disk.
+    /// - Returns: an errno; 0 on success.
     func probe(_ settings: StoreSettings) -> Int32 {
         let file = path + "/probe"
         let probe = Descriptor(csystem_open(file, O_WRONLY | O_CREAT | O_TRUNC | Segment.plain, 0o600))
@@ -134,7 +136,7 @@ final class StoreDirectory: Sendable {
 
     private static let probeBytes = 64 << 10
 
-    /// The numbers of the segment files, oldest first.
+    /// Numbers of the segment files, oldest first.
     func segmentNumbers() -> [UInt64] {
         guard let directory = opendir(path) else { return [] }
         defer { closedir(directory) }
@@ -147,7 +149,7 @@ final class StoreDirectory: Sendable {
     }
 }
 
-/// `@unchecked Sendable` because all of it is behind its mutex.
+/// `@unchecked Sendable` because all of its state is behind its mutex.
 private final class DirectoryLock: @unchecked Sendable {
     private var descriptor: Descriptor
     private var isOurs: Bool
@@ -158,7 +160,7 @@ private final class DirectoryLock: @unchecked Sendable {
         self.isOurs = isOurs
     }
 
-    /// Not open where it is not.
+    /// Returns a duplicate of the descriptor; not open if the lock file is not open.
     func copy() -> Descriptor {
         let number: Int32 = mutex.withLock { _ in descriptor.isOpen ? csystem_duplicate(descriptor.number) : -1 }
         return Descriptor(number)

@@ -1,8 +1,8 @@
-// Going through everything that is stored, for the administrator: never on a shard's loop, and without holding up those who look up.
+// Lists all stored items for the administrator. Never called on a shard's event loop; does not block look-ups.
 
 import Locking
 
-/// Names one stored item, for as long as it is stored under its key: 32 hexadecimal digits.
+/// Identifies a stored item while it is stored under its key: 32 hexadecimal digits.
 public struct StoredItemID: Hashable, Sendable, Comparable, CustomStringConvertible {
     let hash: KeyHash
 
@@ -38,11 +38,11 @@ public struct ListedItem {
 }
 
 extension ResponseStore {
-    /// Calls `body` with each item, in no order. What is put in or taken out meanwhile may be missed or not. Content is not read, so its
-    /// damage shows at the look-up only; a damaged key or head is the caller's to expect.
+    /// Calls `body` with each item, in no particular order. Items that are inserted or removed meanwhile may be missed. Content is not
+    /// read, so damaged content is detected at look-up only. The caller must handle damaged keys and heads.
     public func visitAll(_ body: (ListedItem) -> Void) {
         for part in 0..<IndexTable.partCount {
-            // Together, so that an item on its way from the one to the other is not missed.
+            // Both are read under one lock, so that an item that moves from pending to written is not missed.
             let (pending, slots, segments) = state.withLock { state in
                 (state.pending.items(ofPart: part), state.index.slots(ofPart: part), state.segments)
             }
@@ -55,7 +55,7 @@ extension ResponseStore {
         }
     }
 
-    /// One item, its checksum checked.
+    /// Returns an item after verifying its checksum; nil if it does not exist or is damaged.
     public func item(_ id: StoredItemID) -> ListedItem? {
         let found = state.withLock { state -> (pending: PendingItem?, segment: Segment?, entry: IndexEntry) in
             if let pending = state.pending[id.hash] { return (pending, nil, IndexEntry()) }
@@ -67,12 +67,12 @@ extension ResponseStore {
         return ListedItem(id: id, key: key, item: item)
     }
 
-    /// The name that an item under this key has.
+    /// Returns the identifier of an item with this key.
     public func id(of key: [UInt8]) -> StoredItemID { StoredItemID(key.withUnsafeBytes { KeyHash($0, seed: seed) }) }
 
-    /// Drops an item, for good. Returns whether it was there.
+    /// Removes an item, durable across restarts. Returns whether it existed.
     public func remove(_ id: StoredItemID) -> Bool { remove(id.hash) }
 
-    /// Marks an item as stale, for good. Returns whether it was there.
+    /// Marks an item as stale, durable across restarts. Returns whether it existed.
     public func markStale(_ id: StoredItemID) -> Bool { markStale(id.hash) }
 }

@@ -1,5 +1,5 @@
-// Opening a store: from the snapshot of a clean stop, or by walking the record headers of all segments. What was damaged meanwhile may have taken
-// something back, so what was stored before it counts as stale.
+// Opens a store from the snapshot of a clean stop, or by scanning the record headers of all segments. Damaged bytes may have been a removal
+// or a mark, so all items that were stored before them count as stale.
 
 import CSystem
 import Descriptors
@@ -13,11 +13,11 @@ struct StoreRecovery {
     var segments = SegmentList()
     var end = StoreWriter.Position(segment: 0, offset: 0)
     var statistics = StoreStatistics()
-    /// Places where something may be missing that took something back, and the last of them.
+    /// Number of positions where a removal or a mark may be lost, and the last of them.
     private var damage: (places: Int, last: StoreWriter.Position)?
-    /// What the limit leaves no room for.
+    /// Segments that exceed the limit.
     private(set) var leftOut = LeftOutSegments()
-    /// Files that are of no use.
+    /// Paths of segment files that cannot be opened.
     private var unusable: [String] = []
 
     init(directory: StoreDirectory, settings: StoreSettings, seed: UInt64) {
@@ -39,7 +39,7 @@ struct StoreRecovery {
             scan()
         }
         leaveOutOldest()
-        // It holds for this start only: after the first write it would be wrong.
+        // The snapshot is valid for this start only. After the first write it would be outdated.
         if directory.isWritable { IndexSnapshot.remove(directory: directory.path) }
         var after = timespec()
         clock_gettime(CLOCK_MONOTONIC, &after)
@@ -47,11 +47,11 @@ struct StoreRecovery {
         statistics.opening.milliseconds = (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1_000_000
     }
 
-    /// The same with the index of another process, which still reads here: nothing is written, and nothing goes.
-    /// - Returns: whether that can be used.
+    /// Opens the store with the index of another process that still uses the directory. Writes and removes nothing.
+    /// - Returns: whether the index can be used.
     mutating func run(handed index: borrowing Descriptor) -> Bool {
         guard let known = IndexSnapshot.endOfHanded(index) else { return false }
-        // The other process may be making later ones at this moment. What the limit leaves no room for is its own as well, as long as it writes.
+        // The other process may be creating later segments now. Segments over the limit are not removed while it writes.
         openSegments(upTo: known)
         guard let snapshot = IndexSnapshot.readHanded(index, segments: segments, seed: seed) else { return false }
         self.index = snapshot.index
@@ -61,10 +61,10 @@ struct StoreRecovery {
         return true
     }
 
-    /// What the other process has written since, and made, and evicted.
+    /// Applies what the other process has written, created and evicted since it offered its index.
     /// - Parameters:
-    ///   - start: the end of what is known.
-    ///   - end: that of all.
+    ///   - start: end of the known records.
+    ///   - end: end of all records.
     mutating func readOn(from start: StoreWriter.Position, to end: StoreWriter.Position) {
         let numbers = directory.segmentNumbers()
         let there = Set(numbers)
@@ -96,8 +96,8 @@ struct StoreRecovery {
         end.segment = segments.newest?.number ?? 0
     }
 
-    /// The limit may have been lowered, or segments be of another size: the oldest go until what is left is within it. What outlives its segment is
-    /// written again, as evicting does: evicting may have written again what is older than that.
+    /// Removes the oldest segments until the size is within the limit. The limit may have been lowered, or segments may have another size.
+    /// Tombstones of removed segments are written again, as in eviction, because older items may have been written again after them.
     private mutating func leaveOutOldest() {
         guard directory.isWritable, segments.bytes > settings.segmentsBytes else { return }
         let all = segments
@@ -123,7 +123,7 @@ struct StoreRecovery {
         let all = Array(segments)
         let told = all.map { $0.toldSize(seed: seed) }
         for (place, segment) in all.enumerated() {
-            // Numbers rise by one: else a file is missing.
+            // Numbers increase by one, so a file is missing here.
             if place > 0, all[place - 1].number + 1 != segment.number { noteDamage(at: .init(segment: segment.number, offset: 0)) }
             let found = scan(segment)
             count += found.records
@@ -136,13 +136,13 @@ struct StoreRecovery {
         }
         statistics.opening.hasForeignRecords =
             count == 0 && segments.contains { RecordHeader.coding(at: $0.base) != nil }
-        // Else nothing can be read, which is said in other words.
+        // Without any readable record, `hasForeignRecords` or `hasLostKey` reports the reason.
         if count > 0 { doubtWhatIsBeforeDamage() }
     }
 }
 
 extension StoreRecovery {
-    /// Does what a segment's records say.
+    /// Applies the records of a segment.
     @discardableResult
     private mutating func scan(_ segment: Segment, _ range: Range<Int>? = nil) -> SegmentScan {
         var unreadableMarks: [Int] = []
@@ -173,8 +173,8 @@ extension StoreRecovery {
         return found
     }
 
-    /// Whether the file may have been truncated. A file without a record of its size had the size of the settings that created it.
-    /// The files after it usually have an equal size.
+    /// Whether the file may have been truncated. A file without a record of its size had the size of the settings that created it. The
+    /// files after it usually have an equal size.
     private func isCut(_ segment: Segment, beside others: [Segment]) -> Bool {
         let sizes = [settings.segmentBytes] + others.map(\.size)
         return !sizes.contains(segment.size) && sizes.contains { $0 > segment.size }
@@ -184,7 +184,7 @@ extension StoreRecovery {
         damage = ((damage?.places ?? 0) + places, position)
     }
 
-    /// A removal or a mark may be lost there. What is later is exact.
+    /// Marks all items before the last damage as stale, because a removal or a mark may be lost. Later records are unaffected.
     private mutating func doubtWhatIsBeforeDamage() {
         guard let damage else { return }
         index.markStale(before: damage.last)
@@ -193,15 +193,15 @@ extension StoreRecovery {
     }
 }
 
-/// Segments that the limit leaves no room for.
+/// Segments that exceed the limit.
 struct LeftOutSegments: Sendable {
     var segments: [Segment] = []
-    /// What is written again before their files go.
+    /// Items and marks that must be written again before the files are removed.
     var kept: [StoreWriter.Work] = []
 }
 
 extension PendingItem {
-    /// nil where it cannot be read.
+    /// Reads the record of an entry; nil if it cannot be read.
     fileprivate convenience init?(_ entry: IndexEntry, in segment: Segment, seed: UInt64) {
         let place = segment.base + entry.byteOffset
         guard

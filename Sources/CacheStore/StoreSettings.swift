@@ -1,26 +1,28 @@
-// How large the store is and where it lies, and what the caller puts in and gets out.
+// Settings and statistics of the store, and the types of items that callers insert and receive.
 
 import CSystem
 import Descriptors
 import Glibc
 
 public struct StoreSettings: Sendable {
-    /// The directory; made where it is missing.
+    /// Path of the directory; created if missing.
     public var directory: String
-    /// Exact limit on all files in the directory together.
+    /// Limit on the total size of all files in the directory, in bytes.
     public var capacityBytes: Int
-    /// Size of one segment file. By default a thirty-second part of the capacity, between 1 and 64 MiB; items larger than one are refused.
+    /// Size of a segment file in bytes. Items larger than a segment are refused. Defaults to a thirty-second of the capacity, between 1 and
+    /// 64 MiB.
     public var segmentBytes: Int
-    /// Whether the proxy is not to run without: then what cannot be written to or read does not open.
+    /// Whether the proxy requires the store. A directory that cannot be written or read is then an error at the start.
     public var isRequired = false
-    /// What may wait to be written; beyond it new items are dropped. Bounds memory when the disk is slower than the upstream.
+    /// Maximum bytes of items that wait to be written; new items above it are dropped. Limits memory when the disk is slower than the
+    /// upstream.
     public var pendingLimitBytes = 64 << 20
-    /// So long new responses wait for others to be written with, 256 KiB at most (`WriterQueue.gatheredBytes`): a crash of the process costs no more
-    /// than these.
+    /// Time for which new responses are gathered before they are written together, up to `WriterQueue.gatheredBytes` (256 KiB). A crash of
+    /// the process loses no other responses.
     var gatheringMilliseconds = 5
-    /// Gives a new file all its blocks; returns an error's number or 0.
+    /// Creates all blocks of a new file. Returns an errno; 0 on success.
     var allocate: @Sendable (_ descriptor: Int32, _ bytes: Int) -> Int32 = { csystem_allocate($0, $1) }
-    /// Writes all of `bytes`. Returns an errno, or 0.
+    /// Writes all of `bytes`. Returns an errno; 0 on success.
     var write: @Sendable (_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer, _ offset: Int) -> Int32 = { descriptor, bytes, offset in
         guard WholeWrite.write(bytes, to: descriptor, at: offset) != bytes.count else { return 0 }
         return errno == 0 ? EIO : errno
@@ -31,9 +33,10 @@ public struct StoreSettings: Sendable {
     var now: @Sendable () -> Int64 = { StoreWriter.milliseconds(CLOCK_REALTIME) }
     /// Interval between write attempts while the disk refuses writes. 0 leaves them to `tryAgain`.
     var retryMilliseconds = 1_000
-    /// Whether what is stored is in memory; the tests have one of their own.
+    /// Determines whether stored items are in memory. Tests replace it.
     public var residency: any Residency = PageResidency()
-    /// Puts a coding on content (`NewItem.wantedCoding`), on the writer's queue; nil where nothing is won.
+    /// Encodes content with a coding (`NewItem.wantedCoding`), on the encoder's queue. Returns nil if the result is not smaller; nil
+    /// disables encoding.
     public var encode: (@Sendable (_ content: UnsafeRawBufferPointer, _ coding: UInt8) -> [UInt8]?)?
     /// Called from the writer's queue when the disk starts to refuse writes, once a minute while it does, and when it accepts them again.
     public var whenWriting: (@Sendable (WritingEvent) -> Void)?
@@ -54,7 +57,7 @@ public struct StoreSettings: Sendable {
     var sizes: Sizes { Sizes(segmentBytes: segmentBytes, limitBytes: max(capacityBytes - snapshotBytes, 2 * segmentBytes)) }
     /// Limit on all segments while there is no index snapshot. The key and the reserve always exist.
     var segmentsBytes: Int { capacityBytes - StoreDirectory.keyBytes - MarkReserve.bytes }
-    /// The snapshot of the index counts too, so a part of the capacity is kept for it.
+    /// Maximum size of the index snapshot in bytes. The snapshot counts towards the capacity.
     var snapshotBytes: Int { capacityBytes / 16 }
 
     /// Whether the oldest segment must be evicted before a new one.
@@ -64,17 +67,17 @@ public struct StoreSettings: Sendable {
     }
 }
 
-/// Why a store cannot be opened. Everything else (read-only, full, damaged) opens and says so in its statistics.
+/// Why a store cannot be opened. A read-only, full or damaged store opens and reports its state in the statistics, unless it is required.
 public enum StoreError: Error, CustomStringConvertible {
     case lockedByAnotherProcess(String)
     case tooSmall
-    /// What another process has handed over belongs to another directory.
+    /// The store that another process handed over belongs to another directory.
     case otherDirectory(String)
-    /// It cannot be gone on with.
+    /// The store that another process handed over does not match the directory's files.
     case notHandedOver(String)
-    /// Other users can change what is stored there.
+    /// Other users can change stored responses.
     case unsafe(DirectoryFault)
-    /// It is required (`StoreSettings.isRequired`).
+    /// The store is required (`StoreSettings.isRequired`) and not fully usable.
     case unusable(String, reason: String)
 
     public var description: String {
@@ -89,28 +92,29 @@ public enum StoreError: Error, CustomStringConvertible {
     }
 }
 
-/// What becomes of an item when its segment is evicted.
+/// What happens to an item when its segment is evicted.
 public enum Retention: UInt8, Sendable {
-    /// It is kept where it was used since it was written.
+    /// The item is kept if it was used since it was written.
     case whenUsed = 0
-    /// So it is, and before those: it could still stand in for a failing upstream.
+    /// The item is kept if it was used, before `whenUsed` items: it could still rescue a request when the upstream fails.
     case mayRescue = 1
-    /// It is kept once in any case, a tombstone: it removes what was written before it, and that may have been kept once as well. The writer makes
-    /// room for it where the disk has none, and where it cannot be written at all it counts from memory.
+    /// A tombstone. It is kept once, used or not: it removes older items, and these may have been kept once too. On a full disk the writer
+    /// makes space for it. If it cannot be written, it takes effect from memory.
     case outlives = 2
-    /// It is always kept, and written like the one before: the few bytes without which what else is stored would not be looked at.
+    /// The item is always kept, and written with the priority of a tombstone. For a few bytes without which other stored items would not be
+    /// found.
     case always = 3
 
     var isNeeded: Bool { self == .outlives || self == .always }
 }
 
-/// What is to be stored. The store does not look into any of it.
+/// An item to be stored. The store does not interpret its parts.
 public struct NewItem: Sendable {
     public var key: [UInt8]
     public var metadata: [UInt8]
     public var head: [UInt8]
     public var body: ItemBody
-    /// The coding that the writer is to put on a content without one; 0 for none. What it means, the caller knows.
+    /// The coding that the content is to get if it has none; 0 for none. The number's meaning belongs to the caller.
     public var wantedCoding: UInt8
     public var retention: Retention
 
@@ -130,11 +134,11 @@ public struct NewItem: Sendable {
     var payloadBytes: Int { key.count + metadata.count + head.count + body.count }
 }
 
-/// In which form a content lies in the store.
+/// The form of a stored content.
 public struct ContentForm: Sendable, Equatable {
-    /// The caller's number of the coding that is on it; 0 for none.
+    /// The caller's number of the content's coding; 0 for none.
     public let coding: UInt8
-    /// The content's length without it.
+    /// Length in bytes of the content without the coding.
     public let plainBytes: Int
 
     public init(coding: UInt8, plainBytes: Int) { (self.coding, self.plainBytes) = (coding, plainBytes) }
@@ -142,15 +146,15 @@ public struct ContentForm: Sendable, Equatable {
     public static func plain(_ count: Int) -> ContentForm { ContentForm(coding: 0, plainBytes: count) }
 }
 
-/// An item's content. `@unchecked Sendable` because what is stored never changes.
+/// An item's content. `@unchecked Sendable` because stored bytes never change.
 public enum ItemBody: @unchecked Sendable {
     case bytes([UInt8])
-    /// As it came, with a coding on it.
+    /// Content that is already encoded.
     case coded([UInt8], ContentForm)
-    /// The same that another item has: it is read when it is written, which may mean to wait for the disk.
+    /// The content of another stored item. It is read when the new item is written, which may block on the disk.
     case stored(UnsafeRawBufferPointer, ContentForm, owner: AnyObject)
 
-    /// As it lies there.
+    /// Length in bytes of the stored form.
     public var count: Int {
         switch self {
         case .bytes(let bytes), .coded(let bytes, _): bytes.count
@@ -158,7 +162,7 @@ public enum ItemBody: @unchecked Sendable {
         }
     }
 
-    /// As it lies there; what another item has is read, which may mean to wait for the disk.
+    /// Calls `body` with the stored form. Reading the content of another item may block on the disk.
     public func withBytes(_ body: (UnsafeRawBufferPointer) -> Void) {
         switch self {
         case .bytes(let bytes), .coded(let bytes, _): bytes.withUnsafeBytes(body)
@@ -176,37 +180,37 @@ public enum ItemBody: @unchecked Sendable {
 
 public enum InsertResult: Sendable, Equatable {
     case accepted
-    /// Larger than a segment.
+    /// The item is larger than a segment.
     case tooLarge
-    /// Too much waits to be written already.
+    /// Too many items wait to be written.
     case busy
     /// The directory cannot be written to, or the disk refuses writes.
     case unwritable
-    /// What was seen under the key is not there any more.
+    /// The item under the key changed since `see`.
     case changed
 }
 
-/// A stored item. The pointers are good for as long as `owner` is held.
+/// A stored item. The pointers are valid while `owner` is held.
 public struct StoredItem {
     public let metadata: UnsafeRawBufferPointer
     public let head: UnsafeRawBufferPointer
-    /// As it lies there.
+    /// The content in its stored form.
     public let body: UnsafeRawBufferPointer
     public let form: ContentForm
-    /// No other content ever has the same number, as long as the process lives.
+    /// Identifies the content. No other content has an equal number during the lifetime of the process.
     public let contentNumber: UInt64
-    /// It was purged softly: stale, whatever its metadata say.
+    /// Whether the item was marked as stale, whatever its metadata says.
     public let isMarkedStale: Bool
-    /// What `ResponseStore.setNote` said of it.
+    /// The number set by `ResponseStore.setNote`; 0 for none.
     public let note: UInt32
     public let owner: AnyObject
 
-    /// The same with another head.
+    /// Returns the item with another head.
     public func replacingHead(_ head: [UInt8]) -> StoredItem {
         head.withUnsafeBytes { replacingHead(HeldHead($0, base: (owner as? HeldHead)?.base ?? owner)) }
     }
 
-    /// The same with a head that is always in memory: for one who keeps it while the upstream is asked. Until then the file's pages may be gone.
+    /// Returns the item with a copy of its head on the heap. Used during a fetch, because the file's pages may be reclaimed meanwhile.
     public var holdingHead: StoredItem { owner is HeldHead ? self : replacingHead(HeldHead(head, base: owner)) }
 
     private func replacingHead(_ held: HeldHead) -> StoredItem {
@@ -216,7 +220,7 @@ public struct StoredItem {
     }
 }
 
-/// A head that does not lie in the store, and what the rest of its item lies in.
+/// A head outside the store, with the owner of the item's other parts.
 final class HeldHead {
     let bytes: UnsafeRawBufferPointer
     let base: AnyObject
@@ -231,13 +235,13 @@ final class HeldHead {
     deinit { bytes.deallocate() }
 }
 
-/// What lay under a key at one moment, for those who put something there only if that still does.
+/// The state of a key at one moment. Used to insert an item only if that state has not changed.
 public struct SeenItem {
-    /// nil where nothing did that can be read.
+    /// The item under the key; nil if there was none that could be read.
     public let item: StoredItem?
     let place: Place
 
-    /// Where it lay. What waits to be written is held by `item`, so its name is not another's meanwhile.
+    /// Where the item was. A pending item is held by `SeenItem.item`, so no other object gets its identifier meanwhile.
     enum Place: Equatable {
         case nowhere
         case pending(ObjectIdentifier)
@@ -261,7 +265,7 @@ public struct StoreStatistics: Sendable {
     public var refusals: [RefusalPeriod] = []
     /// Maximum bytes of all segments: less than the capacity on a small disk.
     public var roomBytes = 0
-    /// The largest record that fits into a segment.
+    /// Maximum size of a record in bytes on this disk.
     var recordLimit = Int.max
     public var inserted = 0
     public var evicted = 0
@@ -269,11 +273,11 @@ public struct StoreStatistics: Sendable {
     public var invalidated = 0
     public var damaged = 0
     public var reinserted = 0
-    /// Items that a request needed and that were read from the disk first.
+    /// Number of reads from disk on the dedicated threads, for items that were not in memory.
     public var broughtIn = 0
-    /// Of these, reads that have not ended.
+    /// Number of these reads that have not ended.
     public var diskReadsWaiting = 0
-    /// Items dropped because too much waited.
+    /// Number of items that were dropped because too many waited.
     public var dropped = 0
     /// Failed writes, by cause in the order of `WriteFault.Cause.allCases`.
     public var writeErrorsByCause = [Int](repeating: 0, count: WriteFault.Cause.allCases.count)
@@ -311,10 +315,10 @@ public struct StoreStatistics: Sendable {
     }
 }
 
-/// Contents that the writer put a coding on.
+/// Counts of contents that the writer stored encoded.
 public struct EncodedCounts: Sendable {
     public var contents = 0
-    /// Before, and after.
+    /// Bytes without and with the coding.
     public var plainBytes = 0
     public var codedBytes = 0
 
@@ -325,24 +329,24 @@ public struct EncodedCounts: Sendable {
     }
 }
 
-/// What was found when the store was opened.
+/// Results of opening the store.
 public struct StoreOpening: Sendable {
     public var entries = 0
     public var milliseconds = 0
     public var isFromSnapshot = false
-    /// Something was stored, but not under the key that there is now: the old one was missing or damaged, and so nothing can be read.
+    /// Segments exist, but the key was missing or damaged and has been replaced. No stored item can be read.
     public var hasLostKey = false
-    /// There are records, and not one that can be read with the key that there is: it is another directory's, or was changed.
+    /// Segments have records, but none can be read with the present key. The key belongs to another directory or was changed.
     public var hasForeignRecords = false
-    /// Others than its owner may read the key.
+    /// Other users have permissions on the key file.
     public var hasOpenKey = false
-    /// Places in the files, and files that are missing or shorter than they were, where something may have been that took something back. What was
-    /// stored before the last of them counts as stale.
+    /// Number of positions where a removal or a mark may be lost, including missing and truncated files. Items stored before the last
+    /// position count as stale.
     public var damagedPlaces = 0
-    /// Why the directory cannot be written to (errno), as it was at the start; 0 where it could.
+    /// errno of opening the directory for writing at the start; 0 on success.
     public var error: Int32 = 0
 
-    /// What keeps it from doing all that a store is for, in words; nil where nothing does.
+    /// Why a required store is not usable, in words; nil if it is usable.
     var whyUnusable: String? {
         if error != 0 { return "cannot be written to (\(SystemError.words(error)))" }
         if hasLostKey { return "has lost its file key, or it is damaged: nothing of what was kept can be read" }

@@ -1,4 +1,5 @@
-// A disk that refuses writes: the store says so at once, accepts no new items, tries again at intervals, and goes on by evidence: a written record.
+// The writer's behavior while the disk refuses writes. The store rejects new items at once, and the writer retries at intervals. Only a
+// record that was written ends the state.
 
 import CSystem
 import Dispatch
@@ -7,7 +8,7 @@ import Locking
 
 extension StoreWriter {
     enum Trouble {
-        /// No segment could be made. Small records may still go to the end of the last one: that is no recovery.
+        /// No segment could be created. Small records may still be appended to the last segment, which does not count as a recovery.
         case noRoom(WriteFault)
         case failedWrite(WriteFault)
 
@@ -22,24 +23,24 @@ extension StoreWriter {
 
     struct RefusingState {
         var trouble: Trouble?
-        /// Failed attempts.
+        /// Number of failed attempts.
         var failures = 0
-        /// The oldest segment went for a new one, and there is none: no more of them go, until there is room.
+        /// The oldest segment was evicted for a new one that could not be created. No more segments are evicted until there is space.
         var evictedInVain = false
-        /// The largest record that may have room on a disk that does not tell how much it has; nil: nothing was refused for its size.
+        /// Maximum record size if the free space is unknown; nil if no record was refused for its size.
         var recordLimit: Int?
-        /// Milliseconds of a clock that is never set.
+        /// Start of the refusal, in milliseconds of the monotonic clock.
         var since: Int64 = 0
-        /// When a failure was last told of; nil: never.
+        /// Time of the last reported failure; nil for never.
         var toldAt: Int64?
-        /// Whether a recovery is to be told of.
+        /// Whether a failure was reported, so that a recovery must be reported too.
         var isTold = false
         var limitToldAt: Int64?
         var roomCheckedAt: Int64 = 0
         var isRetryScheduled = false
     }
 
-    /// A failure that lasts is told of so often, and a new one no more often.
+    /// Minimum interval between reports of a failure, in milliseconds.
     static let tellingMilliseconds: Int64 = 60_000
     static let limitTellingMilliseconds: Int64 = 3_600_000
 
@@ -47,12 +48,13 @@ extension StoreWriter {
         WriteFault(error.code, path: error.path, room: error.code == ENOSPC ? settings.room(settings.directory) : nil)
     }
 
-    /// Of the segment that would be made next.
+    /// Describes an error of creating the next segment.
     func fault(_ code: Int32) -> WriteFault {
         fault(Segment.WriteError(code: code, path: Segment.path(position.segment + 1, settings.directory)))
     }
 
-    /// - Parameter trouble: nil: the disk takes writes.
+    /// Records the result of a write attempt and reports it.
+    /// - Parameter trouble: nil if the disk accepted a write.
     func note(_ trouble: Trouble?, _ store: ResponseStore) {
         let (wall, now) = (settings.now(), Self.milliseconds(CLOCK_MONOTONIC))
         let former = refusing.trouble
@@ -76,8 +78,8 @@ extension StoreWriter {
         scheduleRetry(store)
     }
 
-    /// The store goes on with less than the settings allow.
-    /// - Parameter size: of the next segment.
+    /// Reports that the disk allows less than the configured size.
+    /// - Parameter size: size of the next segment in bytes.
     func noteLimit(beside size: Int, _ store: ResponseStore) {
         let roomBytes = store.state.withLock { state in
             state.statistics.roomBytes = min(state.statistics.roomBytes, state.segments.bytes + size)
@@ -89,7 +91,7 @@ extension StoreWriter {
         settings.whenWriting?(.limited(roomBytes: roomBytes))
     }
 
-    /// The directory could not be opened for writing, and it is tried again.
+    /// Starts in the refusing state, because the directory could not be opened for writing, and schedules a retry.
     func refuse(_ fault: WriteFault, _ store: ResponseStore) {
         serial.sync {
             (refusing.trouble, refusing.isTold, refusing.since) = (.noRoom(fault), true, Self.milliseconds(CLOCK_MONOTONIC))
@@ -107,7 +109,7 @@ extension StoreWriter {
         }
     }
 
-    /// Makes a segment and writes a first record into it, with all that has waited. Must be called on the writer's queue.
+    /// Creates a segment and writes a first record and all waiting work into it. Must be called on the writer's queue.
     func tryAgain(_ store: ResponseStore) {
         guard refusing.trouble != nil, waiting.withLock({ $0.isOurs }) else { return }
         let keyError = directory.saveKey()
@@ -123,7 +125,7 @@ extension StoreWriter {
         if refusing.trouble != nil { scheduleRetry(store) }
     }
 
-    /// `tryAgain` for other threads.
+    /// Calls `tryAgain` from another thread and waits for it.
     func tryAgainNow(_ store: ResponseStore) { serial.sync { tryAgain(store) } }
 
     static func milliseconds(_ clock: clockid_t) -> Int64 {

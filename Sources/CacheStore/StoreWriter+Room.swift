@@ -1,17 +1,17 @@
-// Room for the next segment: as large as the disk allows, in the place of the oldest ones where the limit is reached or the disk is full.
+// Space for the next segment. The segment is as large as the disk allows, and replaces the oldest segments at the limit or on a full disk.
 
 import CSystem
 import Glibc
 import Locking
 
 extension StoreWriter {
-    /// How much of an evicted segment is written again for its use, as a share of the new one: so that evicting frees the larger part.
+    /// Divisor for the part of a new segment that evicted items may occupy because they were used. Eviction thus frees the larger part.
     private static let reinsertedShare = 4
 
-    /// Goes on in the newest segment after a start, or makes a new one.
+    /// Continues in the newest segment after a start, or creates a new one.
     /// - Parameters:
-    ///   - size: of the record that is to have room in it, beside what evicting keeps.
-    ///   - isNeeded: it is a removal or a mark: it also gets the reserve, and the oldest segment goes for it.
+    ///   - size: size in bytes of the record that must fit, in addition to items that eviction keeps.
+    ///   - isNeeded: whether the record is a removal or a mark. It may then use the reserve, and the oldest segment may be evicted for it.
     func makeRoom(for size: Int, isNeeded: Bool, _ store: ResponseStore) -> Bool {
         if active == nil, let newest = store.state.withLock({ $0.segments[position.segment] }), position.offset + size <= newest.size,
             newest.size == settings.segmentBytes || newest.toldSize(seed: seed) == newest.size
@@ -29,7 +29,7 @@ extension StoreWriter {
         }
     }
 
-    /// Makes one in any case, with a first record in it. The rest of the newest one is left empty.
+    /// Creates a segment and writes a first record into it. The rest of the newest segment stays empty.
     func makeNewSegment(_ store: ResponseStore) -> Bool {
         switch newSegment(for: RecordHeader.bytes, isNeeded: false, store) {
         case .success(let segment): return begin(segment, store)
@@ -39,7 +39,7 @@ extension StoreWriter {
         }
     }
 
-    /// Looks whether the disk has more room now, for items that are larger than the last look allowed. Must be called on the writer's queue.
+    /// Checks whether the disk has more space now, for items above the last known maximum size. Must be called on the writer's queue.
     func checkRoom(_ store: ResponseStore) {
         let now = Self.milliseconds(CLOCK_MONOTONIC)
         guard now >= refusing.roomCheckedAt + Int64(settings.retryMilliseconds) else { return }
@@ -48,7 +48,7 @@ extension StoreWriter {
         _ = plan(store, settings.room(settings.directory))
     }
 
-    /// Bytes on the disk, also of evicted segments whose files exist.
+    /// Computes the plan for the next segment from all bytes on the disk, including evicted segments with existing files.
     private func plan(_ store: ResponseStore, _ room: DiskRoom?) -> SegmentPlan {
         let evictedBytes = evicted.reduce(0) { $0 + $1.size }
         return store.state.withLock { state in
@@ -59,8 +59,8 @@ extension StoreWriter {
         }
     }
 
-    /// The next file.
-    /// - Returns: the reason why there is no room for one; nil where the record alone is too large.
+    /// Creates the next segment file.
+    /// - Returns: on failure, the reason why there is no space; its fault is nil if only this record is too large.
     private func newSegment(for size: Int, isNeeded: Bool, _ store: ResponseStore) -> Result<Segment, NoSegment> {
         let plan = plan(store, settings.room(settings.directory))
         guard let wanted = plan.segmentBytes(for: size) else {
@@ -70,10 +70,11 @@ extension StoreWriter {
         var making = SegmentMaking(bytes: wanted, least: SegmentPlan.leastSegment(for: size), mayEvict: isNeeded || !refusing.evictedInVain)
         making.least = min(wanted, max(making.least, min(SegmentPlan.leastBytes, wanted)))
         making.budget = min(wanted / Self.reinsertedShare, wanted - size - RecordHeader.bytes)
-        // Where the limit has room for both, the oldest goes once there is a new one: a disk that refuses it costs nothing.
+        // If the limit has space for both, the oldest segment is evicted after the new one exists. A disk that refuses the new one then
+        // costs nothing.
         if exceedsLimit(beside: wanted, store) {
             evictWithinLimit(beside: wanted, &making, store)
-            // Otherwise the store is larger than its limit until they are written again.
+            // Otherwise the store would exceed its limit until the kept items are written again.
             if !isBeginning, exceedsLimit(beside: wanted, store), writeUnwrittenEarly(store) { removeEvicted() }
         }
         fitDisk(&making, store)
@@ -96,7 +97,7 @@ extension StoreWriter {
         while store.state.withLock({ settings.isFull($0.segments, adding: size) }) { evictOldest(store, budget: &making.budget) }
     }
 
-    /// Whether smaller items may still have room on a disk that does not tell how much it has.
+    /// Whether smaller items may still fit if the free space is unknown. Lowers the maximum record size in that case.
     private func isTooLarge(_ size: Int, _ error: Segment.WriteError, isNeeded: Bool, _ store: ResponseStore) -> Bool {
         guard !isNeeded, refusing.trouble == nil, error.isDiskFull, size > SegmentPlan.leastBytes else { return false }
         refusing.recordLimit = size / 2
@@ -104,13 +105,13 @@ extension StoreWriter {
         return true
     }
 
-    /// Whether the limit leaves no room beside the files of evicted segments.
+    /// Whether a new segment would exceed the limit together with the files of evicted segments.
     private func exceedsLimit(beside size: Int, _ store: ResponseStore) -> Bool {
         let bytes = store.state.withLock { $0.segments.bytes } + evicted.reduce(0) { $0 + $1.size }
         return bytes + size > settings.segmentsBytes
     }
 
-    /// Nothing is allocated that is not there. Where the disk has no room for a segment, the oldest goes.
+    /// Reduces the segment to the free space. Evicts the oldest segments if the disk has no space for it.
     private func fitDisk(_ making: inout SegmentMaking, _ store: ResponseStore) {
         while let room = settings.room(settings.directory) {
             let count = store.state.withLock { $0.segments.count }
@@ -127,10 +128,10 @@ extension StoreWriter {
         }
     }
 
-    /// Frees the blocks of evicted segments, and evicts the oldest one for that where none is evicted already.
-    /// - Returns: false where nothing may go for this.
+    /// Deletes the files of evicted segments, and evicts the oldest segment if none is evicted already.
+    /// - Returns: false if no segment may be evicted for this.
     private func evictForRoom(_ making: inout SegmentMaking, _ store: ResponseStore) -> Bool {
-        // A file that a response is being sent from keeps its blocks: then more eviction would not help either.
+        // A file that a response is being sent from keeps its blocks. More eviction would not help then either.
         guard !isBeginning, making.freed < making.bytes else { return false }
         if evicted.isEmpty {
             guard making.mayEvict, store.state.withLock({ $0.segments.count }) > 1 else { return false }
@@ -142,7 +143,7 @@ extension StoreWriter {
         return true
     }
 
-    /// A quota, or a disk whose room is not known, may take a smaller one only.
+    /// Creates the segment, and retries with smaller sizes if the disk is full. The limit may be a quota, or the free space may be unknown.
     private func attempt(_ making: SegmentMaking) -> Result<Segment, Segment.WriteError> {
         var bytes = making.bytes
         while true {
@@ -154,9 +155,9 @@ extension StoreWriter {
         }
     }
 
-    /// Writes removals and marks that evicting kept to the end of the last segment and to the reserve, so that a crash loses none of them when the
-    /// evicted files go before there is a new segment. They are written again with the items that evicting kept, since they have to last as long.
-    /// - Returns: false if there is no room for all of them, or the disk refuses them.
+    /// Writes the removals and marks that eviction kept to the end of the last segment and to the reserve. They then survive a crash after
+    /// the evicted files are deleted. They are written once more with the other kept items, so that they last as long as those.
+    /// - Returns: false if there is no space for all of them, or the disk refuses them.
     private func writeUnwrittenEarly(_ store: ResponseStore) -> Bool {
         var isWhole = true
         for mark in unwritten {
@@ -195,15 +196,15 @@ extension StoreWriter {
         if segment.size != settings.segmentBytes || refusing.trouble != nil { place(Segment.sizeRecord(segment.size)) }
     }
 
-    /// Writes what has waited for it.
-    /// - Returns: false where the disk does not take a first record either.
+    /// Starts a segment and writes the waiting removals, marks and items into it.
+    /// - Returns: false if the disk refuses the first record.
     private func begin(_ segment: Segment, _ store: ResponseStore) -> Bool {
         activate(segment, store)
         if refusing.trouble != nil {
             guard writeBuffer(store) else { return false }
             note(nil, store)
         }
-        // Marks that fill this segment too make another one: then the outer call goes on there.
+        // The kept marks filled this segment, and a nested call created another one. The outer call continues there.
         guard !isBeginning else { return true }
         isBeginning = true
         let (marks, items) = (unwritten, kept)
@@ -211,7 +212,8 @@ extension StoreWriter {
         let failures = refusing.failures
         for (works, isNeeded) in [(marks, true), (items, false)] {
             for work in works {
-                // Behind one that the disk refuses, all wait on: a removal would take what was written before it.
+                // After a refused write, all later work waits too: a removal written now would also remove items that were stored before
+                // it.
                 if refusing.failures == failures {
                     write(work, nil, isNeeded: isNeeded, store)
                 } else {
@@ -225,7 +227,7 @@ extension StoreWriter {
         return true
     }
 
-    /// Nothing more is written to the newest segment: a part of it may hold what the disk did not take whole. A file without any record goes.
+    /// Stops writing to the newest segment, because it may contain an incomplete write. Deletes the file if it has no record.
     func retireActive(_ store: ResponseStore) {
         guard let active else { return }
         self.active = nil
@@ -248,14 +250,14 @@ extension StoreWriter {
         evicted = []
     }
 
-    /// Removes the files of evicted segments once the removals and marks that evicting kept are in other files.
+    /// Deletes the files of evicted segments once the removals and marks that eviction kept are in other files.
     func removeRewritten(_ store: ResponseStore) {
         if writeBuffer(store), refusing.trouble == nil, unwritten.isEmpty { removeEvicted() }
     }
 
-    /// Takes the oldest segment away. Tombstones are kept and written again; then, up to a share of the segment, what was used
-    /// since it was written.
-    /// - Parameter budget: bytes of records that may be kept for their use; less all that is kept.
+    /// Evicts the oldest segment. Tombstones are kept and written again; then, up to a share of the segment, items that were used since
+    /// they were written.
+    /// - Parameter budget: bytes of records that may be kept because they were used; reduced by all kept records.
     func evictOldest(_ store: ResponseStore, budget: inout Int) {
         guard let oldest = store.state.withLock({ $0.segments.oldest }) else { return }
         var live: [(header: RecordHeader, offset: Int, flags: UInt32, isReplaced: Bool)] = []
@@ -298,8 +300,8 @@ extension StoreWriter {
         }
     }
 
-    /// Takes a segment's records out of the index. What is kept waits to be written again, unless it was removed since the segment was gone
-    /// through: what was purged stays purged.
+    /// Removes a segment's records from the index. Kept items wait to be written again, unless they were removed or replaced since the
+    /// segment was scanned.
     private func settle(
         _ live: ArraySlice<(KeyHash, Int)>, of segment: UInt64, _ kept: [KeyHash: PendingItem],
         _ survivors: inout [KeyHash: PendingItem], _ state: inout ResponseStore.State
@@ -308,7 +310,7 @@ extension StoreWriter {
             guard let entry = state.index.find(record.hash), entry.leads(to: segment, record.offset) else {
                 continue
             }
-            // What is kept has to be looked up again to count as used.
+            // A kept item must be looked up again to count as used.
             state.changes.raise(record.hash)
             state.index.remove(record.hash)
             guard let item = kept[record.hash], state.pending[record.hash] == nil else {
@@ -324,16 +326,16 @@ extension StoreWriter {
     }
 }
 
-/// One attempt to make a segment.
+/// One attempt to create a segment.
 private struct SegmentMaking {
     var bytes: Int
-    /// Smaller ones are of no use.
+    /// Minimum useful size in bytes.
     var least: Int
-    /// Bytes of records that evicting may keep for their use.
+    /// Bytes of records that eviction may keep because they were used.
     var budget = 0
-    /// Bytes of segments that went for this.
+    /// Bytes of segments evicted for this attempt.
     var freed = 0
-    /// Whether the oldest segment may go.
+    /// Whether the oldest segment may be evicted.
     let mayEvict: Bool
 
     init(bytes: Int, least: Int, mayEvict: Bool) { (self.bytes, self.least, self.mayEvict) = (bytes, least, mayEvict) }

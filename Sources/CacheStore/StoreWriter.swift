@@ -1,4 +1,4 @@
-// The writing side of the store: one serial queue that appends to the newest segment, makes new ones, and evicts the oldest.
+// The writing side of the store: one serial queue that appends to the newest segment, creates new segments, and evicts the oldest.
 
 import CSystem
 import Dispatch
@@ -6,7 +6,7 @@ import Glibc
 import Locking
 import TakeOver
 
-/// `@unchecked Sendable` because `waiting` is behind its mutex and everything else is touched on `serial` only.
+/// `@unchecked Sendable` because `waiting` is behind its mutex and all other state is used on `serial` only.
 final class StoreWriter: @unchecked Sendable {
     enum Work {
         case item(PendingItem)
@@ -16,7 +16,7 @@ final class StoreWriter: @unchecked Sendable {
         case staleAll
     }
 
-    /// The newest segment and where in it the next record goes.
+    /// The newest segment, and the offset of the next record in it.
     struct Position {
         var segment: UInt64
         var offset: Int
@@ -25,7 +25,7 @@ final class StoreWriter: @unchecked Sendable {
     /// A record in the buffer.
     struct Placed {
         let work: Work
-        /// In the segment.
+        /// Offset in the segment.
         let offset: Int
         let isNeeded: Bool
     }
@@ -34,36 +34,41 @@ final class StoreWriter: @unchecked Sendable {
     let settings: StoreSettings
     let seed: UInt64
     let serial = DispatchQueue(label: "cistern.store", qos: .utility)
-    /// Filled by those who put in, emptied by the writer.
+    /// Work of all threads that change the store, consumed by the writer.
     let waiting: Mutex<WriterQueue>
     var position: Position
     var active: Segment?
     var buffer: [UInt8] = []
-    /// The records in the buffer, in their order.
+    /// The records in the buffer, in order.
     private var placed: [Placed] = []
-    /// Removals and marks that are not in a file: those that evicting kept, until they are in the next segment, and those that the disk refused.
+    /// Removals and marks that are in no file: those that eviction kept, until they are in the next segment, and those that the disk
+    /// refused.
     var unwritten: [Work] = []
-    /// Whether any of them is no item. Later removals, marks and items are then written behind it: it takes all that is in the files before it.
+    /// Whether `unwritten` has a removal or a mark without an item. Later work must then wait behind it, because it applies to all records
+    /// before it.
     var removalsWait = false
-    /// How many there may be before those are left out that need not be written any more.
+    /// Size of `unwritten` above which replaced items are removed from it.
     private var unwrittenLimit = leastUnwritten
-    /// Items for which there is no room yet: those that evicting kept, and those that the disk refused. Look-ups find them in memory.
+    /// Items without space on the disk: those that eviction kept, and those that the disk refused. Look-ups find them in memory.
     var kept: [Work] = []
-    /// Their files stay until what is kept of them is written again, so that a crash in between costs nothing.
+    /// Evicted segments with existing files. The files are deleted once the kept items are written again, so that a crash in between loses
+    /// nothing.
     var evicted: [Segment] = []
-    /// While `unwritten` and `kept` are written to a new segment. Nothing of them is in another file than those in `evicted`.
+    /// Whether `unwritten` and `kept` are being written to a new segment. Until that ends, they are in no other file than those in
+    /// `evicted`.
     var isBeginning = false
-    /// The number of the first segment that was written to since all was on the disk.
+    /// Number of the first segment that was written to since the last complete synchronization.
     private var firstUnsynchronized: UInt64
     var refusing = RefusingState()
-    /// Since the statistics were told.
+    /// Counts since the statistics were last updated.
     private var encoded = EncodedCounts()
     private let encoder: ItemEncoder
 
-    /// Records are gathered up to this size and written with one call.
+    /// Maximum bytes of records that are written with one call.
     private static let batchBytes = 1 << 20
     private static let leastUnwritten = 1_024
-    /// Removals that may wait for a disk that takes nothing; what is beyond it counts until the next start. 3 MiB.
+    /// Maximum number of waiting removals while the disk refuses writes (3 MiB). Further removals take effect in memory only, until the
+    /// next start.
     private static let removalLimit = 1 << 17
 
     /// - Parameter isHeld: nothing is written before `goOn`.
@@ -77,12 +82,12 @@ final class StoreWriter: @unchecked Sendable {
         firstUnsynchronized = start.segment
     }
 
-    /// Called with the store's state locked, so that work is queued in the order in which it took effect.
+    /// Queues work. Called with the store's state locked, so that work is queued in the order in which it took effect.
     func queue(_ work: Work, store: ResponseStore) {
         switch waiting.withLock({ $0.append(work) }) {
         case .none: break
         case .soon:
-            // Whoever lets go of a store does not wait for it: the directory is free at once.
+            // Weak references, so that releasing the store does not wait for this timer and frees the directory at once.
             serial.asyncAfter(deadline: .now() + .milliseconds(settings.gatheringMilliseconds)) { [weak self, weak store] in
                 guard let self, let store else { return }
                 waiting.withLock { $0.endMoment() }
@@ -92,23 +97,23 @@ final class StoreWriter: @unchecked Sendable {
         }
     }
 
-    /// Writes all that was queued before, with the codings that it is to have.
+    /// Writes all work that was queued before, including contents that must be encoded.
     func writeWaiting(_ store: ResponseStore) {
         serial.sync { drain(store) }
         waitUntilIdle()
     }
 
-    /// Writes removals and marks that were queued before. Never waits for contents that are being coded.
+    /// Writes all queued work that needs no encoding, including all removals and marks.
     func writeNeededNow(_ store: ResponseStore) { serial.sync { drain(store) } }
 
-    /// Returns when what is to be written at once has been.
+    /// Returns when the work that needs no delay, including encoding, has been written.
     func waitUntilIdle() {
         serial.sync {}
         encoder.waitUntilIdle()
         serial.sync {}
     }
 
-    /// The disk is waited for on the caller's thread: the next write must not wait for it too.
+    /// Synchronizes all written segments. Waits for the disk on the caller's thread, so that the writer's queue is not blocked.
     func synchronize(_ store: ResponseStore) {
         let (segments, newest) = serial.sync {
             drain(store)
@@ -132,10 +137,11 @@ final class StoreWriter: @unchecked Sendable {
 
     var hasPeer: Bool { waiting.withLock { $0.hasPeer } }
 
-    /// Whether a removal or a mark is not in a file.
+    /// Whether a removal or a mark is in no file.
     var hasUnwritten: Bool { waiting.withLock { $0.hasUnwritten } }
 
-    /// Calls `then` once all removals and marks that were queued before are in a file, or the disk has refused them: at once, or from the writer's queue.
+    /// Calls `then` when all removals and marks that were queued before are in a file, or when the disk has refused them. `then` is called
+    /// at once or on the writer's queue.
     func whenNeededWritten(_ then: @escaping @Sendable (_ isWritten: Bool) -> Void) {
         let isWritten = waiting.withLock { waiting in waiting.wait(then) ? nil : waiting.isWritten }
         if let isWritten { then(isWritten) }
@@ -143,8 +149,8 @@ final class StoreWriter: @unchecked Sendable {
 
     // MARK: Another process
 
-    /// Writes what waits.
-    /// - Returns: where the next record goes.
+    /// Writes all waiting work.
+    /// - Returns: the position of the next record.
     func positionNow(_ store: ResponseStore) -> Position {
         serial.sync {
             drain(store)
@@ -152,8 +158,8 @@ final class StoreWriter: @unchecked Sendable {
         }
     }
 
-    /// Writes what waits, and then nothing: that goes to another process.
-    /// - Returns: where that writes on.
+    /// Writes all waiting work, and then stops writing: further changes go to another process.
+    /// - Returns: the position at which the other process continues.
     func pass(_ store: ResponseStore, to successor: @escaping @Sendable (PassedChange) -> Void) -> Position {
         serial.sync {
             drain(store)
@@ -163,13 +169,13 @@ final class StoreWriter: @unchecked Sendable {
         }
     }
 
-    /// The other process has it: nothing is kept here any more.
+    /// Ends this process's ownership. Queued work is dropped.
     func leave() { waiting.withLock { $0.leave() } }
 
-    /// Writes again, first what has waited.
+    /// Resumes writing, with the waiting work first.
     /// - Parameters:
-    ///   - position: where another process has left off; nil: where this one has.
-    ///   - leftOut: whose files go.
+    ///   - position: where another process stopped writing; nil to continue at this process's position.
+    ///   - leftOut: segments over the limit; their files are deleted.
     func goOn(_ store: ResponseStore, from position: Position? = nil, without leftOut: LeftOutSegments = LeftOutSegments()) {
         serial.sync {
             if let position { (self.position, active, firstUnsynchronized) = (position, nil, 0) }
@@ -179,7 +185,7 @@ final class StoreWriter: @unchecked Sendable {
         }
     }
 
-    /// What a smaller limit leaves no room for goes, once what is kept of it is written again.
+    /// Deletes segments over a lowered limit, after the kept items are written again.
     func leaveOut(_ leftOut: LeftOutSegments, _ store: ResponseStore) {
         guard !leftOut.segments.isEmpty else { return }
         serial.sync { writeAgain(leftOut, store) }
@@ -191,10 +197,10 @@ final class StoreWriter: @unchecked Sendable {
         removeRewritten(store)
     }
 
-    /// From now on another process hears of what takes something back; nil: none.
+    /// Sends removals and marks to another process from now on; nil stops it.
     func tell(_ peer: (@Sendable (PassedChange) -> Void)?) { waiting.withLock { $0.tell(peer) } }
 
-    /// It hears of something that is not written.
+    /// Sends the other process a change that is not written.
     func tell(_ change: PassedChange) { waiting.withLock { $0.tell(change) } }
 
     private func drain(_ store: ResponseStore) {
@@ -217,7 +223,7 @@ final class StoreWriter: @unchecked Sendable {
         }
     }
 
-    /// Removals and marks go before all else that waits.
+    /// Writes removals and marks, which precede all other waiting work.
     private func write(needed: (work: [Work], number: UInt64), _ store: ResponseStore) {
         let (work, number) = needed
         guard !work.isEmpty else { return }
@@ -226,10 +232,11 @@ final class StoreWriter: @unchecked Sendable {
         for then in waiting.withLock({ $0.settle(number, isWritten: isWritten) }) { then(isWritten) }
     }
 
-    /// - Parameter all: in their order, with the coded contents of items.
+    /// Writes work in order.
+    /// - Parameter all: the work, with the encoded contents of items.
     private func write(_ all: [(work: Work, encoded: [UInt8]?)], _ store: ResponseStore) {
         let wasWell = refusing.trouble == nil
-        // What waits goes first.
+        // Work that has waited precedes new work.
         if removalsWait, all.contains(where: { $0.work.takesBack }) { tryAgain(store) }
         var isFailing = !directory.isWritable
         for (work, encoded) in all {
@@ -240,16 +247,16 @@ final class StoreWriter: @unchecked Sendable {
             }
             let failures = refusing.failures
             write(work, encoded, isNeeded: isNeeded, store)
-            // One attempt tells whether the disk takes them again.
+            // One attempt shows whether the disk accepts writes again.
             if refusing.failures != failures { isFailing = isNeeded || refusing.trouble?.isFailedWrite == true }
         }
         writeBuffer(store)
-        // Another part of the disk may take it.
+        // Another part of the disk may accept the write.
         if wasWell, refusing.trouble?.isFailedWrite == true { tryAgain(store) }
     }
 
-    /// What must be written stays for later, and items stay in memory for as long. An item that no segment has room for goes, and what it has replaced is
-    /// found again: as stale, since something newer was seen.
+    /// Handles work that could not be written. Removals and marks stay queued, and items stay in memory. An item too large for any segment
+    /// is dropped. The older item that it replaced becomes visible again and is marked as stale.
     func giveUp(_ work: Work, isNeeded: Bool, _ store: ResponseStore) {
         guard case .item(let item) = work else {
             guard directory.isWritable, unwritten.count < Self.removalLimit else { return }
@@ -276,7 +283,8 @@ final class StoreWriter: @unchecked Sendable {
         if unwritten.count >= unwrittenLimit { leaveOutReplaced(store) }
     }
 
-    /// The item that has its key in a file is stale too. The mark is written without the item that waits, where the disk has room for a mark.
+    /// Writes a stale mark without the waiting item, if the disk has space for a mark. The mark applies to the older item of the key in a
+    /// file.
     private func writeStaleMark(of item: PendingItem, _ store: ResponseStore) {
         item.hasStaleMark = true
         let mark = Work.staleMark(item.hash)
@@ -295,9 +303,10 @@ final class StoreWriter: @unchecked Sendable {
         unwrittenLimit = max(Self.leastUnwritten, unwritten.count * 2)
     }
 
-    /// - Parameter isNeeded: it is a removal or a mark: where the disk is full, room is made for it.
+    /// Writes one piece of work.
+    /// - Parameter isNeeded: whether it is a removal or a mark. On a full disk, space is made for it.
     func write(_ work: Work, _ encoded: [UInt8]?, isNeeded: Bool, _ store: ResponseStore) {
-        // Something newer may have come, or a removal: then it need not be written.
+        // The item was replaced or removed meanwhile and need not be written.
         if case .item(let item) = work, store.state.withLock({ $0.pending[item.hash] !== item }) { return settle(item, store) }
         append(work, encoded, isNeeded: isNeeded, store)
         if buffer.count >= Self.batchBytes { writeBuffer(store) }
@@ -307,10 +316,10 @@ final class StoreWriter: @unchecked Sendable {
         store.state.withLock { $0.statistics.pendingBytes -= item.bytes }
     }
 
-    /// Puts a record into the buffer, where there is room on the disk.
+    /// Appends a record to the buffer if there is space on the disk, and gives the work up otherwise.
     private func append(_ work: Work, _ encoded: [UInt8]?, isNeeded: Bool, _ store: ResponseStore) {
         let header = work.header(encoded)
-        // Once is enough, but where marks of others that were kept leave no room in the new segment. They are kept once, so this ends.
+        // Usually one iteration. A second one is needed if other kept marks fill the new segment. Marks are kept once, so the loop ends.
         while !hasRoom(for: header.recordBytes) {
             writeBuffer(store)
             guard makeRoom(for: header.recordBytes, isNeeded: isNeeded, store) else { return giveUp(work, isNeeded: isNeeded, store) }
@@ -318,10 +327,10 @@ final class StoreWriter: @unchecked Sendable {
         place(work, encoded, header, isNeeded: isNeeded)
     }
 
-    /// Whether a record of this size fits behind the buffer.
+    /// Whether a record of this size fits into the segment after the buffer.
     func hasRoom(for size: Int) -> Bool { active.map { position.offset + buffer.count + size <= $0.size } ?? false }
 
-    /// Puts a record into the buffer. There is room for it.
+    /// Appends a record to the buffer. The caller has checked that there is space.
     func place(_ work: Work, _ encoded: [UInt8]?, _ header: RecordHeader, isNeeded: Bool) {
         let offset = position.offset + buffer.count
         place(header) { if case .item(let item) = work { item.appendPayload(encoded, to: &$0) } }
@@ -331,6 +340,7 @@ final class StoreWriter: @unchecked Sendable {
         }
     }
 
+    /// Appends a record to the buffer.
     /// - Parameter payload: appends the record's key, metadata, head and body.
     func place(_ header: RecordHeader, _ payload: (inout [UInt8]) -> Void = { _ in }) {
         var header = header
@@ -338,7 +348,7 @@ final class StoreWriter: @unchecked Sendable {
         let start = buffer.count
         buffer.append(contentsOf: repeatElement(0, count: RecordHeader.bytes))
         payload(&buffer)
-        // Up to the next record's alignment.
+        // Padding up to the alignment of the next record.
         while buffer.count - start < header.recordBytes { buffer.append(0) }
         buffer.withUnsafeMutableBytes { bytes in
             let record = bytes.baseAddress! + start
@@ -349,7 +359,7 @@ final class StoreWriter: @unchecked Sendable {
         }
     }
 
-    /// Writes what is gathered, and from then on answers from there; false where the disk did not take it.
+    /// Writes the buffer, after which look-ups read its items from the segment. Returns false if the disk refused the write.
     @discardableResult
     func writeBuffer(_ store: ResponseStore) -> Bool {
         guard !buffer.isEmpty, let active else { return true }
@@ -368,11 +378,11 @@ final class StoreWriter: @unchecked Sendable {
         return true
     }
 
-    /// Records that are dealt with while the store's state is locked, and how long others may have it before the next ones.
+    /// Maximum number of records processed in one critical section, and the pause between two sections in microseconds.
     private static let lockedRecords = 256
     private static let lockPause: UInt32 = 20
 
-    /// So that look-ups wait for a few records at most, however many there are.
+    /// Processes elements in sections, so that look-ups wait only for a few records at a time.
     func inPieces<Element>(_ all: [Element], _ body: (ArraySlice<Element>) -> Void) {
         for start in stride(from: 0, to: all.count, by: Self.lockedRecords) {
             if start > 0 { usleep(Self.lockPause) }
@@ -380,7 +390,7 @@ final class StoreWriter: @unchecked Sendable {
         }
     }
 
-    /// From now on they are found in the segment.
+    /// Moves written items from `pending` to the index.
     private func settleWritten(_ placed: ArraySlice<Placed>, _ store: ResponseStore) {
         let mark = ResidencyTrust.mark(ResidencyTrust.now)
         defer { encoded = EncodedCounts() }

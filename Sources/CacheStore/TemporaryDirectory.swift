@@ -1,12 +1,13 @@
-// A directory for a store that need not outlive the process.
+// A temporary directory for a store that does not outlive the process.
 
 import Glibc
 
-/// Made now, removed with its files when nobody holds it any more, or at `remove`. Directories within it stay.
+/// A directory that is removed with its files by `remove` or when the object is released. Subdirectories are not removed.
 public final class TemporaryDirectory {
     public let path: String
 
-    /// - Returns: nil where none can be made.
+    /// Creates the directory.
+    /// - Returns: nil if it cannot be created.
     public init?(_ name: String, in parent: String = "/tmp") {
         var template = Array("\(parent)/\(name)-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { return nil }

@@ -11,7 +11,7 @@ public struct WriteFault: Error, Sendable, Equatable {
         case quota
         case readOnly = "read_only"
         case ioError = "io_error"
-        /// This user has no permission, or the file system fails in another way.
+        /// Missing permission, or another failure of the file system.
         case other
 
         public var words: String {
@@ -68,7 +68,7 @@ public struct WriteFault: Error, Sendable, Equatable {
     public var text: String { "\(cause.words) (\(path): \(systemText))" }
 }
 
-/// A period in which the store wrote nothing.
+/// A period in which the store refused new items.
 public struct RefusalPeriod: Sendable {
     public let fault: WriteFault
     /// Milliseconds of the wall clock.

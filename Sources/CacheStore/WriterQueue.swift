@@ -1,49 +1,49 @@
-// What waits for the store's writer, and when the writer is woken. That costs two switches of threads, more than writing a small record does: so
-// what may wait is gathered for a moment, and written with one call. Removals and marks never wait: what they are about must not be back after
-// a crash.
+// The queue of the store's writer, and the decision when to wake it. Waking costs two thread switches, more than writing a small record.
+// Responses are therefore gathered for a short time and written with one call. Removals and marks never wait, because a purged response
+// must not reappear after a crash.
 
 import TakeOver
 
-/// Behind a mutex of the writer's: filled by those who put in, emptied by the writer.
+/// The writer's queue, behind a mutex of the writer. All threads that change the store append work; the writer removes it.
 struct WriterQueue {
-    /// What is to be done about the writer once a piece of work is queued.
+    /// How the writer must be woken after work was queued.
     enum Waking {
-        /// Nothing: it comes anyway.
+        /// Not at all: it is awake already or must not write.
         case none
-        /// It is to come in a moment (`StoreSettings.gatheringMilliseconds`).
+        /// After `StoreSettings.gatheringMilliseconds`.
         case soon
         case now
     }
 
-    /// What becomes of what is queued.
+    /// What happens to queued work.
     private enum Course {
         case written
-        /// It waits: the files are another process's.
+        /// The work waits while another process owns the files.
         case held
-        /// They are, for good.
+        /// The work is dropped, because another process owns the files permanently.
         case dropped
     }
 
     private var course: Course
-    /// Another process that is to know of all that takes something back, as long as both serve.
+    /// Called with the removals and marks of this process while another process serves too; nil if there is none.
     private var peer: (@Sendable (PassedChange) -> Void)?
-    /// Removals, marks and what else a crash must not cost: it is written before all other work.
+    /// Removals, marks and other work that must survive a crash. It is written before all other work.
     private var needed: [StoreWriter.Work] = []
     private var rest: [StoreWriter.Work] = []
-    /// Of `rest`.
+    /// Bytes of `rest`.
     private var bytes = 0
-    /// It is to come at once, and has not come yet.
+    /// Whether the writer was woken with `.now` and has not taken work since.
     private var isCalled = false
-    /// It will come when the moment has passed.
+    /// Whether a wake-up with `.soon` is pending.
     private var isTimed = false
-    /// Pieces of needed work that were ever queued, and those of them that the writer has dealt with.
+    /// Number of pieces of needed work that were ever queued, and number of those that the writer has processed.
     private var neededCount: UInt64 = 0
     private var settledCount: UInt64 = 0
-    /// Whether the disk took the needed work that the writer dealt with last.
+    /// Whether the disk accepted the last needed work that the writer processed.
     private var tookNeeded = true
     private var waiters: [(number: UInt64, then: @Sendable (_ isWritten: Bool) -> Void)] = []
 
-    /// So much is written at once. It bounds what a crash can cost, together with the moment.
+    /// Bytes of responses that trigger a write at once. Together with the gathering time it limits what a crash can lose.
     static let gatheredBytes = 256 << 10
 
     init(isHeld: Bool = false) { course = isHeld ? .held : .written }
@@ -68,18 +68,18 @@ struct WriterQueue {
         return .soon
     }
 
-    /// The moment is over: who comes next begins another.
+    /// Ends the gathering time. The next response starts another one.
     mutating func endMoment() { isTimed = false }
 
-    /// For the writer: all needed work in its order, and its number for `settle`. It overtakes the rest. That is safe: an item that was queued earlier under
-    /// the same key has been replaced or removed by then, so the writer skips it.
+    /// Takes all needed work in order, with its number for `settle`. The work overtakes other work. That is safe: an item that was queued
+    /// earlier under an equal key has been replaced or removed by then, so the writer skips it.
     mutating func takeNeeded() -> (work: [StoreWriter.Work], number: UInt64) {
         guard course == .written else { return ([], settledCount) }
         defer { (needed, isCalled) = ([], false) }
         return (needed, neededCount)
     }
 
-    /// For the writer: all of it. The needed work comes first.
+    /// Takes all work for the writer. Needed work precedes other work.
     mutating func takeAll() -> (needed: (work: [StoreWriter.Work], number: UInt64), rest: [StoreWriter.Work]) {
         guard course == .written else { return (([], settledCount), []) }
         defer { (rest, bytes) = ([], 0) }
@@ -91,22 +91,22 @@ struct WriterQueue {
     /// Whether this process may write the files.
     var isOurs: Bool { course == .written }
 
-    /// Whether needed work is not in a file.
+    /// Whether needed work is in no file.
     var hasUnwritten: Bool { course == .written && (neededCount > settledCount || !tookNeeded) }
 
     /// Calls `then` once the needed work that was queued until now is in a file, or the disk has refused it.
-    /// - Returns: false where nothing is waited for: `then` is not called.
+    /// - Returns: false if there is nothing to wait for; `then` is then not called.
     mutating func wait(_ then: @escaping @Sendable (_ isWritten: Bool) -> Void) -> Bool {
         guard course == .written, neededCount > settledCount else { return false }
         waiters.append((neededCount, then))
         return true
     }
 
-    /// Whether the needed work that was queued last is in a file. Another process's files are that process's matter.
+    /// Whether the last needed work is in a file. True if another process owns the files.
     var isWritten: Bool { course != .written || tookNeeded }
 
-    /// The writer has dealt with the needed work up to this number.
-    /// - Returns: those who waited for that.
+    /// Records that the writer has processed the needed work up to this number.
+    /// - Returns: the callbacks that waited for it.
     mutating func settle(_ number: UInt64, isWritten: Bool) -> [@Sendable (_ isWritten: Bool) -> Void] {
         (settledCount, tookNeeded) = (max(settledCount, number), isWritten)
         guard !waiters.isEmpty else { return [] }
@@ -118,10 +118,9 @@ struct WriterQueue {
 
     // MARK: Another process
 
-    /// The writer gets nothing more. What waits, and all that comes, is passed on; and it is kept, in case that the other process does not begin.
-    /// - Parameter unwritten: what the disk did not take. It comes before all else. Of a response the other process learns that there was a newer
-    ///   one than its own.
-    /// - Returns: those who wait for needed work: that is the other process's matter now.
+    /// Stops the writer. Waiting and later work is passed to the other process, and kept in case that process does not start.
+    /// - Parameter unwritten: work that the disk refused. It precedes all other work. A response is passed as a stale mark only.
+    /// - Returns: the callbacks that wait for needed work, which the other process now has.
     mutating func pass(
         _ unwritten: [StoreWriter.Work], to successor: @escaping @Sendable (PassedChange) -> Void
     ) -> [@Sendable (_ isWritten: Bool) -> Void] {
@@ -133,24 +132,24 @@ struct WriterQueue {
         return waiters.map(\.then)
     }
 
-    /// The other process has it: nothing is kept here any more.
+    /// Drops all work, because the other process owns the files.
     mutating func leave() { (course, needed, rest, bytes) = (.dropped, [], [], 0) }
 
-    /// The writer gets all, what has waited first.
+    /// Resumes writing. The writer takes the waiting work first.
     mutating func write() { (course, peer, isCalled, isTimed) = (.written, nil, true, false) }
 
-    /// Whether another process has the files, or hears of changes.
+    /// Whether another process owns the files, or receives the changes of this process.
     var hasPeer: Bool { course != .written || peer != nil }
 
-    /// - Parameter peer: called in the order of the changes; nil: nobody.
+    /// - Parameter peer: called in the order of the changes; nil for no process.
     mutating func tell(_ peer: (@Sendable (PassedChange) -> Void)?) { self.peer = peer }
 
-    /// Of something that is not written.
+    /// Sends a change that is not written to the other process.
     func tell(_ change: PassedChange) { peer?(change) }
 }
 
 extension StoreWriter.Work {
-    /// Of what takes something back: marks go on as they are. nil: the other process has, or gets, one of its own.
+    /// The change for the other process; nil for ordinary responses, which it has already or fetches itself.
     fileprivate var passed: PassedChange? {
         switch self {
         case .item(let item): item.passed ?? (item.isMarkedStale ? .staleMark(low: item.hash.low, high: item.hash.high) : nil)
@@ -165,10 +164,11 @@ extension StoreWriter.Work {
 
     var bytes: Int { if case .item(let item) = self { item.bytes } else { 0 } }
 
-    /// Whether a crash may cost it: a response that is fetched again then.
+    /// Whether a crash may lose the work: true for responses, which can be fetched again.
     fileprivate var mayWait: Bool { if case .item(let item) = self { !item.retention.isNeeded && !item.isMarkedStale } else { false } }
 
-    /// - Parameter encoded: an item's content with its coding.
+    /// Returns the header of the work's record.
+    /// - Parameter encoded: the encoded content of an item; nil to write it as it is.
     func header(_ encoded: [UInt8]?) -> RecordHeader {
         switch self {
         case .item(let item): item.header(encoded)
@@ -179,12 +179,12 @@ extension StoreWriter.Work {
         }
     }
 
-    /// What was stored must not come back: for this a full disk gets room.
+    /// Whether the work removes stored items or marks them as stale. Space is made for it on a full disk.
     var takesBack: Bool { if case .item(let item) = self { item.retention.isNeeded } else { true } }
 }
 
 extension Array {
-    /// In their order, each of at least so many bytes, but for the last one.
+    /// Splits the array in order into slices. Each slice except the last has at least this many bytes.
     func parts(bytes: Int, _ size: (Element) -> Int) -> [ArraySlice<Element>] {
         var (parts, start, sum): ([ArraySlice<Element>], Int, Int) = ([], 0, 0)
         for index in indices {

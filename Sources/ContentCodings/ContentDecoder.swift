@@ -1,23 +1,24 @@
-// Takes the coding off a response that arrived whole, so that its JSON can be checked and one stored copy can serve every client. Bounded
-// against bombs: by the size of what comes out and by how much larger it is than what went in.
+// Decodes a complete response, so that its JSON can be checked and one stored response serves every client. Protects against decompression
+// bombs: limits the size of the output, and its ratio to the input.
 
 import HTTPCore
 
 public enum ContentDecoder {
     public enum Failure: Error {
-        /// Not what it says, cut, or a wrong checksum.
+        /// Malformed, truncated, or with a wrong checksum.
         case damaged
-        /// More than `limit`, or suspiciously more than the input.
+        /// More than `limit`, or too large in relation to the input.
         case tooLarge
     }
 
-    /// Small inputs may unfold further than the ratio allows: a page of zeros is not an attack.
+    /// Output size in bytes up to which the ratio is not checked: a page of zeros is not an attack.
     private static let freeBytes = 1 << 20
-    /// Ordinary JSON packs ten to thirty times, repetitive lists a hundred times; DEFLATE's own limit is about 1,030.
+    /// Maximum ratio of output to input. Ordinary JSON compresses 10 to 30 times, repetitive lists 100 times; the maximum of DEFLATE is
+    /// about 1,030.
     private static let ratioLimit = 200
     static let pieceBytes = 64 * 1024
 
-    /// The decoded content.
+    /// Returns the decoded content.
     public static func decode(_ content: [UInt8], _ coding: ContentCoding, limit: Int) throws(Failure) -> [UInt8] {
         guard coding != .identity else { return content }
         guard let decoder = PieceDecoder(coding) else { throw .damaged }

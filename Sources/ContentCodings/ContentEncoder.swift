@@ -1,22 +1,22 @@
-// Puts a coding on content that is stored: thoroughly, since it is done once and beside the loops.
+// Encodes content for storing. Uses thorough compression, because it happens once and off the event loop.
 
 import CBrotli
 import CZstd
 import HTTPCore
 
-/// `@unchecked Sendable` because one thread at a time touches it: the store's writer.
+/// `@unchecked Sendable` because a single thread uses it: the store's writer.
 public final class ContentEncoder: @unchecked Sendable {
     private let gzip = GzipEncoder(.thorough)
 
-    /// What is common for content that is made once and sent often: JSON shrinks no further with what takes ten times as long.
+    /// Common levels for content that is compressed once and sent often. Levels that take ten times as long hardly make JSON shorter.
     private static let zstdLevel: Int32 = 6
     private static let brotliQuality: Int32 = 5
-    /// What is not a tenth shorter is not worth being taken off again.
+    /// Content must become shorter by at least one part in `gain`; otherwise decoding costs more than it saves.
     private static let gain = 10
 
     public init() {}
 
-    /// nil where nothing is won, or there is no memory.
+    /// Returns the coded content; nil if it is not sufficiently shorter, or memory is exhausted.
     public func encode(_ content: UnsafeRawBufferPointer, _ coding: ContentCoding) -> [UInt8]? {
         let limit = content.count - content.count / Self.gain
         let coded: [UInt8]? =

@@ -1,17 +1,17 @@
-// Puts the gzip coding on content.
+// Encodes content with gzip.
 
 import CZlib
 
-/// Its memory is taken with the first content and kept: getting and giving it back each time cost three times as much as coding a
-/// small response. Touched by one thread at a time.
+/// Memory is allocated for the first content and kept, because allocating it each time costs three times as much as compressing a small
+/// response. Not thread-safe: must be used by one thread at a time.
 public final class GzipEncoder {
     private let large: Deflater
     private let small: Deflater
 
     public enum Effort: Int32, Sendable {
-        /// zlib's fastest, while a client waits: JSON shrinks to a fifth with it, and better levels cost three times as much for a tenth more.
+        /// zlib's fastest level, for a waiting client: JSON shrinks to a fifth. Better levels take three times as long for 10 % less.
         case fast = 1
-        /// Once for many.
+        /// For content that is compressed once and sent often.
         case thorough = 6
     }
 
@@ -20,7 +20,7 @@ public final class GzipEncoder {
         small = Deflater(effort, .small)
     }
 
-    /// nil where there is no memory, or nothing is won.
+    /// Returns the coded content; nil if memory is exhausted, or the result is not shorter.
     public func encode(_ content: UnsafeRawBufferPointer) -> [UInt8]? {
         let deflater = content.count <= Deflater.Room.smallBytes ? small : large
         guard deflater.begin() else { return nil }
@@ -36,16 +36,16 @@ public final class GzipEncoder {
         return coded.isEmpty ? nil : coded
     }
 
-    /// Begins content that is coded piece by piece.
-    /// - Returns: false where there is no memory.
+    /// Begins content that is coded in pieces.
+    /// - Returns: false if memory is exhausted.
     public func begin() -> Bool { large.begin() }
 
     private var stream: UnsafeMutablePointer<z_stream> { large.stream }
 
-    /// Codes the next piece, and all of it: what comes out can be decoded up to its end.
+    /// Encodes the next piece and flushes, so that the client can decode everything up to its end.
     public func code(_ piece: UnsafeRawBufferPointer, isLast: Bool) -> [UInt8] {
         let bytes = piece.bindMemory(to: UInt8.self)
-        // Beyond what deflate itself may need: the mark of a flush.
+        // Besides deflate's bound, a flush marker is needed.
         let bound = Int(deflateBound(stream, UInt(bytes.count))) + 64
         return [UInt8](unsafeUninitializedCapacity: bound) { space, count in
             stream.pointee.next_in = UnsafeMutablePointer(mutating: bytes.baseAddress)
@@ -57,7 +57,7 @@ public final class GzipEncoder {
         }
     }
 
-    /// From now on content is copied and not made shorter any more: what comes costs next to nothing. Only after a piece was coded.
+    /// Switches to copying without compression, which costs little. May be called only after a piece was coded.
     public func stopTrying() -> [UInt8] {
         [UInt8](unsafeUninitializedCapacity: Self.blockBytes) { space, count in
             stream.pointee.avail_in = 0
@@ -68,20 +68,20 @@ public final class GzipEncoder {
         }
     }
 
-    /// More than the end of a block takes.
+    /// Upper bound for the end of a block, in bytes.
     private static let blockBytes = 256
 
-    /// What zlib takes of memory for one content.
+    /// Memory of zlib for one content, in bytes.
     public static let heldBytes = 256 << 10
 }
 
-/// One of zlib's states.
+/// A zlib stream.
 private final class Deflater {
-    /// What zlib works with. For each content it clears tables as large as this allows, which takes longer than coding a small one.
+    /// Size of zlib's tables. They are cleared for each content, which takes longer than compressing a small one.
     enum Room {
         case small, large
 
-        /// Of content for which the small one does as well.
+        /// Maximum length of content for which the small tables are sufficient, in bytes.
         static let smallBytes = 1 << 12
 
         fileprivate var windowBits: Int32 { self == .small ? 12 : MAX_WBITS }
@@ -103,7 +103,7 @@ private final class Deflater {
         stream.deallocate()
     }
 
-    /// - Returns: false where there is no memory.
+    /// - Returns: false if memory is exhausted.
     func begin() -> Bool {
         if isReady {
             deflateReset(stream)

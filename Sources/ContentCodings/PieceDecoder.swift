@@ -1,31 +1,31 @@
-// Takes a content coding off, a piece at a time.
+// Decodes content in pieces.
 
 import CBrotli
 import CZlib
 import CZstd
 import HTTPCore
 
-/// Touched by one thread at a time.
+/// Not thread-safe: must be used by one thread at a time.
 public final class PieceDecoder {
     public typealias Failure = ContentDecoder.Failure
 
     private enum Library {
-        /// zlib remembers where its stream lies, so it must not move.
+        /// zlib stores the address of its stream, so it must not move.
         case gzip(UnsafeMutablePointer<z_stream>)
         case brotli(OpaquePointer)
         case zstd(OpaquePointer)
     }
 
     private let library: Library
-    /// Bytes of the content that are done with.
+    /// Number of input bytes consumed.
     public private(set) var taken = 0
-    /// All of it is.
+    /// Whether the whole input is decoded.
     public private(set) var isEnded = false
 
-    /// What a library takes of memory for one content, about; for Brotli and Zstandard with the windows that are usual.
+    /// Approximate memory of a library for one content, in bytes. For Brotli and Zstandard with common window sizes.
     public static let heldBytes = 64 << 10
 
-    /// nil where there is no memory, or nothing to be taken off.
+    /// nil if memory is exhausted, or the coding is `identity`.
     public init?(_ coding: ContentCoding) {
         switch coding {
         case .identity: return nil
@@ -42,7 +42,7 @@ public final class PieceDecoder {
             library = .brotli(decoder)
         case .zstd:
             guard let decoder = ZSTD_createDStream() else { return nil }
-            // RFC 9659: in HTTP a window is at most 8 MiB.
+            // RFC 9659: the window size in HTTP is at most 8 MiB.
             _ = ZSTD_DCtx_setParameter(decoder, ZSTD_d_windowLogMax, 23)
             library = .zstd(decoder)
         }
@@ -58,8 +58,8 @@ public final class PieceDecoder {
         }
     }
 
-    /// From now on another content is decoded. Making a decoder takes longer than decoding short content.
-    /// - Returns: false where it cannot be used again.
+    /// Prepares for another content. Creating a decoder takes longer than decoding short content.
+    /// - Returns: false if the decoder cannot be reused.
     public func reset() -> Bool {
         (taken, isEnded) = (0, false)
         switch library {
@@ -69,8 +69,8 @@ public final class PieceDecoder {
         }
     }
 
-    /// All of a content whose length is known, in one piece.
-    /// - Returns: nil where it is something else.
+    /// Decodes complete content of known length.
+    /// - Returns: nil if the content is damaged or has another length.
     public func decode(_ content: UnsafeRawBufferPointer, count: Int) -> [UInt8]? {
         let decoded = [UInt8](unsafeUninitializedCapacity: count) { space, made in
             made = decode(content, filling: UnsafeMutableRawBufferPointer(space)) ? count : 0
@@ -78,17 +78,17 @@ public final class PieceDecoder {
         return decoded.count == count ? decoded : nil
     }
 
-    /// - Parameter space: as long as the content is without its coding.
-    /// - Returns: whether it was that.
+    /// - Parameter space: as long as the decoded content.
+    /// - Returns: whether the content was decoded and has this length.
     public func decode(_ content: UnsafeRawBufferPointer, filling space: UnsafeMutableRawBufferPointer) -> Bool {
         (try? decode(content, into: space, isWhole: true)) == space.count
     }
 
-    /// Writes what comes next of a content into `space`, as much as there is room for.
+    /// Decodes the next part of the content into `space`, until it is full or the content ends.
     /// - Parameters:
-    ///   - content: all of it, the same each time.
-    ///   - isWhole: there is room for all of it: then nothing is remembered for the next piece.
-    /// - Returns: how many bytes; fewer than there is room for at the end only.
+    ///   - content: the complete content, in every call.
+    ///   - isWhole: whether `space` holds the complete decoded content, so that no state is kept for further calls.
+    /// - Returns: number of bytes written; less than the size of `space` only at the end.
     public func decode(
         _ content: UnsafeRawBufferPointer, into space: UnsafeMutableRawBufferPointer, isWhole: Bool = false
     ) throws(Failure) -> Int {
@@ -102,13 +102,13 @@ public final class PieceDecoder {
             case .brotli(let decoder): made += try unfold(rest, room, decoder)
             case .zstd(let decoder): made += try expand(rest, room, decoder)
             }
-            // It is cut.
+            // The content is truncated.
             if !isEnded, before == (taken, made) { throw .damaged }
         }
         return made
     }
 
-    /// Several gzip members in a row are one content (RFC 1952 §2.2), and zeros behind them fill up a block; anything else is damage.
+    /// Several gzip members form one content (RFC 1952 §2.2). Trailing zeros are padding; other trailing bytes are an error.
     private func inflate(
         _ rest: UnsafeRawBufferPointer, _ room: UnsafeMutableRawBufferPointer, _ stream: UnsafeMutablePointer<z_stream>, _ flush: Int32
     ) throws(Failure) -> Int {
@@ -148,7 +148,7 @@ public final class PieceDecoder {
         return room.count - space
     }
 
-    /// Several frames in a row are one content (RFC 8878 §3).
+    /// Several frames form one content (RFC 8878 §3).
     private func expand(
         _ rest: UnsafeRawBufferPointer, _ room: UnsafeMutableRawBufferPointer, _ decoder: OpaquePointer
     ) throws(Failure) -> Int {
@@ -157,7 +157,7 @@ public final class PieceDecoder {
         let hint = ZSTD_decompressStream(decoder, &target, &source)
         guard ZSTD_isError(hint) == 0 else { throw .damaged }
         taken += source.pos
-        // A frame is done.
+        // A frame has ended.
         isEnded = hint == 0 && source.pos == rest.count
         return target.pos
     }

@@ -1,17 +1,17 @@
-// Takes gzip off content whose bytes are known to be right, since the store's checksum holds for them: gzip's own is not added up again, which
-// takes a third of the time.
+// Decodes stored gzip content. The store's checksum has already verified it, so gzip's checksum, which takes a third of the time, is
+// skipped.
 
 import CZlib
 
-/// Touched by one thread at a time.
+/// Not thread-safe: must be used by one thread at a time.
 public final class StoredGzipDecoder {
     private let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
 
-    /// RFC 1952 §2.3: without options ten bytes stand before the content, and eight behind it.
+    /// Lengths of the header and the trailer of a gzip member without options (RFC 1952 §2.3).
     private static let headBytes = 10
     private static let tailBytes = 8
 
-    /// nil where there is no memory.
+    /// nil if memory is exhausted.
     public init?() {
         stream.initialize(to: z_stream())
         guard cistern_inflate_init_raw(stream) == Z_OK else {
@@ -25,8 +25,8 @@ public final class StoredGzipDecoder {
         stream.deallocate()
     }
 
-    /// - Parameter space: as long as the content is without its coding.
-    /// - Returns: false where it is not one plain member of that length: `PieceDecoder` knows the rest.
+    /// - Parameter space: as long as the decoded content.
+    /// - Returns: false if the content is not a single plain member with this length. `PieceDecoder` handles other members.
     public func decode(_ content: UnsafeRawBufferPointer, filling space: UnsafeMutableRawBufferPointer) -> Bool {
         let coded = content.dropFirst(Self.headBytes).dropLast(Self.tailBytes)
         guard !coded.isEmpty, content.starts(with: [0x1f, 0x8b, 0x08, 0x00]), inflateReset(stream) == Z_OK else { return false }

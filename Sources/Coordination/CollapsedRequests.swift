@@ -1,6 +1,6 @@
 // Requests for one key share one fetch (RFC 9111 §4). Who comes first leads and asks the upstream; who comes later follows, on whatever
-// shard, and is woken when the leader's fetch has ended. Nobody polls, and nothing that may not be shared is ever waited for twice: a key
-// whose response could not be shared is remembered for a while, and everyone asks for himself.
+// shard, and is woken when the leader's fetch has ended. Nobody polls. A key whose response could not be shared, or for which the upstream failed, is
+// remembered for ten times the upstream's time: each request for it is sent.
 
 import Decisions
 import HTTPCore
@@ -38,9 +38,8 @@ public final class CollapsedRequests: Sendable {
         var flights: [UInt64: Waiting] = [:]
         var joined: [FlightKey: UInt64] = [:]
         var lastNumber: UInt64 = 0
-        /// By the key's hash, since keys may be long: until when everyone asks for himself (milliseconds). Two keys with one hash cost
-        /// the second a request of its own.
-        var unshareable: [SeededHash: Int64] = [:]
+        /// Keys for which each request is sent.
+        var unshareable = UnshareableTargets()
         /// Writes that have succeeded; of each user the last, by its number; and the last one of those that are forgotten.
         var writes: UInt64 = 0
         var lastWrites: [UInt64: UInt64] = [:]
@@ -52,6 +51,16 @@ public final class CollapsedRequests: Sendable {
             flights[lastNumber] = Waiting(leader: span, client: client, ledSince: now, writes: writes)
             joined[key] = lastNumber
             return Flight(key: key, number: lastNumber)
+        }
+
+        /// A response that could be shared lets requests wait for each other again.
+        mutating func note(_ outcome: FlightOutcome, of key: FlightKey, upstream: Int64, by client: UInt64, now: Int64, isRemembered: Bool)
+        {
+            if outcome == .stored {
+                unshareable.forget(key.hash)
+            } else if isRemembered, outcome.isForLeaderAlone {
+                unshareable.note(key.hash, for: UnshareableTargets.milliseconds(upstream: upstream), by: client, now: now)
+            }
         }
     }
 
@@ -77,25 +86,21 @@ public final class CollapsedRequests: Sendable {
 
     public init() {}
 
-    /// How long "cannot be shared" is remembered, in milliseconds, and of how many keys: beyond it all is forgotten, which costs each
-    /// key one wait for a head.
-    private static let memory: Int64 = 10_000
+    /// Maximum number of users whose last write is known by user.
     private static let memoryLimit = 4_096
 
     /// - Parameters:
     ///   - now: milliseconds of the loop's clock.
     ///   - user: a number for whose request it is; 0 for nobody in particular.
     ///   - follower: who comes.
+    ///   - mayWait: false if it may lead, and not follow.
     /// - Returns: nil for a flight where it is in none.
     public func join(
-        _ key: FlightKey, now: Int64, by user: UInt64 = 0, as follower: any FlightFollower
+        _ key: FlightKey, now: Int64, by user: UInt64 = 0, as follower: any FlightFollower, mayWait: Bool = true
     ) -> (place: FlightPlace, flight: Flight?) {
         let (span, client) = (follower.span, follower.clientNumber)
         let (place, flight, leader): (FlightPlace, Flight?, SpanPlace) = state.withLock { state in
-            if let until = state.unshareable[key.hash] {
-                if now < until { return (.alone, nil, .none) }
-                state.unshareable[key.hash] = nil
-            }
+            if state.unshareable.contains(key.hash, now: now) { return (.alone, nil, .none) }
             // One that began before may bring what was so before the write that this client knows of.
             guard let number = state.joined[key], let waiting = state.flights[number],
                 max(state.lastWrites[user] ?? 0, state.lastForgotten) <= waiting.writes
@@ -107,6 +112,7 @@ public final class CollapsedRequests: Sendable {
                 if span.isRecorded { state.flights[number]?.leader = span }
                 return (.leader, flight, .none)
             }
+            guard mayWait else { return (.alone, nil, .none) }
             state.flights[number]?.followers[ObjectIdentifier(follower)] = follower
             return (.follower, flight, waiting.leader)
         }
@@ -166,6 +172,15 @@ public final class CollapsedRequests: Sendable {
     /// Whether anybody waits for the fetch that is under way.
     public func hasFollowers(_ flight: Flight) -> Bool { state.withLock { $0.flights[flight.number]?.followers.isEmpty == false } }
 
+    /// Called when the fetch of a request that was sent alone has ended.
+    /// - Parameter upstream: milliseconds since it was sent.
+    public func note(_ outcome: FlightOutcome, of key: FlightKey, upstream: Int64, by client: UInt64, now: Int64, isRemembered: Bool) {
+        state.withLock { $0.note(outcome, of: key, upstream: upstream, by: client, now: now, isRemembered: isRemembered) }
+    }
+
+    /// Whether each request for the key is sent.
+    public func isUnshareable(_ key: FlightKey, now: Int64) -> Bool { state.withLock { $0.unshareable.contains(key.hash, now: now) } }
+
     /// Requests that wait for another's fetch now.
     public var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
 
@@ -175,13 +190,13 @@ public final class CollapsedRequests: Sendable {
     }
 
     /// Called when a leader's fetch has ended, or its response turns out not to be shareable.
-    /// - Parameter client: client of the leader's request.
-    public func end(_ flight: Flight, _ outcome: FlightOutcome, by client: UInt64 = 0, now: Int64) {
+    /// - Parameters:
+    ///   - client: client of the leader's request.
+    ///   - isRemembered: false if the next requests for the key may wait again.
+    public func end(_ flight: Flight, _ outcome: FlightOutcome, by client: UInt64 = 0, now: Int64, isRemembered: Bool = true) {
         let followers = state.withLock { state in
-            if case .unshareable = outcome {
-                if state.unshareable.count >= Self.memoryLimit { state.unshareable = [:] }
-                state.unshareable[flight.key.hash] = now + Self.memory
-            }
+            let upstream = now - (state.flights[flight.number]?.ledSince ?? now)
+            state.note(outcome, of: flight.key, upstream: upstream, by: client, now: now, isRemembered: isRemembered)
             if state.joined[flight.key] == flight.number { state.joined[flight.key] = nil }
             return state.flights.removeValue(forKey: flight.number)?.followers ?? [:]
         }

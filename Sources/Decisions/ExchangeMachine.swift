@@ -1,27 +1,29 @@
-// The machine of one client's exchange that asks the upstream: an event in, an action out, nothing done. Its shell is `Exchange`.
+// The state machine of a client's exchange that needs the upstream: it maps events to actions and performs nothing itself. `Exchange`
+// drives it.
 //
 //     entering ► (failure memory) ► (flight) ► asking  ► streaming ► finished
 //        ▲                             └─────► waiting ┤
-//        └───── asks anew ◄── OutcomeDecision ◄────────┴► ending ► finished
+//        └──── retry ◄──── OutcomeDecision ◄───────────┴► ending ► finished
 //
-// Whatever ends without a response goes to `ending`: there the store is looked into, perhaps after a read from the disk, and `OutcomeDecision` is made.
+// Every end without a response leads to `ending`. There the store is searched, possibly after a read from disk, and an `OutcomeDecision` is
+// made.
 
 import Upstream
 
 public struct ExchangeMachine {
     public enum State: Sendable, Equatable {
-        /// The failure memory, and those who ask for the same, are asked.
-        /// - Parameter isLast: it has waited for another's fetch that failed: not twice.
+        /// The failure memory and the collapsed requests are consulted.
+        /// - Parameter isLast: the request has already waited for a fetch that failed, and must not wait again.
         case entering(isLast: Bool)
-        /// Another's fetch for the same is under way.
+        /// Waiting for a collapsed fetch.
         case waiting(isLast: Bool)
-        /// The upstream has been asked; nothing of its response has gone out.
+        /// A fetch is running; no part of its response has been sent.
         case asking
-        /// Nothing is waited for any more but the store: what goes out is looked for, or is being read in.
+        /// Only the store is still needed: the response to send is looked up, or is being read from disk.
         case ending
-        /// The upstream's response is passed on as it comes.
+        /// The upstream's response is forwarded as it arrives.
         case streaming
-        /// The client has its response, or is gone.
+        /// The client has received its response, or has disconnected.
         case finished
     }
 
@@ -33,25 +35,25 @@ public struct ExchangeMachine {
         case waitedTooLong
         /// The follower becomes a second leader. Followers wait for both fetches; the first to end wakes them.
         case leadsToo
-        /// Another node's response has come after the upstream was asked.
+        /// Another node's response has arrived after the fetch was started.
         case copyTaken
         case flightEnded(FlightOutcome)
-        /// An `OutcomeDecision` has been made of an ending.
+        /// An `OutcomeDecision` was made for an ending.
         case decided(Next, of: Ending)
-        /// What the upstream sent has come whole, or was confirmed.
+        /// The upstream's response is complete, or the stored response was confirmed.
         case responseCame
         case fetchFailed(FetchFailure)
         case streamBegan
         case streamEnded
-        /// - Parameter isTakenBack: the client has seen nothing of it.
+        /// - Parameter isTakenBack: whether the client has received nothing of the response.
         case streamBroke(FetchFailure, isTakenBack: Bool)
         case sent
         case clientLeft
-        /// Cistern stops.
+        /// Cistern is shutting down.
         case mustRespond
     }
 
-    /// What an `OutcomeDecision` means for the machine.
+    /// The meaning of an `OutcomeDecision` for this machine.
     public enum Next: Sendable, Equatable {
         case respond
         case askAnew(isLast: Bool)
@@ -64,21 +66,21 @@ public struct ExchangeMachine {
         case askFailureMemory
         case join
         case wait
-        /// - Parameter leads: others wait for what it brings.
+        /// - Parameter leads: whether followers wait for the result.
         case fetch(leads: Bool)
-        /// The same; the flight that was waited for is left, and nobody else is to wait for it.
+        /// Leave the flight and start a separate fetch. No further requests may join the flight.
         case fetchInstead
-        /// The store is looked into, and the outcome decided.
+        /// Search the store and make an outcome decision.
         case decide(Ending)
-        /// The same; a fetch goes on without this exchange.
+        /// Leave the fetch, which continues without this exchange. Then search the store and make an outcome decision.
         case leaveAndDecide(Ending)
-        /// What the event brought is done: a response goes out or is passed on, its end too, or all is given up.
+        /// Carry out the event: send a response, forward it, end it, or abort everything.
         case accept
-        /// The same; the fetch, or that of another, goes on without this exchange, and nobody else is to wait for it.
+        /// Carry out the event. The fetch continues without this exchange, and no further requests may join it.
         case leaveAndAccept
     }
 
-    /// The response to another request for the same would do.
+    /// Whether the response to another request with this key may be used.
     private var mayJoin: Bool
     public private(set) var state = State.entering(isLast: false)
 
@@ -88,10 +90,10 @@ public struct ExchangeMachine {
 
     private var isWaiting: Bool { if case .waiting = state { true } else { false } }
 
-    /// Whether it has waited for a fetch that brought it nothing.
+    /// Whether the request has already waited for a fetch without a result.
     public var hasWaited: Bool { if case .waiting(isLast: true) = state { true } else { false } }
 
-    /// Whether an ending still is one: what is stored may have been read in meanwhile.
+    /// Whether an ending still applies. Reading from disk takes time, and the state may have changed.
     public func expects(_ ending: Ending) -> Bool {
         switch ending {
         case .failed: state == .ending
@@ -169,7 +171,7 @@ public struct ExchangeMachine {
             return .askFailureMemory
         case .keepWaiting where state == .asking: return .nothing
         case .askAlone where ending.isFailure:
-            // The awaited failures may have opened a scope that stops this request.
+            // The awaited failures may have opened a failure scope that stops this request.
             (mayJoin, state) = (false, .entering(isLast: true))
             return .askFailureMemory
         case .askAlone, .keepWaiting:
@@ -196,17 +198,17 @@ public struct ExchangeMachine {
         case .waiting, .asking:
             state = .ending
             return .leaveAndDecide(.failed(.slow))
-        // The shell breaks the stream: perhaps the client has seen nothing of it yet.
+        // `Exchange` aborts the stream; the client may have received nothing of it.
         case .streaming: return .nothing
         case .entering, .ending, .finished: return .nothing
         }
     }
 }
 
-/// The place of a request among those for the same.
+/// The role of a request among the requests for one key.
 public enum FlightPlace: Sendable, Equatable {
     case leader
-    /// It is woken once.
+    /// Notified once.
     case follower
     /// The last response could not be shared.
     case alone

@@ -1,25 +1,25 @@
-// Why a fetch brought nothing good, as a type from where it arises to where it is shown.
+// Why a fetch returned no usable response: one type for decisions, labels and texts.
 
 import CachePolicy
 import HTTPCore
 import Upstream
 
-/// Why a fetch brought nothing good.
+/// Why a fetch returned no usable response.
 public enum FetchFailure: Sendable, Equatable {
-    /// No complete response came.
+    /// No complete response was received.
     case transfer(UpstreamError)
-    /// A response came, and it counts as a failing upstream.
+    /// A response was received, but it counts as an upstream failure.
     case fault(UpstreamFault, Status)
-    /// It was not asked, since it is known to fail.
+    /// The request was not sent, because the failure memory knows that the upstream fails.
     case stopped(FailureStop)
-    /// There was no response within the soft deadline. The fetch goes on.
+    /// No response within the soft deadline. The fetch continues.
     case slow
-    /// The response is a stream, and streams hold as many connections as they may.
+    /// The response is a stream, and the limit on streams is reached.
     case tooManyStreams
 
     public static let slowLabel = "slow"
 
-    /// A label for metrics, logs and the `detail` of Cache-Status.
+    /// The label in metrics, logs and the `detail` of Cache-Status.
     public var label: String {
         switch self {
         case .transfer(let error): error.rawValue
@@ -27,6 +27,15 @@ public enum FetchFailure: Sendable, Equatable {
         case .stopped(let stop): stop.scope.label
         case .slow: Self.slowLabel
         case .tooManyStreams: "too_many_streams"
+        }
+    }
+
+    /// Whether the upstream has failed, and not a limit of Cistern.
+    public var isOfUpstream: Bool {
+        switch self {
+        case .transfer(let error): !error.isOwn
+        case .fault: true
+        case .stopped, .slow, .tooManyStreams: false
         }
     }
 
@@ -39,7 +48,7 @@ public enum FetchFailure: Sendable, Equatable {
         }
     }
 
-    /// The status of the upstream's response; nil where there was none (RFC 9211 §2.3 `fwd-status`).
+    /// Status of the upstream's response; nil if there was none (`fwd-status`, RFC 9211 §2.3).
     public var status: Status? {
         switch self {
         case .transfer, .stopped, .slow, .tooManyStreams: nil

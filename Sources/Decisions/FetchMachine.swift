@@ -1,11 +1,11 @@
-// The machine of one fetch: an event in, an action out, nothing done. What a response is good for is said by `ResponseDecision` and `WholeDecision`; this
-// says what follows, and what a fetch without a client still does. Its shell is `Fetch`.
+// The state machine of one fetch: it maps events to actions and performs nothing itself. `ResponseDecision` and `WholeDecision` judge
+// responses; this machine decides what follows, also after the client has left. `Fetch` drives it.
 //
-//     awaitingHead ► collecting ► examining ► readingIn ► ended      what is stored, or may be junk
-//        ▲         ► confirming ────────────► readingIn ► ended      a 304 to our own conditions
-//        ├ misled ◄┤                                                 asked again, without conditions
-//                  ► streaming ─────────────────────────► ended      passed on as it comes
-//                  ► discarding ────────────────────────► ended      it has failed
+//     awaitingHead ► collecting ► examining ► readingIn ► ended      to be stored, or to be checked before forwarding
+//        ▲         ► confirming ────────────► readingIn ► ended      a 304 to Cistern's own conditions
+//        ├ misled ◄┤                                                 requested again, without conditions
+//                  ► streaming ─────────────────────────► ended      forwarded as it arrives
+//                  ► discarding ────────────────────────► ended      failed
 
 import CachePolicy
 import HTTPCore
@@ -15,21 +15,22 @@ public struct FetchMachine {
     public enum State: Sendable, Equatable {
         case awaitingHead
         case collecting(CollectedFor)
-        /// It is whole, and is looked at; beside the loop where it is long.
+        /// The response is complete and its content is examined; long content off the event loop.
         case examining(CollectedFor)
-        /// A 304 to our own conditions.
+        /// A 304 to Cistern's own conditions.
         case confirming
-        /// A response to our own conditions that is none to the client's request: that goes out again, without conditions, once it has ended.
+        /// A response to Cistern's own conditions that does not answer the client's request. The request is sent again without conditions
+        /// after this response has ended.
         case misled(discardedBytes: Int)
         case streaming
-        /// It has come whole; what storing it looks at is being brought into memory.
+        /// The response is complete; records needed for storing it are read into memory.
         case readingIn(CacheStep)
-        /// Nobody wants it any more; the rest is read so that the connection can be used again.
+        /// The response is not needed. The rest is read so that the connection can be reused.
         case discarding(bytes: Int)
         case ended
     }
 
-    /// What is done in the cache with a response that has come whole.
+    /// How the cache processes a complete response.
     public enum CacheStep: Sendable, Equatable {
         case store
         case confirm
@@ -37,59 +38,59 @@ public struct FetchMachine {
     }
 
     public enum Event: Sendable, Equatable {
-        /// The head is there, and what is done with the response is decided.
+        /// The head has arrived, and the handling of the response is decided.
         case decided(ResponseDecision)
-        /// - Parameter fits: it may be held with what is held already.
+        /// - Parameter fits: whether the bytes can be buffered in addition to those already buffered.
         case contentCame(bytes: Int, fits: Bool)
-        /// The response is whole.
+        /// The response is complete.
         case transferEnded(isDelimited: Bool)
-        /// It broke off, or none came, or the request could not be sent.
+        /// The response was truncated or missing, or the request could not be sent.
         case transferFailed(UpstreamError)
         case examined(WholeDecision)
         case readIn
-        /// The client does not want what is passed on.
+        /// The client cannot receive what is forwarded.
         case unwanted
-        /// The client is gone.
-        /// - Parameter mayBeStopped: nobody misses the request, as long as nothing has come of it.
+        /// The client has disconnected.
+        /// - Parameter mayBeStopped: whether the request may be cancelled, as long as no response has arrived.
         case abandoned(mayBeStopped: Bool)
     }
 
     public enum Action: Sendable, Equatable {
         case nothing
-        /// What comes is held.
+        /// Buffer the content.
         case collect
         case hold
-        /// What comes is passed on.
+        /// Forward the content as it arrives.
         case stream(NotStoredReason)
         case passOn
-        /// It has become too long to be held: what was held is passed on, and then what comes.
+        /// The content exceeds the buffer: forward the buffered part, then the rest as it arrives.
         case passOnHeld
         case endStream
         case breakStream(UpstreamError)
         case examine(CollectedFor, isDelimited: Bool)
-        /// What storing the response looks at is brought into memory.
+        /// Read the records needed for storing the response into memory.
         case readIn(CacheStep)
-        /// The cache takes it, and it goes out.
+        /// Let the cache process the response, and send it.
         case take(CacheStep)
-        /// It goes out whole, and is not stored.
+        /// Send the complete response without storing it.
         case bring(NotStoredReason, fault: UpstreamFault?)
         case askWithoutConditions
-        /// Nothing good comes.
+        /// Report a fault; the response is not used.
         case fail(UpstreamFault)
         case failTransfer(UpstreamError)
-        /// The same, and no more of it is read.
+        /// Report a fault, and stop reading the response.
         case failAndStop(UpstreamFault)
-        /// It is a stream for which there is no room.
+        /// Reject a stream, because no more streams are allowed.
         case turnAway
-        /// The upstream is asked no more.
+        /// Cancel the request to the upstream.
         case stop
-        /// It goes on, and another takes the client's place.
+        /// Continue without the client, in the background.
         case handOver
     }
 
     public private(set) var state = State.awaitingHead
 
-    /// Read and thrown away of a response that nobody wants; beyond it the connection is closed instead.
+    /// Maximum number of bytes to read and discard from a response that is not needed. Beyond it, the connection is closed.
     public static let discardLimitBytes = 64 * 1024
 
     public init() {}
@@ -176,7 +177,7 @@ public struct FetchMachine {
         return end(.take(step))
     }
 
-    /// What may fill the store goes on, and so does a request that may change something.
+    /// A fetch that may fill the store continues, and so does a request that may change data.
     private mutating func abandoned(mayBeStopped: Bool) -> Action {
         switch state {
         case .awaitingHead: mayBeStopped ? end(.stop) : .handOver

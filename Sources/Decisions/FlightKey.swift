@@ -1,4 +1,4 @@
-// The key under which requests that can have one response meet.
+// The key under which requests that can share a response are collapsed.
 
 import HTTPCore
 

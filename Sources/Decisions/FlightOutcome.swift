@@ -1,15 +1,24 @@
-// How a fetch that others wait for has ended, for them.
+// The outcome of a collapsed fetch for the requests that wait for it.
 
 public enum FlightOutcome: Sendable, Equatable {
-    /// The response is in the store.
+    /// The response is stored.
     case stored
-    /// The response is older than the one that is stored, which may be for them.
+    /// The response is older than the stored one, which may serve the waiting requests.
     case outdated
-    /// The response is for the leader alone.
+    /// The response is for the leader only.
     case unshareable
-    /// The same, since a write has come after it was asked for: that says nothing of the next.
+    /// The response is for the leader only, because a write followed its request. The next response may be shareable.
     case overtaken
     case failed(FetchFailure)
-    /// The leader gave up before there was a response.
+    /// The leader gave up before a response arrived.
     case abandoned
+
+    /// Whether the next request for the key would wait in vain too: nothing is shared, or the upstream fails.
+    public var isForLeaderAlone: Bool {
+        switch self {
+        case .unshareable: true
+        case .failed(let failure): failure.isOfUpstream
+        case .stored, .outdated, .overtaken, .abandoned: false
+        }
+    }
 }

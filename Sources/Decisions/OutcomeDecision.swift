@@ -1,28 +1,28 @@
-// The second of the two points of decision: what follows when a fetch has failed, when a wait for another's fetch is over, or when the upstream
-// takes too long. One pure function of what was decided of the request, of what is stored now, and of the time. A fetch that has brought a response is no
-// matter of it: that response goes out (what is made of it first is decided by `ResponseDecision`).
+// The second of two decisions: how a request continues after a failed fetch or a wait for a collapsed fetch, or when the upstream is slow.
+// A pure function of the first decision's facts, the stored responses at that time, and the time. Responses that a fetch returned are
+// handled by `ResponseDecision`.
 
 import CachePolicy
 import HTTPCore
 
 public enum OutcomeDecision<Response: AnyObject> {
-    /// What another's fetch has stored goes out.
+    /// Serve the response that a collapsed fetch has stored.
     case serveShared(Response, age: Int64)
-    /// A stored response goes out in the place of what the upstream did not bring.
+    /// Serve a stored response instead of the failed upstream response.
     case rescue(Rescue<Response>, FetchFailure)
-    /// The failure memory is asked again; then this leads a fetch, or waits for another's.
-    /// - Parameter isLast: no third time follows.
+    /// Ask the failure memory again, then lead a fetch or wait for another one.
+    /// - Parameter isLast: there is no further attempt after this one.
     case askAnew(isLast: Bool)
-    /// This asks for itself, whoever else asks for the same.
+    /// Fetch separately, regardless of collapsed requests.
     case askAlone
-    /// The upstream gets more time.
+    /// Give the upstream more time.
     case keepWaiting
-    /// Nothing may go out: the client gets an error of our own.
+    /// Respond with an error, because no stored response may be served.
     case refuse(FetchFailure, NoCopyReason)
 }
 
 extension OutcomeDecision {
-    /// What it means for the exchange's machine.
+    /// The corresponding event for the exchange's state machine.
     public var next: ExchangeMachine.Next {
         switch self {
         case .serveShared, .rescue, .refuse: .respond
@@ -33,20 +33,21 @@ extension OutcomeDecision {
     }
 }
 
-/// A stored response that goes out while the upstream fails.
+/// A stored response that is served while the upstream fails.
 public struct Rescue<Response: AnyObject> {
     public enum Source: Sendable, Equatable {
-        /// It is stored for this very request.
+        /// Stored for this request.
         case own
-        /// It came after the copy and says that the resource is gone.
+        /// Newer than the request's stored response; states that the resource is gone.
         case gone
-        /// It was stored for those without credentials.
+        /// Stored for requests without credentials.
         case shared(SharedCopyPermission)
     }
 
     public let response: Response
+    /// Age in seconds.
     public let age: Int64
-    /// Seconds of freshness left; nil where nothing is known of it.
+    /// Remaining freshness in seconds; nil if unknown.
     public let ttl: Int64?
     public let source: Source
 
@@ -58,28 +59,28 @@ public struct Rescue<Response: AnyObject> {
     }
 }
 
-/// Why no stored response goes out while the upstream fails.
+/// Why no stored response is served while the upstream fails.
 public enum NoCopyReason: Sendable, Equatable {
     case nothingStored
     case forbidden(NoRescueReason)
-    /// Nothing is stored for the request itself, and what is stored for those without credentials may not go out.
+    /// No response is stored for the request itself, and the one stored without credentials may not be served.
     case sharedForbidden(NoSharedRescueReason)
 }
 
-/// What has come to an end.
+/// The event that requires the second decision.
 public enum Ending: Sendable, Equatable {
-    /// Our own fetch, or the request was not sent at all.
+    /// The request's own fetch failed, or was not started.
     case failed(FetchFailure)
-    /// The fetch of another that this has waited for.
+    /// The collapsed fetch that the request waited for has ended.
     case flight(FlightOutcome)
-    /// The time that the upstream has where a copy may go out.
+    /// The soft deadline has passed: the time that the upstream has if a stored response can be served.
     case softDeadline
-    /// The time that one waits for another's fetch.
+    /// The maximum time to wait for a collapsed fetch has passed.
     case wait
-    /// Nothing yet: another node's response has come while the upstream is asked.
+    /// Another node's response has arrived while the fetch is still running.
     case copyTaken
 
-    /// Whether what is stored now matters.
+    /// Whether the decision depends on the stored responses.
     public var looksIntoStore: Bool {
         switch self {
         case .failed, .flight(.stored), .flight(.outdated), .flight(.failed), .softDeadline, .copyTaken: true
@@ -87,7 +88,7 @@ public enum Ending: Sendable, Equatable {
         }
     }
 
-    /// Whether the upstream has failed, so that a copy may go out.
+    /// Whether the upstream has failed, so that a stored response may be served.
     public var isFailure: Bool {
         switch self {
         case .failed, .flight(.failed), .softDeadline: true
@@ -96,19 +97,19 @@ public enum Ending: Sendable, Equatable {
     }
 }
 
-// MARK: What it is made of
+// MARK: Facts
 
-/// All that the second decision depends on.
+/// The facts on which the second decision depends.
 public struct OutcomeFacts<Response: AnyObject> {
     public let directives: RequestCacheControl
     public let mode: ServingMode
     public let strictness: Strictness
-    /// Seconds for which stale responses may stand in; nil: for ever.
+    /// Maximum staleness in seconds of a response served while the upstream fails; nil means no limit.
     public var staleFor: Int64?
     public let now: Timestamp
-    /// Whether it has waited before for a fetch that brought it nothing.
+    /// Whether the request has already waited for a fetch without a result.
     public var hasWaited = false
-    /// Whether the awaited fetch was another client's. Its failure is no evidence for this request.
+    /// Whether the awaited fetch belonged to another client. Its failure is no evidence for this request.
     public var isOfAnotherClient = false
     public var stored = StoredNow<Response>()
 
@@ -120,17 +121,17 @@ public struct OutcomeFacts<Response: AnyObject> {
     }
 }
 
-/// What the store has for a request when its fetch or its wait has ended.
+/// The stored responses for a request when its fetch or wait has ended.
 public struct StoredNow<Response: AnyObject> {
     public typealias Copy = (response: Response, metadata: StoredMetadata)
 
-    /// What was found when the request came.
+    /// The response found when the request arrived; nil if none.
     public var found: Copy?
-    /// What is found now.
+    /// The response found now; nil if none.
     public var current: Copy?
-    /// What came after the later of the two and says that the resource is gone.
+    /// A response newer than both which states that the resource is gone; nil if none.
     public var gone: Copy?
-    /// What is stored for those without credentials, where the request has some and nothing is stored for it.
+    /// The response stored without credentials. Looked up if the request has credentials and no stored response.
     public var shared = SharedCopy.nothing
 
     public enum SharedCopy {
@@ -141,7 +142,7 @@ public struct StoredNow<Response: AnyObject> {
 
     public init() {}
 
-    /// An older copy must not follow a newer one.
+    /// The more recent of `found` and `current`, so that an older response never follows a newer one.
     public var latest: Copy? {
         guard let current else { return found }
         guard let found else { return current }
@@ -149,7 +150,7 @@ public struct StoredNow<Response: AnyObject> {
     }
 }
 
-// MARK: The decision
+// MARK: Decision
 
 extension OutcomeFacts {
     public func decide(_ ending: Ending) -> OutcomeDecision<Response> {
@@ -164,10 +165,10 @@ extension OutcomeFacts {
 
     private func follow(_ outcome: FlightOutcome) -> OutcomeDecision<Response> {
         switch outcome {
-        // The leader's fields may differ, and what it has stored be for requests with those only.
+        // The leader's fields may differ, and its response may have been stored for requests with those fields only.
         case .stored where isUntouched: return .askAlone
         case .stored: return share()
-        // What was stored before this request came is not what it waited for.
+        // The request did not wait for a response that was stored before it arrived.
         case .outdated where isUnchanged: return hasWaited ? .askAlone : .askAnew(isLast: true)
         case .outdated: return share()
         case .unshareable: return .askAlone
@@ -175,14 +176,10 @@ extension OutcomeFacts {
         case .abandoned: return .askAnew(isLast: hasWaited)
         case .failed(.tooManyStreams): return end(.tooManyStreams)
         case .failed(let failure):
-            if let rescue = ownRescue {
-                guard isOfAnotherClient else { return .rescue(rescue, failure) }
-                return hasWaited ? .askAlone : .askAnew(isLast: true)
-            }
-            guard hasWaited else { return .askAnew(isLast: true) }
-            // The leader got what the upstream said. So does each of the others: they ask themselves.
-            if case .fault = failure { return .askAlone }
-            return end(failure)
+            // The failure may be about the leader's request. No follower waits behind another one to find that out.
+            guard let rescue = ownRescue else { return .askAlone }
+            guard isOfAnotherClient else { return .rescue(rescue, failure) }
+            return hasWaited ? .askAlone : .askAnew(isLast: true)
         }
     }
 
@@ -191,7 +188,7 @@ extension OutcomeFacts {
         return stored.current?.metadata.order == found.metadata.order
     }
 
-    /// Whether what was found, for all requests whatever unknown fields they have, has neither been replaced nor confirmed.
+    /// Whether the found response, which serves all requests regardless of unknown fields, was neither replaced nor confirmed.
     private var isUntouched: Bool {
         guard let found = stored.found, found.metadata.flags.contains(.forAllFields), isUnchanged else { return false }
         return stored.current?.metadata.responseTime == found.metadata.responseTime
@@ -199,12 +196,12 @@ extension OutcomeFacts {
 
     private func share() -> OutcomeDecision<Response> {
         guard let current = stored.current else { return .askAlone }
-        // To the letter, one response is for several requests only where each of them may have it unasked (RFC 9111 §4).
+        // Under `strict`, requests share a response only if each may be served from the store without validation (RFC 9111 §4).
         if strictness == .strict, case .validate = Reuse.decide(current.metadata, directives, now: now) { return .askAlone }
         return .serveShared(current.response, age: Freshness.currentAge(of: current.metadata, now: now))
     }
 
-    /// What goes out unasked goes out; else the upstream is waited for further.
+    /// Serves the response if no validation is needed; otherwise continues to wait for the upstream.
     private func shareFresh() -> OutcomeDecision<Response> {
         guard let current = stored.current, case .serve(_, let age) = Reuse.decide(current.metadata, directives, now: now) else {
             return .keepWaiting
@@ -213,7 +210,7 @@ extension OutcomeFacts {
     }
 
     private func end(_ failure: FetchFailure) -> OutcomeDecision<Response> {
-        // A copy is no stream.
+        // A stored response is never a stream.
         if failure == .tooManyStreams { return .refuse(failure, .nothingStored) }
         switch ownCopy() {
         case .allowed(let rescue)?: return .rescue(rescue, failure)
@@ -232,7 +229,7 @@ extension OutcomeFacts {
         case forbidden(NoRescueReason)
     }
 
-    /// What is stored for this very request; what was said last of it, if that is that it is gone. nil where nothing is stored.
+    /// The response stored for this request, or a newer one which states that the resource is gone. nil if no response is stored.
     private func ownCopy() -> OwnCopy? {
         guard let latest = stored.latest else { return nil }
         guard mode != .record else { return .forbidden(.record) }

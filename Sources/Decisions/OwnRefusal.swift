@@ -1,4 +1,5 @@
-// What Cistern says where it responds itself: because the request is refused, or because the upstream has failed and no copy may go out.
+// Texts and statuses of error responses that Cistern generates: the request is refused, or the upstream failed and no stored response may
+// be served.
 
 import CachePolicy
 import Forwarding
@@ -8,14 +9,14 @@ import Upstream
 public struct OwnRefusal: Sendable, Equatable {
     public let status: Status
     public let sentence: String
-    /// For Proxy-Status (RFC 9209 §2.3), perhaps with parameters; nil where the upstream has nothing to do with it.
+    /// Error for Proxy-Status (RFC 9209 §2.3), optionally with parameters; nil if the upstream is not involved.
     public var proxyError: String?
-    /// Seconds.
+    /// Value of Retry-After in seconds; nil for none.
     public var retryAfter: Int64?
 
     /// - Parameters:
-    ///   - accept: the request's Accept field, all lines joined.
-    ///   - name: this deployment's.
+    ///   - accept: the request's Accept field, all lines joined; nil if absent.
+    ///   - name: name of this deployment.
     public func response(accept: [UInt8]?, name: String) -> OwnResponse {
         var response = OwnResponse(status: status, sentence: sentence, accept: accept)
         if let proxyError { response.fieldLines = Array("Proxy-Status: \(name); error=\(proxyError)\r\n".utf8) }
@@ -40,7 +41,7 @@ extension Refusal {
 }
 
 extension FetchFailure {
-    /// What the client gets where no copy goes out, and why none does.
+    /// The error response if no stored response is served. Includes the reason for that.
     public func refusal(_ reason: NoCopyReason) -> OwnRefusal {
         switch self {
         case .transfer(.connectionLimitReached):
@@ -68,7 +69,7 @@ extension FetchFailure {
 }
 
 extension NoCopyReason {
-    /// Whether others have a copy is nobody's business: then nothing is stored for this request.
+    /// Clients must not learn whether other users have a stored response, so the text then says that nothing is stored.
     fileprivate var clause: String {
         switch self {
         case .nothingStored, .sharedForbidden, .forbidden(.authorized): "nothing is stored for this request"

@@ -1,43 +1,44 @@
-// The first of the two points of decision: what is done with a request, once its head is there (and its content, where the key needs it). One pure
-// function makes one value of what is known then. The flow performs it; the trace, metrics and Cache-Status read it, and decide nothing. What
-// follows when the upstream has failed, or when a wait is over, is the second point: `OutcomeDecision`.
+// The first of two decisions: how a request is handled once its head is known (and its content, if the key needs it). One pure function
+// computes one value. The module ReverseProxy carries it out; traces, metrics and Cache-Status read it and decide nothing. The second
+// decision, after a failure or a wait, is `OutcomeDecision`.
 
 import CachePolicy
 import Forwarding
 import HTTPCore
 
-/// - `Response`: a stored response, as the flow holds it.
+/// `Response` is the caller's type of a stored response.
 public enum RequestDecision<Response: AnyObject> {
-    /// A stored response goes out. The upstream is not asked.
+    /// Serve a stored response without contacting the upstream.
     case serve(Response, Serving)
-    /// A stored response goes out, and a new one is fetched behind it.
+    /// Serve a stored response, and fetch a new one in the background.
     case serveAndRefresh(Response, Serving, BackgroundCause, RequestPlace)
-    /// A stored response fits, but has to be confirmed or replaced first. It may be the rescue.
+    /// Validate a matching stored response before it is used. It may serve as the rescue.
     case validate(StoredCopy<Response>, ValidationCause, RequestPlace)
-    /// Nothing that is stored fits. What comes is stored where it may be.
+    /// Forward the request, because no stored response matches. The response is stored if permitted.
     case forward(MissReason, RequestPlace)
-    /// Only a part is asked for. What comes is not stored; a stored whole may be the rescue.
+    /// Forward a range request. The response is not stored; a stored complete response may serve as the rescue.
     case part(StoredCopy<Response>?)
-    /// The store has nothing to do with the request; nil: there is no store.
+    /// Bypass the store. nil: there is no store.
     case pass(BypassReason?)
-    /// Cistern responds itself. The upstream is not asked.
+    /// Respond with an error without contacting the upstream.
     case refuse(Refusal)
 }
 
-/// How a stored response goes out.
+/// How a stored response is served.
 public struct Serving: Sendable, Equatable {
     public enum Cause: Sendable, Equatable {
-        /// It is fresh, or the request takes it as stale as it is (`max-stale`).
+        /// The response is fresh, or the request accepts it stale (`max-stale`).
         case fresh
-        /// It is stale, and allows itself to be served meanwhile (RFC 5861 §3).
+        /// The response is stale and permits serving during revalidation (RFC 5861 §3).
         case staleWhileRevalidate
         case mode(ServingMode)
-        /// The mode again: what goes out says that the resource is gone, since that was said after the copy.
+        /// Served because of the mode. The response states that the resource is gone, and is newer than the good stored response.
         case gone(ServingMode)
     }
 
+    /// Age in seconds.
     public let age: Int64
-    /// Seconds of freshness left; nil where nothing was said of it.
+    /// Remaining freshness in seconds; nil if the response gives no lifetime.
     public let ttl: Int64?
     public let cause: Cause
 
@@ -48,38 +49,38 @@ public struct Serving: Sendable, Equatable {
     }
 }
 
-/// A stored response that does not go out now, and whether it may if the upstream fails.
+/// A stored response that is not served now, and whether it may be served if the upstream fails.
 public struct StoredCopy<Response: AnyObject> {
     public let response: Response
     public let mayRescue: Bool
 }
 
-/// Why a stored response that fits has to be validated.
+/// Why a matching stored response must be validated.
 public enum ValidationCause: Sendable, Equatable {
-    /// It may not be served to anybody by itself.
+    /// The response may not be served to any client without validation.
     case stale(ValidationReason)
-    /// It could be served, but this request does not take it.
+    /// The response could be served, but this request does not accept it.
     case request(ValidationReason)
     /// The mode is `record`.
     case record
 }
 
-/// Why nothing that is stored fits.
+/// Why no stored response matches.
 public enum MissReason: Sendable, Equatable {
     case nothingStored
-    /// Something is stored, but for other values of the fields that Vary names.
+    /// A response is stored for other values of the fields in Vary.
     case otherVariant
 }
 
-/// Why Cistern responds itself. What it says then is in `OwnRefusal`.
+/// Why Cistern responds with an error itself. The texts are in `OwnRefusal`.
 public enum Refusal: Sendable, Equatable {
     case request(RequestRefusal)
-    /// The mode is `offline`, and nothing that may go out is stored.
+    /// The mode is `offline`, and no stored response may be served.
     case offline
-    /// The request wanted nothing but what is stored (RFC 9111 §5.2.1.7).
+    /// The request has only-if-cached, and no suitable response is stored (RFC 9111 §5.2.1.7).
     case onlyIfCached
 
-    /// Whether it may be for none of several APIs.
+    /// Whether the request may belong to none of several APIs.
     public var isOfNoAPI: Bool {
         switch self {
         case .request(.access(let refusal)): refusal.isOfPlace
@@ -88,11 +89,11 @@ public enum Refusal: Sendable, Equatable {
     }
 }
 
-/// Under which keys a request was looked up. A class, since it is handed from hand to hand.
+/// The keys under which a request was looked up. A class, so that passing it along copies one reference.
 public final class KeyedTarget: Sendable, Equatable {
     public let keys: TargetKeys
     public let flight: FlightKey
-    /// Of its keys.
+    /// `keys.isPartitioned`.
     public let isPartitioned: Bool
 
     public init(keys: TargetKeys, flight: [UInt8]) {
@@ -104,7 +105,7 @@ public final class KeyedTarget: Sendable, Equatable {
     public static func == (one: KeyedTarget, other: KeyedTarget) -> Bool { one.keys == other.keys && one.flight == other.flight }
 }
 
-/// Where the response to a request belongs, and for whom it may be fetched together.
+/// The key for the response to a request, and whether its fetch may be shared.
 public struct RequestPlace: Sendable, Equatable {
     public let target: KeyedTarget
     public let sharing: Sharing
@@ -119,32 +120,36 @@ public struct RequestPlace: Sendable, Equatable {
     public var isPartitioned: Bool { target.isPartitioned }
     public var unknownFieldsHash: UInt64 { target.keys.unknownFieldsHash }
 
+    /// Whether the request may have the lease of its target, and so end it: the response would do for other nodes. What they compare leaves out fields
+    /// that change with each request.
+    public var takesLease: Bool { sharing == .repeated && target.keys.unknownFields?.changing.isEmpty ?? true }
+
     public enum Sharing: Sendable {
-        /// It says of itself what it wants, so it is asked for alone.
+        /// The request is fetched separately, because of its directives or mode, or because it accepts only a stream.
         case none
-        /// The response to another request for the same would do.
+        /// The response to another request with this key may be used.
         case collapsed
-        /// A plain GET: it may be asked without its client too.
+        /// A plain GET: it may also be sent without a client, as a background refresh.
         case repeated
     }
 }
 
-// MARK: What it is made of
+// MARK: Facts
 
-/// All that the first decision depends on. Not copyable, since it is large.
+/// The facts on which the first decision depends. Not copyable, because the type is large.
 public struct RequestFacts<Response: AnyObject>: ~Copyable {
     public let method: Method
     public var storeUse = StoreUse<Response>.noStore
     public var directives = RequestCacheControl()
-    /// What `Reuse.decide` has already returned for the stored response, these directives and `now`. nil: `decide` calls it.
+    /// Result of `Reuse.decide` for the stored response, these directives and `now`; nil: `decide` computes it.
     public var reuse: ReuseDecision?
     public var mode = ServingMode.live
-    /// Why the request would be refused whatever is stored elsewhere.
+    /// Why the request would be refused if no stored response is served; nil if it would not.
     public var refusal: RequestRefusal?
     public let strictness: Strictness
-    /// Seconds for which stale responses may stand in for a failing upstream; nil: for ever.
+    /// Maximum staleness in seconds of a response served while the upstream fails; nil means no limit.
     public var staleFor: Int64?
-    /// A stream and nothing else is wanted.
+    /// Whether the request accepts only a stream.
     public var wantsStream = false
     public let now: Timestamp
 
@@ -155,16 +160,16 @@ public struct RequestFacts<Response: AnyObject>: ~Copyable {
     }
 }
 
-/// What the store has to do with a request.
+/// How a request uses the store.
 public enum StoreUse<Response: AnyObject> {
     case noStore
     case bypassed(BypassReason)
     case lookedUp(LookUpFacts<Response>)
 }
 
-/// What looking into the store has brought.
+/// The result of a lookup.
 public struct LookUpFacts<Response: AnyObject> {
-    /// What was found lies behind a reference, so that handing it on copies nothing, and dropping it asks no tables for the type.
+    /// `indirect`, so that passing the result along copies one reference, and releasing it needs no type metadata.
     public enum Result {
         indirect case found(Response, StoredMetadata)
         case nothing
@@ -173,13 +178,13 @@ public struct LookUpFacts<Response: AnyObject> {
 
     public let result: Result
     public let target: KeyedTarget
-    /// Only a part is asked for.
+    /// Whether the request is a range request.
     public var isForPart = false
-    /// What the response depends on is in the key, with the request's content: others with the same content may have it.
+    /// The key contains the request's content, so other requests with this content may share the response.
     public var isKeptByContent = false
-    /// The response that came after what was found and says that it is gone. Looked for in modes that serve whatever is stored.
+    /// The newer response which states that the resource is gone. Looked up in modes that serve any stored response.
     public var gone = Result.nothing
-    /// This hit is asked for often, and has little freshness left.
+    /// Whether the stored response is requested often and has little freshness left.
     public var isRefreshDue = false
 
     public init(_ result: Result, _ target: KeyedTarget) {
@@ -188,17 +193,17 @@ public struct LookUpFacts<Response: AnyObject> {
     }
 }
 
-// MARK: The decision
+// MARK: Decision
 
-/// What the rules say of a stored response that fits. Not generic, and without the response: what a generic type is has to be looked up at each
-/// use, which costs as much as the rules do.
+/// The result of the rules for a matching stored response. Not generic and without the response: looking up the metadata of a generic type
+/// at each use costs as much as the rules.
 private struct Rating {
     let stored: StoredMetadata
     let reuse: ReuseDecision
 }
 
 extension RequestFacts {
-    /// - Parameter mayRefresh: whether a fetch may be started behind a stale response that goes out.
+    /// - Parameter mayRefresh: whether a background refresh may be started after serving a stale response.
     public func decide(mayRefresh: Bool = true) -> RequestDecision<Response> {
         var rating: Rating?
         if case .lookedUp(let lookedUp) = storeUse, case .found(let response, let stored) = lookedUp.result {
@@ -206,7 +211,7 @@ extension RequestFacts {
             if let served = serve(response, found, lookedUp, mayRefresh) { return served }
             rating = found
         }
-        // What only wants what is stored needs no upstream.
+        // A request with only-if-cached does not need the upstream.
         if refusal == .access(.requestsPerAddress), isForStoredOnly { return .refuse(.onlyIfCached) }
         if let refusal { return .refuse(.request(refusal)) }
         if mode == .offline { return .refuse(.offline) }
@@ -217,10 +222,10 @@ extension RequestFacts {
         }
     }
 
-    /// A request that may change something is never kept from the upstream (RFC 9111 §4).
+    /// A request that may change data is never withheld from the upstream (RFC 9111 §4).
     private var isForStoredOnly: Bool { directives.onlyIfCached && (method.isRead || method == .query) }
 
-    /// nil where nothing that is stored goes out without asking.
+    /// Returns nil if no stored response may be served without contacting the upstream.
     private func serve(
         _ response: Response, _ found: Rating, _ lookedUp: LookUpFacts<Response>, _ mayRefresh: Bool
     ) -> RequestDecision<Response>? {
@@ -241,12 +246,12 @@ extension RequestFacts {
         case .serve(let ttl, let age):
             let serving = Serving(age: age, ttl: ttl, .fresh)
             let place = place(lookedUp)
-            // RFC 8246 §2: what is immutable is not asked after while it is fresh.
+            // RFC 8246 §2: an immutable response is not revalidated while it is fresh.
             guard lookedUp.isRefreshDue, place.sharing == .repeated, !found.stored.flags.contains(.immutable) else {
                 return .serve(response, serving)
             }
             return .serveAndRefresh(response, serving, .refreshAhead, place)
-        // Only a GET can be asked anew without its client.
+        // Only a GET can be sent again without its client.
         case .serveWhileValidating where method != .get || lookedUp.isForPart || !mayRefresh: return nil
         case .serveWhileValidating(let ttl, let age):
             let serving = Serving(age: age, ttl: ttl, .staleWhileRevalidate)
@@ -254,7 +259,7 @@ extension RequestFacts {
         }
     }
 
-    /// An error that came after what is stored, and is kept for a moment so that it is not asked for each time.
+    /// An error newer than the stored response, stored briefly (`negative`) to avoid repeated requests.
     private func negative(_ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response>? {
         guard case .found(let gone, let metadata) = lookedUp.gone, metadata.isNegative,
             case .serve(let ttl, let age) = Reuse.decide(metadata, directives, now: now)
@@ -262,7 +267,7 @@ extension RequestFacts {
         return .serve(gone, Serving(age: age, ttl: ttl, .fresh))
     }
 
-    /// However old, where it may go out at all.
+    /// Serves a stored response regardless of its age, unless the rules forbid it altogether.
     private func serveWhatIsStored(
         _ response: Response, _ found: Rating, _ lookedUp: LookUpFacts<Response>
     ) -> RequestDecision<Response>? {
@@ -274,12 +279,12 @@ extension RequestFacts {
         {
             return .serve(gone, Serving(age: age, ttl: ttl, .gone(mode)))
         }
-        // Who switched this mode on wants what there is, however old.
+        // The operator chose this mode to receive stored responses of any age.
         guard case .allowed(let age, let ttl) = Reuse.rescue(found.stored, directives, strictness: strictness, now: now) else { return nil }
         return .serve(response, Serving(age: age, ttl: ttl, .mode(mode)))
     }
 
-    /// - Parameter found: of what is stored; nil where nothing is.
+    /// - Parameter found: result for the stored response; nil if there is none.
     private func ask(_ found: Rating?, _ lookedUp: LookUpFacts<Response>) -> RequestDecision<Response> {
         guard let found, case .found(let response, _) = lookedUp.result else {
             if lookedUp.isForPart { return .part(nil) }
@@ -315,16 +320,17 @@ extension RequestFacts {
     }
 }
 
-// MARK: What is read of it
+// MARK: Properties of a decision
 
 extension RequestDecision {
-    /// What is read of it often, all at once.
-    /// - `copy`: what is held against the upstream's response, and what a validation confirms.
-    /// - `mayRescue`: whether the copy may go out while the upstream fails: then what is wrong with its response counts as a failure.
-    /// - `place`: nil where nothing of what comes is stored.
+    /// Three properties that are often needed together.
+    /// - `copy`: the stored response with which the upstream's response is compared, and which a validation confirms.
+    /// - `mayRescue`: whether the stored response may be served while the upstream fails. Faults of the upstream's response then count as
+    ///   failures.
+    /// - `place`: nil if the response is not stored.
     public var copyAndPlace: (copy: Response?, mayRescue: Bool, place: RequestPlace?) {
         switch self {
-        // It has just gone out.
+        // The response was just served.
         case .serveAndRefresh(let response, _, _, let place): (response, true, place)
         case .validate(let copy, _, let place): (copy.response, copy.mayRescue, place)
         case .forward(_, let place): (nil, false, place)
@@ -337,7 +343,7 @@ extension RequestDecision {
 
     public var refusal: Refusal? { if case .refuse(let refusal) = self { refusal } else { nil } }
 
-    /// Why the upstream is asked, in the registered words (RFC 9211 §2.2).
+    /// The forward reason for Cache-Status, as registered by RFC 9211 §2.2.
     public var forwardToken: StaticString {
         switch self {
         case .validate(_, .stale, _), .serveAndRefresh: "stale"
@@ -350,7 +356,7 @@ extension RequestDecision {
         }
     }
 
-    /// Whether what other nodes have is looked for before this is done, where nodes share.
+    /// Whether the shared store of the fleet is searched before this decision is carried out.
     public var looksAtOthers: Bool {
         switch self {
         case .forward, .validate: true
@@ -358,7 +364,7 @@ extension RequestDecision {
         }
     }
 
-    /// Why what comes is not stored, where that is known without it.
+    /// Why the response is not stored, if that is known in advance.
     public var notStored: NotStoredReason {
         switch self {
         case .pass(let reason?): reason.notStored

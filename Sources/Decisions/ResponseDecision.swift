@@ -1,26 +1,26 @@
-// What is done with a response of the upstream: once when its head is there, and, where it is taken whole, once more at its end. Pure functions of the
-// request, of the copy that is stored for it, and of what the rules of storing say; `Fetch` does what comes of them.
+// Decides how a response of the upstream is handled: when its head arrives and, if it is buffered, again when it is complete. Pure
+// functions of the request, its stored response and the storing rules. `Fetch` carries out the decisions.
 
 import CachePolicy
 import HTTPCore
 
 public enum ResponseDecision: Sendable, Equatable {
-    /// It counts as a failure of the upstream. What is still to come of it is thrown away.
+    /// The response counts as an upstream failure. The rest of it is discarded.
     case fail(UpstreamFault)
-    /// It is a 304 to our own conditions: the copy still holds.
+    /// A 304 to Cistern's own conditions: the stored response is still valid.
     case confirm
-    /// It is a response to our own conditions, and none to the client's request: that is sent again, without conditions.
+    /// A response to Cistern's own conditions that does not answer the client's request. The request is sent again without conditions.
     case askWithoutConditions
-    /// It is taken whole before anything of it goes out.
+    /// The response is buffered completely before any of it is sent.
     case collect(CollectedFor)
-    /// It goes out as it comes, and is not stored.
+    /// The response is forwarded as it arrives, and is not stored.
     case stream(NotStoredReason)
-    /// It is a stream, and streams hold as many connections as they may: it is given up.
+    /// The response is a stream, and the limit on streams is reached. It is aborted.
     case turnAway
 }
 
 extension ResponseDecision {
-    /// Whether the response counts for what it is.
+    /// Whether the response itself is used.
     public var isUse: Bool {
         switch self {
         case .confirm, .collect, .stream: true
@@ -29,61 +29,61 @@ extension ResponseDecision {
     }
 }
 
-/// Why a response is taken whole.
+/// Why a response is buffered completely.
 public enum CollectedFor: Sendable, Equatable {
-    /// It is stored if its content is good.
+    /// To be stored if its content is good.
     case store
-    /// It may be junk, and a copy would go out instead.
+    /// To be checked: if the content is bad, the stored response is served instead.
     case check(NotStoredReason)
-    /// It says that the resource is gone, which is remembered beside the copy.
+    /// To be stored next to the good stored response, because it states that the resource is gone.
     case gone(NotStoredReason)
 }
 
-/// What is done with a response that has come whole.
+/// How a complete response is handled.
 public enum WholeDecision: Sendable, Equatable {
-    /// It is handed to the cache, and goes out.
+    /// The response is passed to the cache and sent.
     case store
-    /// It goes out, and is remembered beside the copy if its content is good.
+    /// The response is sent. If its content is good, it is stored next to the existing one.
     case rememberGone(NotStoredReason)
-    /// It goes out, and is not stored.
-    /// - Parameter fault: what the operator's demands, or the rules, say against it.
+    /// The response is sent and not stored.
+    /// - Parameter fault: violation of the operator's requirements or of the rules; nil if none.
     case passOn(NotStoredReason, fault: UpstreamFault?)
-    /// It counts as a failure of the upstream.
+    /// The response counts as an upstream failure.
     case fail(UpstreamFault)
 }
 
-// MARK: The head
+// MARK: Head
 
-/// What other responses, and the client's own requests, tell of an unexpected response.
+/// A question about an unexpected response that other responses, or the client's requests, answer.
 public enum UnexpectedResponse: Sendable, Equatable {
-    /// Whether a gateway fails in this way for many targets.
+    /// Does a gateway fail in this way for many targets?
     case surprise(Surprise)
-    /// Whether it is a representation of its own, which the upstream has for this Accept field.
+    /// Is it a separate representation that the upstream has for this Accept field?
     case otherForm
-    /// Whether its client has just written to the target.
+    /// Has the client just written to the target?
     case afterOwnWrite
 }
 
-/// All that is known when a response's head is there. Not copyable, since it is large.
+/// The facts known when the head of a response arrives. Not copyable, because the type is large.
 public struct ResponseFacts: ~Copyable {
-    /// The copy: what the rules know of it, and its head.
+    /// The stored response: its metadata and its head.
     public typealias Copy = (metadata: StoredMetadata, head: UnsafeRawBufferPointer)
 
     public let request: RequestHead
-    /// The request's fields as they were sent, with our own conditions.
+    /// The request's fields as sent, including Cistern's own conditions.
     private let sent: KnownFieldSet
     private let status: Status
     public let copy: Copy?
-    /// Whether the copy may go out instead.
+    /// Whether the stored response may be served instead.
     public var mayRescue: Bool
-    /// It is a stream (`StreamedResponse`).
+    /// Whether the response is a stream (`StreamedResponse`).
     public var isStream = false
-    /// Whether the response has a place in the store.
+    /// Whether the response has a cache key.
     public var isLookedUp: Bool
-    /// What the operator demands of a response where there is a copy; nil where that is nothing.
+    /// The operator's requirements for responses if there is a stored one; nil if there are none.
     public var good: GoodResponse?
     public let strictness: Strictness
-    /// Where the upstream is, to tell its own URIs from others'.
+    /// The upstream's origin, to recognize its own URIs; nil if unknown.
     public var upstream: UpstreamOrigin?
 
     public init(
@@ -100,15 +100,15 @@ public struct ResponseFacts: ~Copyable {
         self.strictness = strictness
     }
 
-    /// What the head alone tells; nil where the response can be used.
+    /// Judges a response by its head. Returns nil if the response can be used.
     /// - Parameters:
-    ///   - response: without what concerns the connection.
-    ///   - hasStandIn: whether the copy of others may stand in. Asked only where it counts: where the request has no copy of its own, only an
-    ///     upstream in trouble is a reason for it, since all else that is wrong with a response may be about this user.
-    ///   - seen: what other responses tell of an unexpected one. Asked only where it counts.
+    ///   - response: head without hop-by-hop fields.
+    ///   - hasStandIn: whether a stored response without credentials may be served. Called only if the request has no stored response and
+    ///     the upstream reports trouble; other faults may concern this user only.
+    ///   - seen: answers a question about an unexpected response. Called only if needed.
     public func judge(_ response: ResponseHead, hasStandIn: () -> Bool, _ seen: (UnexpectedResponse) -> Bool) -> ResponseDecision? {
         if Validation.isUnasked(status, request: sent) { return .fail(.unexpectedStatus) }
-        // Whatever is stored: a copy is no stream.
+        // Checked before the stored response, which is never a stream.
         if isStream { return .stream(.stream) }
         if let answered = answersConditions(response) { return answered }
         guard let copy else {
@@ -121,11 +121,11 @@ public struct ResponseFacts: ~Copyable {
     private func answersConditions(_ response: ResponseHead) -> ResponseDecision? {
         guard isLookedUp, let copy else { return nil }
         switch status {
-        // RFC 9111 §4.3.4: a 304 for what is not stored is no response to anybody.
+        // RFC 9111 §4.3.4: a 304 that does not match the stored response is useless to every client.
         case 304:
             return Validation.applies(response, to: copy.metadata, head: copy.head, strictness: strictness)
                 ? .confirm : .askWithoutConditions
-        // What RFC 9110 §13.1.2 has for methods other than GET and HEAD, and so perhaps for QUERY.
+        // RFC 9110 §13.1.2 specifies 412 for methods other than GET and HEAD, which may include QUERY.
         case 412 where sent.contains(.ifNoneMatch) || sent.contains(.ifModifiedSince): return .askWithoutConditions
         default: return nil
         }
@@ -133,7 +133,7 @@ public struct ResponseFacts: ~Copyable {
 
     private func fault(_ response: ResponseHead, beside copy: Copy, _ seen: (UnexpectedResponse) -> Bool) -> UpstreamFault? {
         if request.method == .options { return LastGood.faultOfPreflight(response) }
-        // A part was asked for: only an upstream in trouble is a reason to cut it from the copy.
+        // For a range request, only trouble of the upstream justifies serving the range from the stored response.
         if request.fields.contains(.range) { return LastGood.isTrouble(status) ? .serverError : nil }
         let copy = LastGood.Copy(copy.metadata, head: copy.head, beside: response)
         if let fault = LastGood.faultOfHead(response, beside: copy, to: request, strictness: strictness) {
@@ -145,16 +145,16 @@ public struct ResponseFacts: ~Copyable {
         return good?.faultOfHead(response)
     }
 
-    // MARK: What can be used
+    // MARK: Usable responses
 
-    /// How long a response may be that is held, and whether there is room.
+    /// Limits for buffering a response.
     public struct Room: Sendable {
-        /// nil where nobody knows.
+        /// Length of the response in bytes; nil if unknown.
         public let length: Int?
         public let limitBytes: Int
-        /// Beyond it content is looked at beside the loop.
+        /// Maximum length of content that is examined on the event loop.
         public let examinedAtOnceBytes: Int
-        /// What waits for that is held in memory, and that is too much already.
+        /// Whether the memory for content that waits to be examined is exhausted.
         public let isExaminerFull: Bool
 
         public init(length: Int?, limitBytes: Int, examinedAtOnceBytes: Int, isExaminerFull: Bool) {
@@ -169,9 +169,9 @@ public struct ResponseFacts: ~Copyable {
     }
 
     /// - Parameters:
-    ///   - storage: whether the rules let it be stored.
-    ///   - saysGone: whether the head says that what is stored is gone.
-    ///   - room: asked for only where the response would be held.
+    ///   - storage: whether the rules permit storing.
+    ///   - saysGone: whether the head states that the resource is gone.
+    ///   - room: evaluated only if the response would be buffered.
     public func use(_ storage: StorageDecision, saysGone: Bool, _ room: @autoclosure () -> Room) -> ResponseDecision {
         if isLookedUp, request.method != .head, let purpose = purpose(storage, saysGone) {
             let room = room()
@@ -191,13 +191,13 @@ public struct ResponseFacts: ~Copyable {
     }
 }
 
-// MARK: The whole
+// MARK: Complete response
 
 extension CollectedFor {
     /// - Parameters:
-    ///   - fault: what its content tells.
-    ///   - obstacle: why nobody can tell whether its content is good.
-    ///   - mayRescue: whether a copy may go out instead.
+    ///   - fault: fault of the content; nil if none.
+    ///   - obstacle: why the content could not be judged; nil if it was.
+    ///   - mayRescue: whether a stored response may be served instead.
     public func decide(
         _ fault: UpstreamFault?, obstacle: NotStoredReason? = nil, mayRescue: Bool, _ strictness: Strictness
     ) -> WholeDecision {

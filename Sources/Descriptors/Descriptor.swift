@@ -1,12 +1,12 @@
-// One open descriptor. It has one owner, is not copied, and is closed once: with its owner, or sooner.
+// An open file descriptor with one owner. Not copyable, and closed once: with its owner, or earlier.
 
 import Glibc
 
 public struct Descriptor: ~Copyable, Sendable {
-    /// -1 where nothing is open. For calls of the kernel only: who keeps the number does not keep the descriptor.
+    /// -1 if no descriptor is open. Only for system calls: holding the number does not keep the descriptor open.
     public private(set) var number: Int32
 
-    /// Takes over what a call of the kernel has returned. Where that is an error, `errno` tells which.
+    /// Takes ownership of the result of a system call. If that is an error, `errno` has the reason.
     public init(_ number: Int32) { self.number = max(-1, number) }
 
     deinit {
@@ -15,7 +15,7 @@ public struct Descriptor: ~Copyable, Sendable {
 
     public var isOpen: Bool { number >= 0 }
 
-    /// Now, and not with its owner. The number may be another's from here on.
+    /// Closes the descriptor before its owner ends. Its number may be reused afterwards.
     public mutating func close() {
         if number >= 0 { _ = Glibc.close(number) }
         number = -1

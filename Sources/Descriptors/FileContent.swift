@@ -1,18 +1,18 @@
-// A small file, read as a whole.
+// Reads small files as a whole.
 
 import Glibc
 
 public enum FileContent {
     public enum Kind: Sendable {
         case any
-        /// A file that lies there: nothing that others would have to write to first, for which a reader could wait without end.
+        /// A regular file. Pipes and devices are excluded, for which a reader could wait without end.
         case regular
-        /// The same, and no link to one elsewhere.
+        /// A regular file that is no symbolic link.
         case own
     }
 
-    /// The file's bytes; nil, with `errno`, where it cannot be read. `ENODEV`: it is not of that kind.
-    /// - Parameter limit: what is read at most; no configuration is larger than 1 MiB.
+    /// Returns the file's bytes; nil, with `errno`, if it cannot be read. `ENODEV` means that the file is not of this kind.
+    /// - Parameter limit: maximum number of bytes to read. No configuration is larger than 1 MiB.
     public static func read(_ path: String, limit: Int = 1 << 20, _ kind: Kind = .any) -> [UInt8]? {
         let file = Descriptor(open(path, O_RDONLY | O_CLOEXEC | flags(kind)))
         guard file.isOpen, kind == .any || isRegular(file) else { return nil }

@@ -1,11 +1,11 @@
-// Writing all of something, however little of it the kernel takes at a time. Blocks where the descriptor does.
+// Writes all bytes, even if the kernel accepts few at a time. Blocks if the descriptor does.
 
 import Glibc
 
 public enum WholeWrite {
-    /// Calls `write` with what is left until nothing is, or it fails.
-    /// - Parameter write: is given what is left, and how much has been taken.
-    /// - Returns: how many bytes were taken. Where these are not all, `errno` tells why.
+    /// Calls `write` with the remaining bytes until none remain or it fails.
+    /// - Parameter write: receives the remaining bytes, and the number of bytes already written.
+    /// - Returns: the number of bytes written. If these are not all, `errno` has the reason.
     public static func perform(_ bytes: UnsafeRawBufferPointer, by write: (UnsafeRawBufferPointer, _ taken: Int) -> Int) -> Int {
         var taken = 0
         while taken < bytes.count {
@@ -27,7 +27,7 @@ public enum WholeWrite {
         perform(bytes) { left, taken in pwrite(descriptor, left.baseAddress, left.count, off_t(offset + taken)) }
     }
 
-    /// To a peer. One that is gone raises no signal.
+    /// Sends to a peer. A closed connection raises no signal.
     public static func send(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int {
         perform(bytes) { left, _ in Glibc.send(descriptor, left.baseAddress, left.count, Int32(MSG_NOSIGNAL)) }
     }

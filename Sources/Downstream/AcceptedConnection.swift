@@ -1,29 +1,31 @@
-// What was accepted and is open: a connection on which requests come, or what comes before it. A socket goes through phases; each is an object of its
-// own that owns the socket, has its own deadline, and hands the socket on (`ClientConnections.enter`) when it is done.
+// An accepted, open connection in one of its phases. Each phase is a separate object that owns the socket and has its own deadline. At its
+// end it transfers the socket to the next phase (`ClientConnections.enter`).
 
 import HTTPCore
 import Reactor
 
-/// What the table of all that is open asks of each.
+/// An entry of a shard's connection table.
 protocol AcceptedConnection: EventHandler {
     var peer: PeerAddress { get }
-    /// By which it came in.
+    /// The listener that accepted the connection.
     var listener: Listener { get }
-    /// -1 where it is closed.
+    /// The socket's file descriptor; -1 if it is closed.
     var descriptor: Int32 { get }
-    /// What should have happened by `now` and has not ends it.
+    /// Ends the connection, or the request, if one of its deadlines has passed.
+    /// - Parameter now: milliseconds of the loop's clock.
     func checkDeadline(_ now: Int64)
-    /// No more requests after those that are under way. Whoever has none may still send one, for a while (`ClientConnections.drainDeadline`).
+    /// Starts a graceful end: no more requests after the active ones. An idle connection may still carry one request until
+    /// `ClientConnections.drainDeadline`.
     func drain()
-    /// The last chance to respond; whatever is done with it, this is the end.
+    /// Gives active requests a last chance to respond at once, then ends the connection.
     func endNow()
-    /// Ends at once. Tells nobody.
+    /// Ends the connection at once without notifying its exchanges.
     func closeNow()
-    /// What it waits for from its client; nil if it works for the client, or is closed.
+    /// What the connection waits for from its client; nil if it works for the client, or is closed.
     var clientWait: ClientWait? { get }
-    /// Ends at once: others need its room. Only while it waits for its client.
+    /// Closes the connection so that others can be accepted. Called only while it waits for its client.
     func giveUpRoom()
-    /// Sends what was gathered (`ClientConnections.pushAtEndOfBatch`).
+    /// Sends the output that was gathered (`ClientConnections.pushAtEndOfBatch`).
     func pushNow()
 }
 
@@ -33,40 +35,40 @@ extension AcceptedConnection {
     func pushNow() {}
 }
 
-/// A socket on its way through the phases, and what is known of it so far.
+/// A socket in transition between two phases, with the information gathered so far.
 struct AcceptedSocket: ~Copyable {
     var transport: ClientTransport
     var peer: PeerAddress
     let listener: Listener
-    /// The last phase that it has been through.
+    /// The last completed phase; nil for a new connection.
     var phase: ConnectionPhase?
-    /// nil in clear.
+    /// TLS properties of the connection; nil for cleartext.
     var security: ConnectionSecurity?
-    /// What all that may come is refused with.
+    /// The error that answers all requests on the connection; nil if requests are accepted.
     var refusal: RequestRejection?
-    /// Received, and the next phase's to read.
+    /// Bytes that were received and belong to the next phase.
     var received: [UInt8] = []
-    /// What the handshake, or the client's first bytes, have decided.
+    /// The HTTP version that the handshake or the client's first bytes selected.
     var chosen = ConnectionPhase.http1
 }
 
-/// What comes on a connection, in this order.
+/// The phases of a connection, in order.
 enum ConnectionPhase {
-    /// Whose connection it is, in the words of the PROXY protocol (`ProxyHeaderPhase`).
+    /// The PROXY protocol header, which names the client (`ProxyHeaderPhase`).
     case proxyHeader
-    /// The client's first bytes tell what it speaks (`ProtocolChoice`).
+    /// Detection of the protocol from the client's first bytes (`ProtocolChoice`).
     case choice
-    /// TLS is agreed on (`TLSHandshake`).
+    /// The TLS handshake (`TLSHandshake`).
     case handshake
-    /// Requests, one after the other (`ClientConnection`).
+    /// HTTP/1.1 requests, one after the other (`ClientConnection`).
     case http1
-    /// Requests, many at once (`HTTP2Connection`).
+    /// HTTP/2 requests, several at once (`HTTP2Connection`).
     case http2
 }
 
 extension ListenerSettings {
-    /// What follows a phase; nil stands for the connection's beginning.
-    /// - Parameter chosen: what the handshake, or the client's first bytes, have decided, once they have.
+    /// Returns the phase after `last`; nil stands for the beginning of the connection.
+    /// - Parameter chosen: the HTTP version that the handshake or the client's first bytes selected.
     func phase(after last: ConnectionPhase?, chosen: ConnectionPhase) -> ConnectionPhase {
         switch last {
         case nil where takesProxyHeader: .proxyHeader

@@ -1,18 +1,18 @@
-// Output of which a part is not there yet: it lies on the disk, or has to be made. Its client waits for it; nobody else does.
+// Output with a part that must be loaded from disk or produced first. Only the client of that response waits for it.
 
 import Reactor
 
-/// A response's way out to one client, which may have to wait for its next part.
+/// The output side of a response that may have to wait for its next part.
 protocol AwaitingOutput: AnyObject, SendableMetatype {
     var table: ClientConnections { get }
     var output: OutputQueue { get set }
-    /// What goes out next is being read from the disk, or made.
+    /// Whether the next part of the output is being loaded from disk or produced.
     var isOutputAwaited: Bool { get set }
     var isClosed: Bool { get }
 
-    /// The next part is there, and may have added to the memory that is held.
+    /// Called when the next part is available. It may have increased the memory held.
     func outputCame()
-    /// The content cannot be made to its end.
+    /// Called when the rest of the content cannot be produced.
     func outputBroke()
 }
 

@@ -1,17 +1,19 @@
-// The writing side of a connection: a response as a whole in one call, or a head and then pieces. What the kernel does not take at once
-// waits in the output queue, and the flow is told to hold back.
+// The writing side of a connection: a whole response in one call, or a head followed by pieces of content. Bytes that the kernel does not
+// accept at once wait in the output queue, and the exchange must pause.
 
 import HTTPCore
 import Reactor
 
 extension ClientConnection {
-    /// Sends a complete response: `head` (status line and field lines), `lines` (more field lines), the empty line, the body. To HEAD the
-    /// body is left out. Small responses take one `send` from one buffer, larger ones one `sendmsg` without a copy of the body.
-    /// - Returns: all that was sent, where it was one piece and another request may get the same (`staysOpen`). Good until the next response.
+    /// Sends a complete response: `head` (status line and field lines), `lines` (more field lines), the empty line and the body. Responses
+    /// to HEAD omit the body. A small response takes one `send` from one buffer; a larger one takes one `sendmsg` without a copy of the
+    /// body.
+    /// - Returns: the bytes sent, if the response was sent in one piece and may be repeated (`staysOpen`); otherwise nil. Valid until the
+    ///   next response.
     @discardableResult
     public func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer? {
         table.loop.assertOnLoop()
-        // Its descriptor's number may be another client's by now.
+        // The number of the closed descriptor may belong to another client by now.
         guard let progress = state.respondWhole() else { return nil }
         let body = progress.isHead ? WholeBody.none : body
         let closing = progress.connectionLine
@@ -23,7 +25,7 @@ extension ClientConnection {
             finishIfSent()
             return nil
         }
-        // What has waited for something goes out with all others of the batch of events.
+        // A response outside the handling of its request is sent with the other output of the batch of events.
         guard isHandling || headCount + body.count > Self.gatherBytes else {
             queueInOnePiece(head, closing, lines, body)
             finishIfSent()
@@ -50,7 +52,7 @@ extension ClientConnection {
         let response = UnsafeRawBufferPointer(start: buffer, count: count)
         send(response)
         finishIfSent()
-        // Where the request is not being handled any more, the end of its response has begun the next one, and that its own.
+        // After the handling of the request, the end of the response may have begun the next request, which has overwritten the buffer.
         return isHandling && !progress.endsConnection ? response : nil
     }
 
@@ -68,7 +70,7 @@ extension ClientConnection {
         output.append(piece: bytes)
     }
 
-    /// Sends a response whose content is made while it goes out. Where its length is not known, only where `takesChunks`.
+    /// Sends a response with content that is produced while it is sent. If the length is unknown, `takesChunks` must be true.
     public func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer) {
         guard let progress = state.respondWhole() else { return }
         queue(head, progress.connectionLine, lines, producer.length == nil ? "Transfer-Encoding: chunked\r\n" : "")
@@ -77,13 +79,13 @@ extension ClientConnection {
         finishIfSent()
     }
 
-    /// HTTP/1.0 knows no chunks.
+    /// Whether the client accepts chunked content. HTTP/1.0 has none.
     public var takesChunks: Bool { state.current?.version != .http10 }
 
-    /// Whether the connection goes on after this response.
+    /// Whether the connection stays open after this response.
     public var staysOpen: Bool { state.current.map { !$0.endsConnection } ?? false }
 
-    /// Sends a response that is complete with its framing.
+    /// Sends a complete response with framing.
     public func sendComplete(_ response: CompleteResponse, endingWith line: [UInt8]?) {
         guard state.respondWhole() != nil else { return }
         if let line {
@@ -103,7 +105,7 @@ extension ClientConnection {
         ("\r\n" as StaticString).withUTF8Buffer { output.append(UnsafeRawBufferPointer($0)) }
     }
 
-    /// A 1xx response, for HTTP/1.1 clients (RFC 9110 §15.2).
+    /// Sends a 1xx response to an HTTP/1.1 client (RFC 9110 §15.2).
     public func sendInformational(_ head: ResponseHead) {
         table.loop.assertOnLoop()
         guard let progress = state.current, progress.version == .http11, progress.response == .awaited else { return }
@@ -115,21 +117,21 @@ extension ClientConnection {
 
     public func spareOutput() -> [UInt8] { table.takeSpareOutput() }
 
-    /// What `startResponse` will put behind a head: so that it need not grow. Small content goes there too, and out with it.
+    /// Bytes that `startResponse` and the first content append to a head, so that the caller can reserve them.
     public func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int {
         var room = lines.count + Self.framingBytes
         if case .length(let count) = framing, count < Self.gatherBytes { room += count }
         return room
     }
 
-    /// More than the fields of framing and connection take.
+    /// Maximum bytes of the framing and connection fields.
     private static let framingBytes = 96
 
-    /// Begins a response whose content follows in pieces. Framing and connection fields are added here.
+    /// Begins a response with content that follows in pieces. Adds the framing and connection fields.
     /// - Parameters:
-    ///   - head: status line and field lines, with room behind them.
+    ///   - head: status line and field lines, with reserved capacity.
     ///   - lines: more field lines.
-    ///   - readAhead: so much content is taken however slowly the client reads, where there is memory for it.
+    ///   - readAhead: bytes of content that are buffered however slowly the client reads, if memory allows.
     public func startResponse(head: consuming [UInt8], lines: [UInt8] = [], framing: ResponseFraming, readAhead: Int = 0) {
         table.loop.assertOnLoop()
         guard let progress = state.beginResponse(framing, readAhead: readAhead, isFirstOutput: output.isEmpty) else { return }
@@ -148,11 +150,12 @@ extension ClientConnection {
         }
         output.append(piece: bytes)
         pushLater()
-        // The client may have spoken already.
+        // The client may have sent bytes of the new protocol already.
         if framing == .tunnel { table.loop.atEndOfBatch { [self] in resumeInput() } }
     }
 
-    /// - Returns: false where so much waits to be sent that the flow should stop until `responseDrained`.
+    /// Queues a piece of content.
+    /// - Returns: false if so many bytes wait that the caller should pause until `responseDrained`.
     public func write(_ bytes: Span<UInt8>) -> Bool {
         table.loop.assertOnLoop()
         guard let progress = state.current, !progress.isHead, bytes.count > 0 else { return true }
@@ -185,8 +188,8 @@ extension ClientConnection {
         if state.current?.takesContent == true { updateInterest() }
     }
 
-    /// Small pieces of a response that come in one batch of events go out together, at its end: a head, a little content and the end are one call, and
-    /// a peer who sleeps is woken once for all responses of the batch.
+    /// Output below this size is sent at the end of the batch of events. A head, a little content and the end then take one call, and a
+    /// sleeping peer is woken once for all responses of the batch.
     private static let gatherBytes = 16 * 1024
 
     private func pushLater() {
@@ -201,15 +204,15 @@ extension ClientConnection {
         if output.isEmpty, state.hasResponded { responseSent() }
     }
 
-    /// Takes back a response that was begun with `startResponse`, so that another can be given instead.
-    /// - Returns: false where some of it may have gone out.
+    /// Withdraws a response that was begun with `startResponse`, so that another one can be sent.
+    /// - Returns: false if a part of it may have been sent.
     public func takeBackResponse() -> Bool {
         guard state.takeBackResponse() else { return false }
         output = OutputQueue()
         return true
     }
 
-    /// Ends a broken response with a reset, since an orderly end could be taken for the end of the content.
+    /// Ends a broken response with a reset, because the client could take an orderly end for the end of the content.
     public func abortResponse() {
         table.loop.assertOnLoop()
         guard !state.isClosed else { return }
@@ -217,14 +220,15 @@ extension ClientConnection {
         closeNow()
     }
 
-    /// Whether there is room for what waits to be sent; the budget knows of it then.
+    /// Reports the memory of waiting output to the budget.
+    /// - Returns: false if the memory limit is exceeded.
     func isOutputHeld() -> Bool {
         let change = output.heldBytes - heldBytes
         heldBytes = output.heldBytes
         return change == 0 || table.budget.hold(change, of: peer)
     }
 
-    /// The socket takes more.
+    /// Continues when the socket is writable.
     func flush() {
         guard pushOutput() else { return }
         if output.isEmpty, state.hasResponded { return finishIfSent() }
@@ -236,7 +240,7 @@ extension ClientConnection {
     private func finishIfSent() {
         if output.isEmpty { return responseSent() }
         exchange = nil
-        // What still comes of the request is read from now on.
+        // The rest of the request's content is read from now on.
         if state.current?.takesContent == true { updateInterest() }
     }
 
@@ -262,7 +266,7 @@ extension ClientConnection {
         if !output.isEmpty { blocked() }
     }
 
-    /// The same through TLS: the head fills its record up with what comes first of the body.
+    /// Sends head and body through TLS: the head's record is filled up with the beginning of the body.
     private func sendRecords(_ head: UnsafeRawBufferPointer, _ body: WholeBody) {
         let count = min(body.count, ClientConnections.writeBytes - head.count)
         let buffer = UnsafeMutableRawPointer(table.writeBuffer.baseAddress!)
@@ -273,7 +277,7 @@ extension ClientConnection {
         _ = pushOutput()
     }
 
-    /// Returns false where the connection broke.
+    /// Returns false if the connection broke.
     private func pushOutput() -> Bool {
         guard !isOutputAwaited else { return true }
         let before = output.sentBytes
@@ -307,7 +311,8 @@ extension ClientConnection {
         updateInterest()
     }
 
-    /// Found while writing. The exchange is told from a fresh call, since it may be the one that writes.
+    /// Handles a connection that broke while writing. The exchange is notified at the end of the batch of events, because it may be the
+    /// current caller.
     fileprivate func vanished() {
         let exchange = self.exchange
         closeNow()
@@ -331,7 +336,7 @@ extension ClientConnection: AwaitingOutput {
 }
 
 extension RequestProgress {
-    /// What the response's head says of the connection.
+    /// The Connection field line of the response, if it needs one.
     fileprivate var connectionLine: StaticString {
         if endsConnection { return "Connection: close\r\n" }
         return version == .http10 ? "Connection: keep-alive\r\n" : ""

@@ -1,8 +1,7 @@
-// One client's connection: reads requests one after the other, hands each to the receiver, and goes on when its response has ended. This
-// file is the reading side and the connection's life; `ClientConnection+Response.swift` is the writing side.
-//
-// Tricky: a response may end while its request is still being handled (a hit), or long after; `isHandling` tells the two apart, so that
-// pipelined requests are a loop and never a recursion. Nothing is registered or armed for a plain hit: no epoll_ctl, no timer.
+// A client's HTTP/1.1 connection: reads requests one after the other, passes each to the receiver, and continues when its response has
+// ended. This file is the reading side and the connection's life; `ClientConnection+Response.swift` is the writing side.
+// Tricky: a response may end while its request is still being handled (a hit), or long after. `isHandling` distinguishes both, so pipelined
+// requests are a loop and never a recursion. A plain hit needs no `epoll_ctl` and no timer.
 
 import Figures
 import Glibc
@@ -13,45 +12,45 @@ public final class ClientConnection: AcceptedConnection {
     public let listener: Listener
     public let peer: PeerAddress
     private lazy var own = RequestClient(peer, security)
-    /// Of the request that is being handled, where it is another's.
+    /// Client of the current request if it differs from the peer; nil otherwise.
     private var attributed: RequestClient?
     var transport: ClientTransport
     public let security: ConnectionSecurity?
-    /// For calls of the kernel only; -1 where it is closed.
+    /// Only for system calls; -1 if the connection is closed.
     var descriptor: Int32 { transport.descriptor }
-    /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
+    /// Not a permanent reference cycle: the table releases a connection when it is closed.
     let table: ClientConnections
     private var receiver: any RequestReceiver { listener.receiver }
 
     var state = ConnectionState()
     private var parser = RequestParser()
-    /// Received and not handled yet. Empty while the connection is idle.
+    /// Bytes that were received and not handled yet. Empty while the connection is idle.
     private var input: [UInt8] = []
     private(set) var isHandling = false
-    /// What the transport holds is read in the next round.
+    /// Whether a read of the transport's buffered input is scheduled for the next round.
     private var isReadQueued = false
     var exchange: (any ClientExchange)? { willSet { table.counters.followExchange(from: exchange, to: newValue) } }
-    /// Milliseconds of the loop's clock; 0: no limit applies now.
+    /// Milliseconds of the loop's clock; 0 if no limit applies now.
     private var readDeadline: Int64 = 0
-    /// Of the request's content as a whole; 0: none.
+    /// Deadline for the request's content as a whole; 0 for none.
     private var contentDeadline: Int64 = 0
 
     public var companion: (any ConnectionCompanion)?
     public var isMultiplexed: Bool { false }
 
-    // The writing side's.
+    // State of the writing side.
     var output = OutputQueue()
-    /// What the budget knows of it.
+    /// Bytes of output that the budget counts for this connection.
     var heldBytes = 0
     var writeDeadline: Int64 = 0
-    /// Among those whose output goes out at the end of the batch.
+    /// Whether the output is scheduled to be sent at the end of the batch.
     var isPushQueued = false
-    /// What goes out next is being read from the disk, or made.
+    /// Whether the next part of the output is being loaded from disk or produced.
     var isOutputAwaited = false
-    /// All of the last response is the kernel's, which has no room yet for TLS's word that nothing more follows.
+    /// The response is sent, but the kernel's buffer is too full for TLS's close_notify alert.
     private var isEndUnsaid = false
 
-    /// The rest of the last request's content is read and discarded.
+    /// Permission to read and discard the rest of the last request's content; nil if none is held.
     private var discarding: ConnectionBudget.Discarding?
 
     init(_ socket: consuming AcceptedSocket, table: ClientConnections) {
@@ -63,7 +62,7 @@ public final class ClientConnection: AcceptedConnection {
         readDeadline = table.keepAliveDeadline
     }
 
-    /// What an earlier phase of the connection has received and not used comes first.
+    /// Starts reading, with the bytes that an earlier phase received and did not use.
     func start(with received: [UInt8], refusing refusal: RequestRejection?) {
         if let refusal { return perform(.refuse(refusal)) }
         if !received.isEmpty { received.withUnsafeBufferPointer { self.received($0) } }
@@ -95,7 +94,8 @@ public final class ClientConnection: AcceptedConnection {
         }
     }
 
-    /// Others come first: a client may send without end.
+    /// Schedules a read of input that the transport has buffered. Other connections are served first, because a client may send without
+    /// end.
     private func readHeld() {
         guard transport.holdsInput, state.mayRead, !isReadQueued else { return }
         isReadQueued = true
@@ -120,7 +120,7 @@ public final class ClientConnection: AcceptedConnection {
         }
     }
 
-    /// Goes on with what was received earlier.
+    /// Handles bytes that were received earlier.
     private func handleInput() {
         let held = input
         input = []
@@ -128,7 +128,7 @@ public final class ClientConnection: AcceptedConnection {
         if consumed < held.count, !state.isClosed { input = Array(held[consumed...]) }
     }
 
-    /// Handles as much as is possible now; returns how many bytes were taken.
+    /// Handles as many bytes as possible now. Returns the number of bytes used.
     private func handle(_ bytes: UnsafeBufferPointer<UInt8>) -> Int {
         isHandling = true
         defer { isHandling = false }
@@ -150,7 +150,7 @@ public final class ClientConnection: AcceptedConnection {
 
     // MARK: The request
 
-    /// Returns the bytes taken, nil where more are needed.
+    /// Returns the number of bytes used; nil if more are needed.
     private func readHead(_ bytes: UnsafeBufferPointer<UInt8>) -> Int? {
         switch parser.parse(Span(_unsafeElements: bytes), limits: table.settings.requestLimits) {
         case .needsMore:
@@ -169,10 +169,10 @@ public final class ClientConnection: AcceptedConnection {
         }
     }
 
-    /// Whether a client that should speak clear HTTP begins a handshake of TLS (RFC 8446 §5.1): the type of its record is no letter of a method.
+    /// Whether a client begins a TLS handshake on a cleartext port (RFC 8446 §5.1). The record's type is no letter of a method.
     private func isTLS(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool { bytes.first == 0x16 && state.requests == 0 && !transport.isSecured }
 
-    /// Nothing that we can say would be understood.
+    /// Ends the connection without a response, which the client could not understand.
     private func refuseTLS(_ count: Int) -> Int {
         receiver.refused(.tlsOnClear, on: self)
         perform(.abandon)
@@ -199,7 +199,7 @@ public final class ClientConnection: AcceptedConnection {
 
     public func attribute(to client: RequestClient) { attributed = client }
 
-    /// From now on another is told what the client does. The content has no time-out as a whole with it.
+    /// Transfers the request to another exchange, which receives the client's further events. Ends the timeout of the content as a whole.
     public func handOver(to exchange: any ClientExchange) {
         table.loop.assertOnLoop()
         guard let progress = state.current, progress.response != .ended else { return }
@@ -207,13 +207,13 @@ public final class ClientConnection: AcceptedConnection {
         self.exchange = exchange
     }
 
-    /// A request begins of which nothing is known but the bytes.
+    /// Begins a request of which only the bytes are known.
     func beginRepeated() {
         readDeadline = 0
         state.begin(RequestProgress())
     }
 
-    /// Whatever the next request says.
+    /// Whether the connection ends with the next request, whatever the request says.
     private var endsWithNext: Bool { table.isDraining || listener.isRetired || reachesRequestLimit }
 
     private var reachesRequestLimit: Bool {
@@ -221,7 +221,7 @@ public final class ClientConnection: AcceptedConnection {
         return limit > 0 && state.requests + 1 >= limit
     }
 
-    /// RFC 9112 §9.3.
+    /// Whether the connection ends after this request (RFC 9112 §9.3).
     private func closesAfter(_ head: RequestHead) -> Bool {
         if reachesRequestLimit { table.counters[.connectionsRequestLimit] += 1 }
         if endsWithNext || head.fields.connectionNames("close") { return true }
@@ -247,30 +247,31 @@ public final class ClientConnection: AcceptedConnection {
         exchange?.requestEnded()
     }
 
-    /// Another protocol has time-outs of its own; ours is that of streams.
+    /// Starts the content timeouts. Another protocol after an upgrade has the timeouts of streams instead.
     private func startContentClock() {
         guard let progress = state.current, !progress.isTunnel, progress.response != .ended else { return }
         let pauseDeadline = table.deadline(after: table.settings.contentTimeout)
         readDeadline = contentDeadline > 0 ? min(pauseDeadline, contentDeadline) : pauseDeadline
     }
 
-    /// The content is held until it is whole: all of it has to come in time. Called before any of it is told.
+    /// Starts the timeout for the content as a whole, which is buffered until complete. Must be called before any content is delivered.
     public func startContentTotal() { contentDeadline = table.deadline(after: table.settings.contentTotal) }
 
-    /// The client sends no more, perhaps after what is yet to be read. It may still read, or be gone: both look alike.
+    /// Whether the client has closed its sending side, perhaps after bytes that are still unread. The client may still read, or be
+    /// disconnected; both look alike.
     public var hasPeerEnded: Bool { state.hasPeerEnded }
 
-    /// Whether the client waits to be told to send its content (RFC 9110 §10.1.1).
+    /// Whether the client waits for a 100 (Continue) response before it sends its content (RFC 9110 §10.1.1).
     public var isContinueAwaited: Bool { state.current?.isContinueAwaited ?? false }
 
-    /// Tells the client to send its content, where it waits for that.
+    /// Sends a 100 (Continue) response if the client waits for one.
     public func sendContinue() {
         guard state.takeContinue() else { return }
         sendInformational(ResponseHead(status: 100))
         if state.current?.takesContent == true { startContentClock() }
     }
 
-    /// Holds the client back: nothing more is read until `resumeContent`.
+    /// Stops reading from the client until `resumeContent`.
     public func pauseContent() {
         table.loop.assertOnLoop()
         state.pauseContent()
@@ -284,7 +285,7 @@ public final class ClientConnection: AcceptedConnection {
         resumeInput()
     }
 
-    // MARK: What the state decides
+    // MARK: Actions of the state machine
 
     func perform(_ action: ConnectionState.Action) {
         switch action {
@@ -318,7 +319,7 @@ public final class ClientConnection: AcceptedConnection {
         exchange?.clientLeft()
     }
 
-    /// Responds to a request that is not handed on, and ends the connection.
+    /// Responds to a request that is not passed to the receiver, and ends the connection.
     private func refuse(_ rejection: RequestRejection) {
         guard !state.isClosed else { return }
         state.refuse()
@@ -327,7 +328,7 @@ public final class ClientConnection: AcceptedConnection {
         sendWhole(head: response.head, body: .bytes(response.content))
     }
 
-    /// The response has ended, and all of it has gone out.
+    /// Called when the response has ended and all of it has been sent.
     func responseSent() {
         exchange = nil
         perform(state.responseSent(hasInput: !input.isEmpty))
@@ -374,7 +375,7 @@ public final class ClientConnection: AcceptedConnection {
         companion.take()?.clientConnectionEnded()
     }
 
-    /// Its exchange may still respond, at once; whatever it does, this is the end.
+    /// Lets the exchange respond at once, then ends the connection.
     func endNow() {
         if state.current != nil { exchange?.respondNow() }
         if isPushQueued { pushNow() }
@@ -408,7 +409,7 @@ public final class ClientConnection: AcceptedConnection {
         perform(state.readTimeoutPassed())
     }
 
-    /// Asks the loop for what can be used now, and nothing else.
+    /// Registers the connection for the events that it can use now.
     func updateInterest() {
         guard !state.isClosed else { return }
         table.loop.modify(descriptor, transport.interest(interest))
@@ -416,7 +417,7 @@ public final class ClientConnection: AcceptedConnection {
     }
 
     private var interest: ReadyEvents {
-        // After nearly every response.
+        // The common case after a response.
         if state.isAwaitingRequest, output.isEmpty, !isEndUnsaid { return state.hasInputEnded ? [] : .readable }
         var events = ReadyEvents()
         if !output.isEmpty || state.current?.isHeldBack == true, !isOutputAwaited { events.insert(.writable) }

@@ -1,33 +1,33 @@
-// All connections of one shard: its read buffer, its time-outs, its counters and its end.
+// All client connections of one shard: their shared buffers, timeouts, counters and graceful end.
 
 import Figures
 import HTTPCore
 import Reactor
 
 extension Figures {
-    /// A connection or stream has let go of its exchange, or has another.
+    /// Updates the number of active requests when a connection or stream changes its exchange.
     mutating func followExchange(from former: (any ClientExchange)?, to exchange: (any ClientExchange)?) {
         if let former, former.isRequest { self[.requestsInFlight] -= 1 }
         if let exchange, exchange.isRequest { self[.requestsInFlight] += 1 }
     }
 }
 
-/// Touched on its loop only.
+/// The connection table of a shard. Used on its event loop only.
 public final class ClientConnections {
     public let loop: EventLoop
     public private(set) var settings: DownstreamSettings
     let budget: ConnectionBudget
     public var counters = Figures()
-    /// Where borrowed content lies; nil where all of it is in memory.
+    /// Residency of borrowed content; nil if all of it is in memory.
     public var contentMemory: (any ContentMemory)?
-    /// nil where no listener speaks it.
+    /// The shard's TLS state; nil if no listener uses TLS.
     public var tls: ServerTLS?
 
-    /// One for all: what a connection cannot use at once it copies into a buffer of its own.
+    /// Receive buffer of all connections. A connection copies bytes that it cannot use at once.
     let readBuffer: UnsafeMutableBufferPointer<UInt8>
-    /// A small response is put together here and sent with one call.
+    /// Buffer in which a small response is assembled, to be sent with one call.
     let writeBuffer: UnsafeMutableBufferPointer<UInt8>
-    /// The frames of one turn of an HTTP/2 connection are put together here. Made for the first one.
+    /// Buffer for the frames that an HTTP/2 connection writes in one turn. Allocated at first use.
     var frameBuffer: UnsafeMutableRawBufferPointer {
         if let frames { return frames }
         let made = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.frameBufferBytes, alignment: 16)
@@ -35,22 +35,23 @@ public final class ClientConnections {
         return made
     }
     private var frames: UnsafeMutableRawBufferPointer?
-    /// Milliseconds of the loop's clock at the last sweep or accept: exact enough for time-outs of seconds, and costs nothing to read.
+    /// Milliseconds of the loop's clock at the last sweep or accept. Precise enough for timeouts of seconds, and needs no system call.
     private var coarseNow: Int64
-    /// `settings.keepAliveTimeout` and `settings.writeTimeout` with the sweep's interval, as they are needed at every response.
+    /// `settings.keepAliveTimeout` and `settings.writeTimeout` plus the sweep interval, in milliseconds. Cached because every response
+    /// needs them.
     private var keepAliveMilliseconds: Int64
     private var writeMilliseconds: Int64
     private(set) var isDraining = false
     private var byDescriptor: [(any AcceptedConnection)?] = []
     private var whenEmpty: (() -> Void)?
-    /// Listeners that accept nothing until there is room.
+    /// Listeners that have stopped accepting until other connections end.
     private var paused: [Listener] = []
-    /// Their output goes out when the batch of events has been handled.
+    /// Connections with output to be sent at the end of the batch of events.
     private var pushing: [any AcceptedConnection] = []
-    /// Those of the batch that is over.
+    /// Connections of the batch that is being sent.
     private var pushed: [any AcceptedConnection] = []
 
-    /// Memory of small responses that have gone out, for the next ones: the C library takes long to find as much.
+    /// Memory of small responses that were sent, reused for the next ones. The C library takes long to allocate such sizes.
     private var spareOutput: [[UInt8]] = []
     private static let spareLimit = 64
 
@@ -58,14 +59,14 @@ public final class ClientConnections {
     static let writeBytes = 16 * 1024
     static let frameBufferBytes = 64 * 1024
     private static let sweepInterval = Duration.milliseconds(500)
-    /// Clients that ask all the time learn within it that their connection ends, and lose no request; who is idle for longer sees an idle
-    /// connection closed, as at any other time.
+    /// Maximum time for which a draining idle connection stays open. A client that sends requests within it learns that the connection
+    /// ends, and loses no request. Other clients see an idle connection closed, which may happen at any time.
     public static let drainPatience = Duration.seconds(1)
-    /// Descriptors that a sweep looks at in one go, and connections that it ends in one go: many may have come, and so end, together.
+    /// Maximum number of descriptors that a sweep visits, and of connections that it ends, in one round of the loop.
     private static let sweepLimit = 4_096
     private static let endLimit = 32
 
-    /// - Parameter budget: shared by all tables whose connections count together; its own where none is given.
+    /// - Parameter budget: the budget that all tables share; nil for a separate one.
     public init(loop: EventLoop, settings: DownstreamSettings, budget: ConnectionBudget? = nil) {
         self.loop = loop
         self.budget = budget ?? ConnectionBudget(settings)
@@ -80,7 +81,7 @@ public final class ClientConnections {
         ((settings.keepAliveTimeout + sweepInterval).wholeMilliseconds, (settings.writeTimeout + sweepInterval).wholeMilliseconds)
     }
 
-    /// What begins from now on is held to these: requests on connections that stand, and new connections.
+    /// Applies settings to new connections, and to new requests on open connections.
     public func use(_ settings: DownstreamSettings) {
         loop.assertOnLoop()
         self.settings = settings
@@ -93,15 +94,15 @@ public final class ClientConnections {
         frames?.deallocate()
     }
 
-    /// Starts the time-outs. On the loop, whose timers hold this table until the loop ends: a weak reference anywhere would make
-    /// every use of the table slower.
+    /// Starts the timeouts. Must be called on the loop. The loop's timers hold this table until the loop ends, because a weak reference
+    /// would make every use of the table slower.
     public func start() {
         coarseNow = loop.time.monotonicMilliseconds
         budget.enter(self)
         loop.schedule(after: Self.sweepInterval) { self.sweep() }
     }
 
-    /// A socket comes in. The budget has been asked already.
+    /// Adds an accepted socket. The caller has reserved the connection in the budget.
     func add(_ socket: consuming AcceptedSocket) {
         loop.assertOnLoop()
         coarseNow = loop.time.monotonicMilliseconds
@@ -110,7 +111,7 @@ public final class ClientConnections {
         enter(socket)
     }
 
-    /// The next phase of a connection begins.
+    /// Starts the next phase of a connection.
     func enter(_ socket: consuming AcceptedSocket) {
         switch socket.listener.settings.phase(after: socket.phase, chosen: socket.chosen) {
         case .proxyHeader:
@@ -146,7 +147,7 @@ public final class ClientConnections {
         }
     }
 
-    /// There is nothing that could handle it.
+    /// Closes a socket that no phase can handle.
     private func discard(_ socket: consuming AcceptedSocket) {
         if byDescriptor.indices.contains(Int(socket.transport.descriptor)), byDescriptor[Int(socket.transport.descriptor)] != nil {
             return remove(socket.transport.descriptor)
@@ -155,7 +156,7 @@ public final class ClientConnections {
         counters[.connectionsOpen] -= 1
     }
 
-    /// From now on this has the socket.
+    /// Makes `connection` the owner of its socket.
     private func put(_ connection: any AcceptedConnection) {
         let index = Int(connection.descriptor)
         if index >= byDescriptor.count {
@@ -177,8 +178,8 @@ public final class ClientConnections {
         }
     }
 
-    /// Lets running responses finish. The next response on a kept connection tells that it is the last; one on which nothing comes for
-    /// `drainPatience` is closed. `then` is called once, when all are gone or `deadline` has passed, whichever comes first.
+    /// Ends all connections gracefully. The next response on a persistent connection announces the end. A connection without a request is
+    /// closed after `drainPatience`. `then` is called once, when all connections have ended or all have been ended at `deadline`.
     public func drain(deadline: Duration, then: @escaping () -> Void) {
         beginToDrain()
         guard counters[.connectionsOpen] > 0 else { return then() }
@@ -188,7 +189,7 @@ public final class ClientConnections {
         }
     }
 
-    /// The same, without an end to it yet.
+    /// Starts to end all connections gracefully, without a deadline.
     public func beginToDrain() {
         loop.assertOnLoop()
         budget.leave(self)
@@ -196,12 +197,12 @@ public final class ClientConnections {
         for connection in byDescriptor { connection?.drain() }
     }
 
-    /// The same for those that came in by a listener that is no more.
+    /// Starts to end the connections of a removed listener gracefully.
     func drain(_ listener: Listener) {
         for connection in byDescriptor where connection?.listener === listener { connection?.drain() }
     }
 
-    /// When a connection on which nothing happens is closed, while all are.
+    /// Deadline of idle connections during a graceful end.
     var drainDeadline: Int64 { deadline(after: Self.drainPatience) }
 
     func takeSpareOutput() -> [UInt8] { spareOutput.popLast() ?? [] }
@@ -218,18 +219,18 @@ public final class ClientConnections {
     }
 
     private func pushAll() {
-        // What is pushed meanwhile has its turn with the next batch; neither list gives up its memory.
+        // Output that is queued meanwhile waits for the next batch. Both arrays keep their memory.
         swap(&pushing, &pushed)
         for connection in pushed { connection.pushNow() }
         pushed.removeAll(keepingCapacity: true)
     }
 
-    /// When a time-out that starts now has passed. A sweep's interval is added, so that it never comes early, however old `coarseNow` is.
+    /// Deadline of a timeout that starts now. Includes a sweep interval, so that it never passes early, however old `coarseNow` is.
     func deadline(after timeout: Duration) -> Int64 { coarseNow + (timeout + Self.sweepInterval).wholeMilliseconds }
 
     var now: Int64 { loop.time.monotonicMilliseconds }
 
-    /// The same for what begins to be sent now.
+    /// Deadline for output that starts to wait now.
     var writeDeadline: Int64 { coarseNow + writeMilliseconds }
 
     var keepAliveDeadline: Int64 { isDraining ? drainDeadline : coarseNow + keepAliveMilliseconds }
@@ -240,17 +241,18 @@ public final class ClientConnections {
         byDescriptor.indices.contains(Int(descriptor)) ? byDescriptor[Int(descriptor)] : nil
     }
 
+    /// Returns some of the connections, by descriptor.
     /// - Parameters:
-    ///   - first: the first descriptor to look at.
-    ///   - count: descriptors to look at.
-    /// - Returns: `next` is nil if there are no more.
+    ///   - first: the first descriptor to visit.
+    ///   - count: number of descriptors to visit.
+    /// - Returns: the connections, and in `next` the descriptor to continue with; nil if there are no more.
     func connections(from first: Int, count: Int) -> (connections: [any AcceptedConnection], next: Int?) {
         let end = min(byDescriptor.count, first + count)
         let some = first < end ? byDescriptor[first..<end].compactMap(\.self) : []
         return (some, end < byDescriptor.count ? end : nil)
     }
 
-    /// A listener accepts again when others have made room.
+    /// Makes a listener accept again after other connections have ended.
     func awaitRoom(_ listener: Listener, _ cause: RoomReport.Cause) {
         if !paused.contains(where: { $0 === listener }) { paused.append(listener) }
         budget.makeRoom(cause)
@@ -262,7 +264,8 @@ public final class ClientConnections {
         for listener in listeners { listener.resume() }
     }
 
-    /// - Parameter first: where the sweep goes on; others' events have been handled since.
+    /// Checks deadlines.
+    /// - Parameter first: descriptor to continue with. Other events are handled between two parts of a sweep.
     private func sweep(from first: Int = 0) {
         coarseNow = loop.time.monotonicMilliseconds
         let ended = counters[.connectionsTimedOut]

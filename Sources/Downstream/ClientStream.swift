@@ -1,80 +1,82 @@
-// The seam between the client's side and the flow: one request's content on its way in, and its response on the way out. HTTP/1.1 has it on a
-// connection (`ClientConnection`); a protocol with several at once has it on a stream. All of it happens on the client's event loop.
+// The interface between a client's connection and the request flow: a request's content and its response. HTTP/1.1 implements it with a
+// connection (`ClientConnection`), HTTP/2 with a stream (`HTTP2Stream`). All calls happen on the client's event loop.
 
 import HTTPCore
 
-/// Heads are given as HTTP/1.1 writes them, since that is how they are stored: status line, field lines, no empty line. Framing and connection
-/// fields are the stream's own matter.
+/// One request and its response, as seen by the flow. Heads are in HTTP/1.1 form, as they are stored: status line, field lines, no empty
+/// line. The stream adds the framing and connection fields.
 public protocol ClientStream: AnyObject {
-    /// What the flow keeps with the client's connection. Nothing can be kept where a connection carries several requests at once (HTTP/2).
+    /// State of the flow that lives as long as the client's connection; always nil on multiplexed connections (HTTP/2).
     var companion: (any ConnectionCompanion)? { get set }
     /// Whether the connection carries several requests at once.
     var isMultiplexed: Bool { get }
-    /// Where the connection came in.
+    /// The listener that accepted the connection.
     var listener: Listener { get }
-    /// Where the connection comes from.
+    /// The remote address of the connection, or the one that a PROXY protocol header names.
     var peer: PeerAddress { get }
-    /// Whose this request is.
+    /// The client that the current request belongs to.
     var client: RequestClient { get }
-    /// Says that the request is another's than the peer's. Good for this request only.
+    /// Assigns the current request to another client than the peer.
     func attribute(to client: RequestClient)
-    /// Of the client's connection; nil in clear.
+    /// TLS properties of the connection; nil for cleartext.
     var security: ConnectionSecurity? { get }
 
     // MARK: The request
 
-    /// From now on another is told what the client does. The content has no time-out as a whole with it.
+    /// Transfers the request to another exchange, which receives the client's further events. Ends the timeout of the content as a whole.
     func handOver(to exchange: any ClientExchange)
-    /// The content is held until it is whole: all of it has to come in time. Called before any of it is told.
+    /// Starts the timeout for the content as a whole, which is buffered until complete. Must be called before any content is delivered.
     func startContentTotal()
-    /// Holds the client back: no more content comes until `resumeContent`.
+    /// Stops delivery of content until `resumeContent`.
     func pauseContent()
     func resumeContent()
-    /// Whether the client waits to be told to send its content (RFC 9110 §10.1.1).
+    /// Whether the client waits for a 100 (Continue) response before it sends its content (RFC 9110 §10.1.1).
     var isContinueAwaited: Bool { get }
-    /// Tells the client to send its content, where it waits for that.
+    /// Sends a 100 (Continue) response if the client waits for one.
     func sendContinue()
-    /// The client sends no more, perhaps after what is yet to be read. It may still read, or be gone: both look alike.
+    /// Whether the client has closed its sending side, perhaps after bytes that are still unread. The client may still read, or be
+    /// disconnected; both look alike.
     var hasPeerEnded: Bool { get }
 
     // MARK: The response
 
-    /// A 1xx response, where the client understands it (RFC 9110 §15.2).
+    /// Sends a 1xx response if the client understands it (RFC 9110 §15.2).
     func sendInformational(_ head: ResponseHead)
-    /// Sends a complete response. To HEAD the body is left out.
+    /// Sends a complete response. Responses to HEAD omit the body.
     /// - Parameter lines: more field lines.
-    /// - Returns: all that was sent, where it was one piece and another request may get the same. Good until the next response.
+    /// - Returns: the bytes sent, if the response was sent in one piece and may be repeated; otherwise nil. Valid until the next response.
     @discardableResult
     func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer?
-    /// Whether another request may come after this response.
+    /// Whether another request may follow this response.
     var staysOpen: Bool { get }
-    /// Sends what `sendWhole` has returned for a request of the same method and version. Only where `staysOpen`.
-    /// - Parameter line: with its end; goes out in the place of the last of the response's field lines.
+    /// Sends a response that `sendWhole` returned for a request of equal method and version. Requires `staysOpen`.
+    /// - Parameter line: replaces the last field line of the response; nil to keep it. Includes its line end.
     func sendComplete(_ response: CompleteResponse, endingWith line: [UInt8]?)
-    /// The same for a request that the receiver's `repeated` knows.
+    /// Sends a response as `sendComplete` does, for a request that the receiver recognized in `repeated`.
     func sendAgain(_ response: CompleteResponse, endingWith line: [UInt8]?)
     /// Whether content of unknown length can be sent.
     var takesChunks: Bool { get }
-    /// Sends a response whose content is made while it goes out, its length among the fields of `head` where it is known; else only where
-    /// `takesChunks`.
+    /// Sends a response with content that is produced while it is sent. If the length is known, `head` has it; otherwise `takesChunks` must
+    /// be true.
     func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer)
-    /// Empty, with the memory of a response that has gone out where there is any: for the next one's head.
+    /// Returns an empty array for the next head, with reused memory if available.
     func spareOutput() -> [UInt8]
-    /// What `startResponse` will put behind a head, in bytes: so that it need not grow.
+    /// Bytes that `startResponse` appends to a head, so that the caller can reserve them.
     func roomNeeded(lines: [UInt8], _ framing: ResponseFraming) -> Int
-    /// Begins a response whose content follows in pieces.
+    /// Begins a response with content that follows in pieces.
     /// - Parameters:
-    ///   - head: status line and field lines, with room behind them.
+    ///   - head: status line and field lines, with reserved capacity.
     ///   - lines: more field lines.
-    ///   - readAhead: so much content is taken however slowly the client reads, in bytes, where there is memory for it.
+    ///   - readAhead: bytes of content that are buffered however slowly the client reads, if memory allows.
     func startResponse(head: consuming [UInt8], lines: [UInt8], framing: ResponseFraming, readAhead: Int)
-    /// - Returns: false where so much waits to be sent that the flow should stop until `responseDrained`.
+    /// Sends a piece of content.
+    /// - Returns: false if so many bytes wait that the caller should pause until `responseDrained`.
     func write(_ bytes: Span<UInt8>) -> Bool
     func endResponse()
-    /// Takes back a response that was begun with `startResponse`, so that another can be given instead.
-    /// - Returns: false where some of it may have gone out.
+    /// Withdraws a response that was begun with `startResponse`, so that another one can be sent.
+    /// - Returns: false if a part of it may have been sent.
     func takeBackResponse() -> Bool
-    /// Ends a broken response in such a way that nobody takes it for whole.
+    /// Ends a broken response in such a way that the client detects that it is incomplete.
     func abortResponse()
 }
 
@@ -86,7 +88,7 @@ public protocol ConnectionCompanion: AnyObject {
 extension ClientStream {
     public func spareOutput() -> [UInt8] { [] }
 
-    /// The same for one who has arrays.
+    /// Sends a complete response from arrays.
     public func sendWhole(head: [UInt8], lines: [UInt8] = [], body: WholeBody) {
         head.withUnsafeBytes { head in
             lines.withUnsafeBytes { lines in _ = sendWhole(head: head, lines: lines, body: body) }

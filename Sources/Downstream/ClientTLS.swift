@@ -1,24 +1,25 @@
-// TLS on one client's socket, which it uses and does not own: records in and out, their sizes, and what is given back while nothing happens.
+// TLS on a client's socket, which this class uses and does not own. It reads and writes records, chooses their sizes, and releases buffers
+// of idle connections.
 
 import CTLS
 
 final class ClientTLS {
-    /// nil once it was closed.
+    /// The connection of the C library; nil after it was closed.
     private var pointer: OpaquePointer?
-    /// Outlives what was made with it.
+    /// Held because `pointer` uses it.
     private let tickets: TicketKeys
 
-    /// What of the bytes offered last lies in a record that the kernel has not taken all of.
+    /// Number of offered bytes that belong to a record that the kernel has not fully accepted.
     private var begunBytes = 0
     private var records = RecordSizes()
-    /// Content may be there that the kernel no longer has.
+    /// Whether decrypted or buffered input may exist that the kernel does not report.
     private(set) var holdsInput = false
-    /// Something of TLS's own has to go out before more can be read.
+    /// Whether TLS must write before it can read more.
     private(set) var readWaitsForWrite = false
     private var isUsed = true
     private var hasBuffers = true
 
-    /// What is encrypted in one go, about 0.5 ms: others want their turn.
+    /// Maximum bytes encrypted in one turn, about 0.5 ms. Other connections then have their turn.
     private static let turnBytes = 512 << 10
 
     init?(_ context: TLSContext, _ tickets: TicketKeys, _ descriptor: Int32) {
@@ -33,7 +34,7 @@ final class ClientTLS {
 
     enum Step {
         case agreed, wantsRead, wantsWrite
-        /// `choose` before the next step.
+        /// The caller must call `choose` before the next step.
         case wantsChoice(name: String)
         case failed(HandshakeFailure)
     }
@@ -51,7 +52,8 @@ final class ClientTLS {
         }
     }
 
-    /// - Returns: false where there is no memory.
+    /// Selects the certificate and the rules for the handshake.
+    /// - Returns: false if memory is exhausted.
     func choose(_ context: TLSContext, _ verification: ClientVerification, for listener: ListenerSettings) -> Bool {
         guard let pointer else { return false }
         let name = Array(listener.address.description.utf8)
@@ -60,7 +62,7 @@ final class ClientTLS {
         }
     }
 
-    /// Before the choice: whether the client takes keys that sign by this scheme (RFC 8446 §4.2.3).
+    /// Whether the client accepts keys that sign with this scheme (RFC 8446 §4.2.3). Only valid before the choice.
     func takes(_ scheme: Int32) -> Bool { pointer.map { ctls_accept_takes($0, scheme) != 0 } ?? false }
 
     var speaksHTTP2: Bool { pointer.map { ctls_is_http2($0) != 0 } ?? false }
@@ -82,13 +84,13 @@ final class ClientTLS {
             let count = ctls_read(pointer, space.baseAddress! + taken, space.count - taken)
             guard count > 0 else {
                 readWaitsForWrite = count == CTLS_WANTS_WRITE
-                // An end that came together with content is told at the next call, and the kernel will not ask for that.
+                // An end that arrived together with content is reported by the next call, for which the kernel sends no event.
                 holdsInput = taken > 0 && count != CTLS_WANTS_READ && count != CTLS_WANTS_WRITE
                 if taken > 0 { return .bytes(taken) }
                 switch count {
                 case CTLS_WANTS_READ, CTLS_WANTS_WRITE: return .nothing
                 case CTLS_CLOSED: return .ended
-                // Many clients go without a word; where something is missing, its framing tells.
+                // Many clients close the connection without close_notify. The framing detects missing content.
                 default: return ctls_was_ended(pointer) != 0 ? .ended : .broken
                 }
             }
@@ -107,7 +109,7 @@ final class ClientTLS {
             guard size <= bytes.count - sent else { return nil }
             let count = ctls_write(pointer, bytes.baseAddress! + sent, size)
             guard count > 0 else {
-                // Nothing has to be read first: there is no renegotiation.
+                // Writing never needs a read first, because renegotiation is not supported.
                 guard count == CTLS_WANTS_WRITE else { return nil }
                 begunBytes = size
                 break
@@ -119,9 +121,9 @@ final class ClientTLS {
         return sent
     }
 
-    // MARK: Rest and end
+    // MARK: Idle periods and end
 
-    /// Called from time to time while nothing is under way: what an idle connection does not need is given back.
+    /// Called periodically while no request is active. Releases the buffers of an idle connection.
     func rest() {
         guard !isUsed, hasBuffers, !holdsInput, begunBytes == 0, let pointer else {
             isUsed = false
@@ -132,15 +134,16 @@ final class ClientTLS {
         hasBuffers = false
     }
 
-    /// - Returns: false where the kernel has no room for that word: then to be called again.
+    /// Sends close_notify.
+    /// - Returns: false if the kernel's buffer is too full for it. The caller must then call again.
     func endSending() -> Bool { pointer.map { ctls_end_sending($0) == 0 } ?? true }
 
-    /// Nothing is said at the end: nobody shall take what was sent for whole.
+    /// Suppresses close_notify, so that the client does not take truncated content for complete.
     func spoil() {
         if let pointer { ctls_spoil(pointer) }
     }
 
-    /// Says good-bye where that can be said at once. Before the descriptor is closed.
+    /// Sends close_notify if possible without waiting. Must be called before the descriptor is closed.
     func close() {
         guard let pointer else { return }
         self.pointer = nil
@@ -148,15 +151,15 @@ final class ClientTLS {
     }
 }
 
-/// How large a record is. A client can use it when all of it is there: what fits in the first flight is one record; what is longer begins with
-/// records of one packet each, until the way is likely to take more at once; then each is as large as TLS allows, which costs least. After a rest it
-/// begins anew.
+/// Chooses the sizes of TLS records. A client can use a record only when all of it has arrived. Output that fits in the first flight is one
+/// record. Longer output begins with records of one packet each; after the first flight records have the maximum size, which costs least.
+/// The sequence restarts after an idle period.
 struct RecordSizes {
     private var sentBytes = 0
 
-    /// With what TLS and TCP put around it, it fits in a packet of 1,500 bytes also over IPv6 and with time stamps.
+    /// Maximum content of a record that fits, with the overhead of TLS and TCP, in a packet of 1,500 bytes over IPv6 with timestamps.
     static let packetBytes = 1_380
-    /// Ten packets (RFC 6928).
+    /// Bytes of the first flight: ten packets (RFC 6928).
     static let flightBytes = 10 * packetBytes
     static let largestBytes = 16 << 10
 
@@ -168,25 +171,25 @@ struct RecordSizes {
     mutating func sent(_ count: Int) { sentBytes = min(sentBytes + count, Self.flightBytes) }
 }
 
-/// Why a handshake has failed.
+/// Why a TLS handshake failed.
 public enum HandshakeFailure: String, Sendable, CaseIterable {
-    /// Not TLS as it should be.
+    /// The client's bytes are not valid TLS.
     case malformed
-    /// The client is gone.
+    /// The client closed the connection.
     case ended
-    /// The client speaks HTTP in clear: it gets 400.
+    /// The client sent cleartext HTTP. It receives a 400 response.
     case clear
-    /// No version, suite or group that both have.
+    /// Client and server have no common version, cipher suite or group.
     case parameters
-    /// The client wants to speak something else than HTTP (ALPN).
+    /// The client offers no common application protocol (ALPN).
     case `protocol`
-    /// The client's certificate is missing, or not good.
+    /// The client's certificate is missing or invalid.
     case certificate
-    /// The client has ended it: mostly since it does not trust our certificate.
+    /// The client aborted the handshake, usually because it does not trust the certificate.
     case refused
-    /// It has taken too long.
+    /// The handshake took too long.
     case timeout
-    /// Too many others began.
+    /// The handshake was ended because too many others began, or at the connection limit.
     case crowded
 
     fileprivate init(_ reason: Int32) {

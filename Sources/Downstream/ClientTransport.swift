@@ -1,7 +1,6 @@
-// The bytes of one client's connection: which way they go, nobody above has to know. It owns the socket.
-//
-// Tricky: what was not taken of a `send` has to be offered again as it was, with as much behind it as before or more, and before anything else:
-// a record of TLS that was begun cannot be made anew.
+// The byte transport of a client's connection, with or without TLS. It owns the socket.
+// Tricky: bytes that `send` did not accept must be offered again unchanged and before any others. They may be followed by more bytes, not
+// fewer, because a begun TLS record cannot be changed.
 
 import CSystem
 import Descriptors
@@ -11,41 +10,41 @@ import Reactor
 struct ClientTransport: ~Copyable {
     enum Received {
         case bytes(Int)
-        /// None now.
+        /// No bytes are available now.
         case nothing
-        /// The client sends no more.
+        /// The client has closed its sending side.
         case ended
         case broken
     }
 
     private var socket: Descriptor
-    /// nil in clear.
+    /// nil for cleartext.
     private var tls: ClientTLS?
 
     init(_ socket: consuming Descriptor) {
         self.socket = socket
     }
 
-    /// From now on all goes through TLS.
+    /// Uses TLS from now on.
     mutating func secure(by tls: ClientTLS) { self.tls = tls }
 
     var isSecured: Bool { tls != nil }
 
-    /// For calls of the kernel only; -1 where it is closed.
+    /// Only for system calls; -1 if the socket is closed.
     var descriptor: Int32 { socket.number }
 
     // MARK: Waiting
 
-    /// Whether there are bytes to be read that the kernel no longer has: it does not tell of them.
+    /// Whether readable bytes exist that the kernel does not report, because TLS has buffered them.
     var holdsInput: Bool { tls?.holdsInput ?? false }
 
-    /// What to wait for, so that `wanted` can be done.
+    /// Translates wanted events into the events to wait for.
     func interest(_ wanted: ReadyEvents) -> ReadyEvents {
         guard let tls, tls.readWaitsForWrite, wanted.contains(.readable) else { return wanted }
         return wanted.subtracting(.readable).union(.writable)
     }
 
-    /// What can be done now, where the kernel tells of `events`.
+    /// Translates reported events into the operations that are possible now.
     func meaning(of events: ReadyEvents) -> ReadyEvents {
         guard let tls, tls.readWaitsForWrite, events.isWritable else { return events }
         return events.union(.readable)
@@ -61,8 +60,8 @@ struct ClientTransport: ~Copyable {
         return errno == EAGAIN || errno == EINTR ? .nothing : .broken
     }
 
-    /// Looks at what has arrived, and leaves it in the kernel.
-    /// - Returns: nil where nothing is there now; 0 where nothing will be.
+    /// Copies received bytes without removing them from the kernel's buffer.
+    /// - Returns: nil if no bytes are available now; 0 if none will follow.
     func peek(into space: UnsafeMutableBufferPointer<UInt8>) -> Int? {
         let count = recv(descriptor, space.baseAddress, space.count, Int32(MSG_PEEK))
         if count >= 0 { return count }
@@ -71,13 +70,14 @@ struct ClientTransport: ~Copyable {
 
     // MARK: Writing
 
-    /// - Returns: how many bytes were taken, none where the client has to read first; nil where it takes no more.
+    /// Sends bytes.
+    /// - Returns: the number of accepted bytes, 0 if the client must read first; nil if the connection is broken.
     func send(_ bytes: UnsafeRawBufferPointer) -> Int? {
         if let tls { return tls.send(bytes) }
         return Self.taken(csystem_send(descriptor, bytes.baseAddress!, bytes.count))
     }
 
-    /// The same for a response in two pieces that go out together, with one call of the kernel's; not through TLS, which puts records together.
+    /// Sends a response in two pieces with one system call. Not for TLS, which assembles records.
     func send(_ head: UnsafeRawBufferPointer, _ body: UnsafeRawBufferPointer) -> Int? {
         var parts = [
             iovec(iov_base: UnsafeMutableRawPointer(mutating: head.baseAddress), iov_len: head.count),
@@ -98,29 +98,30 @@ struct ClientTransport: ~Copyable {
 
     // MARK: Ends
 
-    /// Says that we send no more.
-    /// - Returns: false where TLS has yet to say so, when the kernel takes more: without its word what was sent looks cut.
+    /// Closes the sending side.
+    /// - Returns: false if TLS must still send close_notify when the socket is writable. Without it the client takes the content for
+    ///   truncated.
     func endSending() -> Bool {
         guard tls?.endSending() ?? true else { return false }
         shutdown(descriptor, Int32(SHUT_WR))
         return true
     }
 
-    /// From now on closing is a reset, since an orderly end could be taken for the end of what is under way.
+    /// Makes closing send a reset, because the client could take an orderly end for the end of the content.
     func resetAtClose() {
         tls?.spoil()
         var option = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
     }
 
-    /// From now on closing says nothing that could be taken for the end of what is under way.
-    /// - Parameter tells: its framing tells that something is missing, so what the kernel holds may still arrive.
+    /// Makes closing detectable as a truncation of the current response.
+    /// - Parameter tells: whether the response's framing reveals the truncation. Bytes in the kernel's buffer are then still delivered.
     func cutAtClose(tells: Bool) { if tells { tls?.spoil() } else { resetAtClose() } }
 
-    /// Called from time to time while nothing is under way.
+    /// Called periodically while no request is active.
     func rest() { tls?.rest() }
 
-    /// TLS says good-bye before the socket goes, and not after: the descriptor's number may be another's then.
+    /// Closes TLS before the socket, because afterwards the descriptor's number may belong to another connection.
     mutating func close() {
         tls?.close()
         socket.close()

@@ -1,14 +1,14 @@
-// A response as it went out, to be given again to requests that are like the one that got it, whatever protocol they come by. Belongs to one loop.
+// A response as it was sent, kept to be sent again for repeated requests of any HTTP version. Belongs to one event loop.
 
 import HTTP2
 
 public final class CompleteResponse {
-    /// Status line, field lines, the empty line, content.
+    /// Status line, field lines, the empty line and the content.
     public let bytes: UnsafeRawBufferPointer
     private lazy var contentStart = Self.contentStart(of: bytes)
-    /// Where the last field line begins.
+    /// Offset of the last field line.
     private lazy var lastLineStart = Self.lastLineStart(of: bytes, before: contentStart)
-    /// Made when a client of HTTP/2 gets it first.
+    /// The fields for HTTP/2. Created when the first HTTP/2 client receives the response.
     private(set) lazy var fields = HTTP2KeptFields(
         HTTP2ResponseFields.make(
             head: UnsafeRawBufferPointer(rebasing: bytes[..<max(0, contentStart - 2)]), lines: UnsafeRawBufferPointer(start: nil, count: 0))
@@ -21,7 +21,7 @@ public final class CompleteResponse {
         bytes = UnsafeRawBufferPointer(copy)
     }
 
-    /// By hand: the library's search for a pattern takes some hundred times as long, and a hit that is kept waits for this.
+    /// A manual search. The standard library's search for a pattern takes about a hundred times as long and would delay the hit.
     private static func contentStart(of response: UnsafeRawBufferPointer) -> Int {
         var end = 4
         while end <= response.count {
@@ -32,7 +32,7 @@ public final class CompleteResponse {
     }
 
     private static func lastLineStart(of response: UnsafeRawBufferPointer, before contentStart: Int) -> Int {
-        // Behind it stand its own end and the empty line.
+        // The last field line is followed by its line end and the empty line.
         var start = max(0, contentStart - 4)
         while start > 0, response[start - 1] != 0x0a { start -= 1 }
         return start
@@ -40,12 +40,12 @@ public final class CompleteResponse {
 
     deinit { bytes.deallocate() }
 
-    // MARK: Another last line
+    // MARK: Replacing the last field line
 
-    /// Gives all of it with another line in the place of the last one.
+    /// Calls `take` with the response in which another line replaces the last field line.
     /// - Parameters:
-    ///   - line: with its end.
-    ///   - space: memory to put it together in, where there is enough of it.
+    ///   - line: the field line with its line end.
+    ///   - space: memory to assemble the response in, if it is large enough.
     func withBytes(endingWith line: [UInt8], in space: UnsafeMutableRawBufferPointer, _ take: (UnsafeRawBufferPointer) -> Void) {
         let rest = UnsafeRawBufferPointer(rebasing: bytes[max(0, contentStart - 2)...])
         let count = lastLineStart + line.count + rest.count
@@ -59,7 +59,7 @@ public final class CompleteResponse {
         take(UnsafeRawBufferPointer(rebasing: space[..<count]))
     }
 
-    /// The same for HTTP/2.
+    /// The fields for HTTP/2, with another line in place of the last field line.
     func fields(endingWith line: [UInt8]) -> HTTP2FieldList {
         line.withUnsafeBytes { line in
             HTTP2ResponseFields.make(head: UnsafeRawBufferPointer(rebasing: bytes[..<lastLineStart]), lines: line)

@@ -1,6 +1,5 @@
-// How many client connections all shards together may have open, in all and of one client address, and how much memory their unsent responses
-// may take. The kernel spreads connections over the shards unevenly, so a limit for each would turn clients away while there is room
-// elsewhere.
+// Process-wide limits on client connections, in total and per client address, and on the memory of unsent responses. The kernel distributes
+// connections unevenly over the shards, so a limit per shard would reject clients while other shards have few.
 
 import Addresses
 import CSystem
@@ -8,43 +7,43 @@ import Locking
 import Reactor
 
 public final class ConnectionBudget: Sendable {
-    /// Taken by each shard's listener, given back by its connections.
+    /// Shared by all shards: listeners reserve connections, and ended connections release them.
     private let state: Mutex<State>
 
     private struct State {
         var limits: DownstreamSettings
         var open = 0
-        /// The most of both since memory was last returned.
+        /// Maximum of `open` and `unsentBytes` since memory was last returned to the system.
         var mostOpen = 0
         var mostUnsentBytes = 0
-        /// Open connections of each address that has some.
+        /// Open connections by client address.
         var byAddress: [UInt128: Int] = [:]
         var turnedAway = 0
         var unsentBytes = 0
         /// Part of `unsentBytes` for each address.
         var unsentByAddress: [UInt128: Int] = [:]
         var cut = 0
-        /// Requests of each address whose content is being discarded.
+        /// Number of requests by client address with content that is being discarded.
         var discarding: [UInt128: Int] = [:]
-        /// The tables whose connections count here.
+        /// The tables of all shards that use this budget.
         var tables: [ConnectionTable] = []
         var isMakingRoom = false
 
         func counted(_ peer: PeerAddress) -> UInt128? { peer.place.counted(besides: limits.trustedProxies) }
 
-        /// Returns the bytes of the address after the change; 0 if addresses do not count.
+        /// Returns the unsent bytes of the address after the change; 0 if its connections are not counted.
         mutating func holdUnsent(_ change: Int, _ peer: PeerAddress) -> Int {
             unsentBytes += change
             mostUnsentBytes = max(mostUnsentBytes, unsentBytes)
             guard let client = counted(peer) else { return 0 }
-            // Bytes from before a change of the trusted proxies have no known address.
+            // Bytes counted before a change of the trusted proxies are in no address.
             let own = max(0, unsentByAddress[client, default: 0] + change)
             unsentByAddress[client] = own > 0 ? own : nil
             return own
         }
     }
 
-    /// Called from any shard's loop, once for each round in which room was made or none was found.
+    /// Called from any shard's loop, once for each round (`RoomRound`), whether or not it closes connections.
     public let onFull: @Sendable (RoomReport) -> Void
 
     public init(_ settings: DownstreamSettings, onFull: @escaping @Sendable (RoomReport) -> Void = { _ in }) {
@@ -52,7 +51,7 @@ public final class ConnectionBudget: Sendable {
         self.onFull = onFull
     }
 
-    /// From now on these are the limits. What is open stays open. Where others count together than before, addresses are counted from now on.
+    /// Applies new limits. Open connections stay open. If the trusted proxies change, counting by address restarts at zero.
     public func use(_ settings: DownstreamSettings) {
         state.withLock { state in
             let former = state.limits
@@ -63,25 +62,25 @@ public final class ConnectionBudget: Sendable {
 
     public var limit: Int { state.withLock { $0.limits.maximumConnections } }
 
-    /// Open client connections.
+    /// Number of open client connections.
     public var open: Int { state.withLock { $0.open } }
 
-    /// The limit on `unsentBytes`; 0 for none.
+    /// Limit on `unsentBytes`; 0 for no limit.
     public var unsentLimitBytes: Int { state.withLock { $0.limits.unsentLimitBytes } }
 
-    /// Connections that were ended because too much waited to be sent.
+    /// Number of connections that were aborted because too many unsent bytes waited.
     public var cut: Int { state.withLock { $0.cut } }
 
-    /// Memory that unsent responses take, in bytes.
+    /// Memory of unsent responses, in bytes.
     public var unsentBytes: Int { state.withLock { $0.unsentBytes } }
 
-    /// Connections that were closed because their address had too many.
+    /// Number of connections that were closed because their address had too many.
     public var turnedAway: Int { state.withLock { $0.turnedAway } }
 
-    /// So many of administrators have room beyond the limit: they may be the ones who can do something about it.
+    /// Number of connections to admin listeners that are accepted above the limit, because administrators may be able to solve the problem.
     public static let reserve = 32
 
-    /// Returns false where the limit is reached.
+    /// Reserves a connection. Returns false at the limit.
     func take(isReserved: Bool = false) -> Bool {
         state.withLock { state in
             guard state.open < state.limits.maximumConnections + (isReserved ? Self.reserve : 0) else { return false }
@@ -91,11 +90,12 @@ public final class ConnectionBudget: Sendable {
         }
     }
 
-    /// Connections, and bytes that were not sent, that leave behind what is worth being returned: about 30 MB.
+    /// Decrease of connections, and of unsent bytes, after which returning memory to the system is worthwhile: about 30 MB.
     public static let crowd = 500
     public static let heap = 32 << 20
 
-    /// Whether most of so much is gone since this was last true.
+    /// Whether at least half of the connections or of the unsent bytes, and at least `crowd` or `heap`, ended since this function last
+    /// returned true.
     public func hasMemoryToReturn() -> Bool {
         state.withLock { state in
             let hasCrowdLeft = state.mostOpen - state.open >= Self.crowd && state.open <= state.mostOpen / 2
@@ -106,10 +106,10 @@ public final class ConnectionBudget: Sendable {
         }
     }
 
-    /// Memory that is free goes back to the system: the allocator keeps what was left behind, though nobody else may ever need it. Not on a loop.
+    /// Returns free memory to the system, because the allocator keeps it. Must not be called on an event loop.
     public static func returnFreeMemory() { csystem_return_free_memory() }
 
-    /// Whether one more of this address may stay.
+    /// Counts a connection for its address. Returns false if the address has too many.
     func admit(_ peer: PeerAddress) -> Bool {
         state.withLock { state in
             guard let client = state.counted(peer) else { return true }
@@ -123,8 +123,8 @@ public final class ConnectionBudget: Sendable {
         }
     }
 
-    /// Records a change of the unsent bytes of a connection. An address may hold as much memory as it leaves free: one address alone may hold half.
-    /// So memory remains for other clients, even if one client reads slowly on many connections.
+    /// Records a change of the unsent bytes of a connection. An address may hold as much memory as it leaves free: one address alone may
+    /// hold half. So memory remains for other clients, even if one client reads slowly on many connections.
     /// - Returns: false if the limit is exceeded, so the connection must be aborted.
     func hold(_ change: Int, of peer: PeerAddress) -> Bool {
         state.withLock { state in
@@ -137,7 +137,8 @@ public final class ConnectionBudget: Sendable {
     }
 
     /// Whether a connection that holds this many bytes of a response may buffer more, so that the upstream does not wait for a slow client.
-    /// Half of the memory is for reading ahead. A connection may use a sixteenth of its remainder, and an address as much as it leaves free.
+    /// Half of the memory is for reading ahead. A connection may use a sixteenth of its remainder, and an address as much as it leaves
+    /// free.
     func mayReadAhead(holding bytes: Int, for peer: PeerAddress) -> Bool {
         state.withLock { state in
             guard state.limits.unsentLimitBytes > 0 else { return true }
@@ -147,7 +148,8 @@ public final class ConnectionBudget: Sendable {
         }
     }
 
-    /// - Parameter peer: of an admitted connection; nil where none came of what was taken.
+    /// Releases a reserved connection.
+    /// - Parameter peer: the address of an admitted connection; nil if the connection was not admitted.
     func giveBack(_ peer: PeerAddress? = nil) {
         state.withLock { state in
             state.open -= 1
@@ -157,7 +159,7 @@ public final class ConnectionBudget: Sendable {
     }
     // MARK: Discarded content
 
-    /// One request whose content is read and discarded, for as long as somebody holds it.
+    /// Permission to discard the content of one request. Released with the object.
     final class Discarding: Sendable {
         private let budget: ConnectionBudget
         private let client: UInt128?
@@ -173,7 +175,7 @@ public final class ConnectionBudget: Sendable {
         }
     }
 
-    /// nil where the address has as many under way as it may have.
+    /// Permits discarding of one more request's content; nil if the address has reached its limit.
     func discard(for client: ClientAddress) -> Discarding? {
         state.withLock { state in
             guard let client = client.counted(besides: state.limits.trustedProxies) else { return Discarding(self, nil) }
@@ -184,18 +186,18 @@ public final class ConnectionBudget: Sendable {
         }
     }
 
-    // MARK: Room
+    // MARK: The connection limit
 
-    /// A table's connections can be closed to make room, as long as its loop runs.
+    /// Adds a table. Rounds may close its connections while its loop runs.
     func enter(_ table: ClientConnections) { state.withLock { $0.tables.append(ConnectionTable(table)) } }
 
     func leave(_ table: ClientConnections) { state.withLock { $0.tables.removeAll { $0.table === table } } }
 
-    /// One round closes this part of the limit at most, and so many connections.
+    /// Maximum number of connections that one round closes, as a divisor of the limit and as an absolute number.
     private static let roundPart = 64
     private static let roundLimit = 256
 
-    /// Closes connections that wait for their client, where there are any. One round at a time: whoever asks meanwhile shares it.
+    /// Closes connections that wait for their client, if there are any. Only one round runs at a time; calls during a round have no effect.
     func makeRoom(_ cause: RoomReport.Cause) {
         let begun = state.withLock { state -> (round: RoomRound, tables: [ConnectionTable])? in
             guard !state.isMakingRoom, !state.tables.isEmpty else { return nil }
@@ -228,7 +230,7 @@ public final class ConnectionBudget: Sendable {
     }
 }
 
-/// `@unchecked Sendable` because other loops do no more than queue work on the table's own.
+/// `@unchecked Sendable` because other loops only queue work on the table's own loop.
 private struct ConnectionTable: @unchecked Sendable {
     let table: ClientConnections
 

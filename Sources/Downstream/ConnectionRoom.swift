@@ -1,58 +1,57 @@
-// Makes room at the limit on client connections: connections that wait for their client are closed, over all shards. The address that has most
-// connections goes first, and of its connections those that have been idle for longest.
-//
-// Tricky: each shard knows its own connections only. So a round has two steps: every shard names its candidates, and then every shard closes
-// those of its own that were chosen from all of them. A shard whose loop ends meanwhile counts as one without candidates.
+// Closes connections that wait for their client when the connection limit is reached, on all shards. Connections of the address with the
+// most connections are closed first, and of these the ones that have been idle longest.
+// Tricky: a shard knows only its own connections, so a round has two steps. Each shard names candidates; then each shard closes its
+// connections among those selected from all candidates. A shard with a loop that ends meanwhile counts as one without candidates.
 
 import Addresses
 import Figures
 import Locking
 import Reactor
 
-/// What a connection waits for while it can be closed to make room.
+/// What a connection waits for from its client. Such a connection may be closed at the connection limit.
 struct ClientWait: Equatable {
     enum Kind: Int {
-        /// A request. No byte of one has come.
+        /// For a request. No byte of it has been received.
         case request
-        /// The end of a handshake, of a request's head, or of the connection.
+        /// For the end of a handshake, of a request's head, or of the connection.
         case opening
-        /// The client to send a request's content, or to take a response.
+        /// For a request's content, or for the client to read the response.
         case slow
     }
 
     var kind: Kind
-    /// When the wait times out, in milliseconds of the loops' clock: what has waited for longest times out first.
+    /// Time at which the wait times out, in milliseconds of the loops' clock. The longest wait times out first.
     var deadline: Int64
 }
 
-/// What came of a round, for the log.
+/// Result of a round, for the log.
 public struct RoomReport: Sendable, Equatable {
     /// Why no connection could be accepted.
     public enum Cause: Sendable { case connections, descriptors }
 
     public var cause: Cause
     public var open: Int
-    /// Connections of the address that has most; 0 if no address counts.
+    /// Number of connections of the address with the most connections; 0 if no address is counted.
     public var most: Int
-    /// That address, or its network; nil if no address counts.
+    /// That address or network; nil if no address is counted.
     public var address: String?
-    /// Connections that this round closes.
+    /// Number of connections that this round closes.
     public var closed: Int
 }
 
-/// A round over all shards. Its shares and the budget refer to it.
+/// A round over all shards. Held by its shares and by the budget.
 final class RoomRound: Sendable {
     struct Candidate: Sendable {
-        /// Connections of its address; 0 if the address does not count.
+        /// Number of connections of its address; 0 if the address is not counted.
         let count: Int
         let kind: ClientWait.Kind
         let deadline: Int64
-        /// The table that has it.
+        /// The table that holds the connection.
         let table: ObjectIdentifier
         let descriptor: Int32
         let connection: ObjectIdentifier
 
-        /// Whether this one is closed before another.
+        /// Whether this candidate is closed before another.
         func precedes(_ other: Candidate) -> Bool {
             if count != other.count { return count > other.count }
             if kind != other.kind { return kind.rawValue < other.kind.rawValue }
@@ -60,17 +59,17 @@ final class RoomRound: Sendable {
         }
     }
 
-    /// Connections by address when the round began.
+    /// Connections by address at the start of the round.
     private let byAddress: [UInt128: Int]
     private let trustedProxies: NetworkList
-    /// Candidates to close at most.
+    /// Maximum number of connections to close.
     let wanted: Int
-    /// Connections of one address from which on also those that are slow can go.
+    /// Number of connections of one address from which slow connections may be closed too.
     private let crowd: Int
     private let state: Mutex<(left: Int, candidates: [Candidate])>
     private let whenNamed: @Sendable ([Candidate]) -> Void
 
-    /// An address with this part of all connections loses slow ones too.
+    /// Divisor of the connection limit. An address with this share of it may lose slow connections too.
     static let crowdPart = 4
 
     init(
@@ -83,7 +82,7 @@ final class RoomRound: Sendable {
         state = Mutex((tables, []))
     }
 
-    /// The connection as a candidate; nil if it has to stay.
+    /// Returns the connection as a candidate; nil if it must not be closed.
     func candidate(_ connection: any AcceptedConnection, of table: ObjectIdentifier) -> Candidate? {
         guard let wait = connection.clientWait else { return nil }
         let count = connection.peer.place.counted(besides: trustedProxies).map { byAddress[$0, default: 0] } ?? 0
@@ -93,7 +92,7 @@ final class RoomRound: Sendable {
             connection: ObjectIdentifier(connection))
     }
 
-    /// The first of them, in the order in which they go.
+    /// Returns the candidates to close, in order.
     func first(of candidates: [Candidate]) -> [Candidate] {
         Array(candidates.sorted { $0.precedes($1) }.prefix(wanted))
     }
@@ -107,8 +106,8 @@ final class RoomRound: Sendable {
         if let all { whenNamed(first(of: all)) }
     }
 
-    /// What one shard names. Told to the round when nobody holds it any more: also if the shard's loop has ended.
-    /// `@unchecked Sendable` because one loop at a time touches it.
+    /// The candidates of one shard. Reported to the round when the object is released, also if the shard's loop has ended. `@unchecked
+    /// Sendable` because one loop at a time uses it.
     final class Share: @unchecked Sendable {
         private let round: RoomRound
         var candidates: [Candidate] = []
@@ -120,11 +119,11 @@ final class RoomRound: Sendable {
 }
 
 extension ClientConnections {
-    /// Connections that are looked at, and closed, in one go.
+    /// Maximum number of descriptors visited, and of connections closed, in one round of the loop.
     private static let lookLimit = 4_096
     private static let closeLimit = 32
 
-    /// Names this table's candidates, some in each round of the loop.
+    /// Collects this table's candidates, over several rounds of the loop.
     func nameCandidates(for round: RoomRound, _ share: RoomRound.Share, from first: Int = 0) {
         loop.assertOnLoop()
         let own = ObjectIdentifier(self)
@@ -134,7 +133,7 @@ extension ClientConnections {
         loop.inNextRound { [self] in nameCandidates(for: round, share, from: next) }
     }
 
-    /// Closes those of this table, and lets its listeners accept again.
+    /// Closes the selected connections of this table, and lets its listeners accept again.
     func close(_ candidates: ArraySlice<RoomRound.Candidate>) {
         loop.assertOnLoop()
         for candidate in candidates.prefix(Self.closeLimit) {

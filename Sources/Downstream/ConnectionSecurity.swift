@@ -1,21 +1,21 @@
-// What is known of a connection that came through TLS, for all of its requests.
+// TLS properties of a connection, which apply to all its requests.
 
 import CTLS
 import HTTPCore
 
 public final class ConnectionSecurity: Sendable {
-    /// Such as TLSv1.3.
+    /// TLS version, such as TLSv1.3.
     public let version: String
-    /// What the client asked for, in small letters; empty where it named nothing.
+    /// The server name that the client requested (SNI), in lower case; empty if there was none.
     public let serverName: String
-    /// The client's, where it has presented one that was found good.
+    /// The client's certificate if it presented a valid one; nil otherwise.
     public let certificate: ClientCertificate?
-    /// What stands for it beside a request's own fields (`ConnectionField.certificate`).
+    /// Value of the pseudo field that represents the certificate (`ConnectionField.certificate`); nil without a certificate.
     public let certificateField: [UInt8]?
-    /// The place of the certificate that the client got.
+    /// Index of the server certificate that the client received.
     private let place: Int
     private let certificates: ServerCertificates
-    /// What the listener asks of all names' clients, by whichever authorities each name has.
+    /// The listener's rule for client certificates, for all server names; nil if each certificate's settings apply.
     private let verification: ClientVerification?
 
     init(_ tls: ClientTLS, _ serverName: String, place: Int, of certificates: ServerCertificates, on listener: ListenerSettings) {
@@ -27,18 +27,18 @@ public final class ConnectionSecurity: Sendable {
         verification = listener.verification
     }
 
-    /// Whether requests for a host may come here: not where its clients are asked for another certificate than this connection's were (RFC 9110
-    /// §7.4: else 421).
+    /// Whether requests for a host are allowed on this connection. They are not if the host requires other client certificates than this
+    /// connection's server name. The response is then 421 (RFC 9110 §7.4).
     /// - Parameter authority: the host, perhaps with a port.
     public func mayServe(_ authority: @autoclosure () -> String) -> Bool {
         guard certificates.entries.count > 1 else { return true }
         return certificates.askTheSame(Self.place(of: authority(), in: certificates), place, on: verification)
     }
 
-    /// Whether a client that asks for a host is asked for the certificate that this connection's client was asked for.
+    /// Whether the present rules for a host require the client certificate that this connection's rules required.
     /// - Parameters:
-    ///   - current: certificates that are in use now.
-    ///   - verification: the listener's own setting.
+    ///   - current: the server certificates in use now.
+    ///   - verification: the listener's present rule for client certificates.
     func hasPresented(_ authority: String, what current: ServerCertificates, asks verification: ClientVerification?) -> Bool {
         current.rule(Self.place(of: authority, in: current), on: verification) == certificates.rule(place, on: self.verification)
     }
@@ -50,12 +50,12 @@ public final class ConnectionSecurity: Sendable {
     }
 }
 
-/// A client's certificate that was found good.
+/// A valid certificate that a client presented.
 public struct ClientCertificate: Sendable {
-    /// As RFC 4514 writes it.
+    /// Distinguished name of the subject in the form of RFC 4514.
     public let subject: String
     public let der: [UInt8]
-    /// What tells this client from others, as the operator has chosen it: a hash.
+    /// Hash that distinguishes clients, as configured (`ClientIdentification`).
     public let identity: [UInt8]
 
     init?(_ connection: OpaquePointer, by identification: ClientIdentification) {
@@ -71,7 +71,7 @@ public struct ClientCertificate: Sendable {
             }
     }
 
-    /// See `ConnectionField.certificate`.
+    /// Value of `ConnectionField.certificate`.
     fileprivate func fieldValue(isSentOn: Bool) -> [UInt8] {
         var value: [UInt8] = []
         for byte in identity { value += [byte >> 4, byte & 15].map { $0 < 10 ? 0x30 + $0 : 0x57 + $0 } }

@@ -1,64 +1,64 @@
-// Where a client's HTTP/1.1 connection stands (RFC 9112 §9), or a stream of HTTP/2, which is like a connection on which one request comes. It
-// decides and does nothing: `ClientConnection` and `HTTP2Stream` tell it what happens, and perform what is returned.
+// State machine of a client's HTTP/1.1 connection (RFC 9112 §9). An HTTP/2 stream uses it like a connection with one request. It only
+// decides: `ClientConnection` and `HTTP2Stream` report events to it and perform the returned actions.
 
 import HTTPCore
 
 struct ConnectionState {
     enum Phase {
-        /// Between two requests. All that was sent has gone out.
+        /// Between two requests. All output has been sent.
         case idle
-        /// Some of a request's head has come.
+        /// A part of a request's head has been received.
         case receivingHead
         case exchanging(RequestProgress)
-        /// The last response has gone out: what the client still sends is read and discarded, so that it gets to read that response.
-        /// - Parameter isUploading: some of the request's content was still to come.
+        /// The last response has been sent. Further bytes of the client are read and discarded, so that the client can read that response.
+        /// - Parameter isUploading: whether a part of the request's content was still missing.
         case lingering(discardedBytes: Int, isUploading: Bool)
         case closed
     }
 
-    /// What is to be done with the connection.
+    /// An action for the connection.
     enum Action: Equatable {
         case nothing
         case close
-        /// The client, whose request is whole, sends no more: the exchange is to know.
+        /// Notify the exchange that the client, after a complete request, has closed its sending side.
         case tellEnd
-        /// Shut the sending side, and wait for the client to do the same: from now on this is lingering.
+        /// Shut down the sending side, and wait for the client to do so too. The connection is then lingering.
         case linger
-        /// Close; the exchange's client is gone.
+        /// Close the connection and notify the exchange that its client has left.
         case abandon
-        /// End the exchange that there may be, say what is wrong, and end the connection with that.
+        /// End the exchange if there is one, send an error response, and end the connection.
         case refuse(RequestRejection)
-        /// The same where a response has begun already: it cannot be ended in order.
+        /// End the exchange and abort the response, which has begun and cannot be ended in order.
         case abort(RequestRejection)
-        /// Another request may come.
+        /// Wait for another request.
         case awaitRequest
-        /// The client says nothing more in the protocol that it has changed to.
+        /// The client has ended the protocol that it upgraded to.
         case endContent
     }
 
-    /// What the content of a request brings.
+    /// A step of reading a request's content.
     enum ContentEvent: Equatable {
-        /// At this range of the bytes given.
+        /// Content at this range of the given bytes.
         case piece(Range<Int>, isLast: Bool)
         case needsMore
         case ended
-        /// Nothing after it can be read.
+        /// Invalid or too long content. No bytes after it can be read.
         case failed(Action)
     }
 
     private(set) var phase = Phase.idle
-    /// All that the client has sent was read, and it sends no more. It may still read.
+    /// Whether all bytes of the client were read and no more will follow. The client may still read.
     private(set) var hasInputEnded = false
-    /// The client sends no more, perhaps after what is yet to be read.
+    /// Whether the client has closed its sending side, perhaps after bytes that are still unread.
     private(set) var hasPeerEnded = false
-    /// So many requests have begun.
+    /// Number of requests that have begun.
     private(set) var requests = 0
 
-    // MARK: Questions
+    // MARK: Properties
 
     var isClosed: Bool { if case .closed = phase { true } else { false } }
 
-    /// Whether a request may begin. Its first bytes may be there.
+    /// Whether a request may begin. Its first bytes may have been received.
     var isAwaitingRequest: Bool {
         switch phase {
         case .idle, .receivingHead: true
@@ -66,17 +66,17 @@ struct ConnectionState {
         }
     }
 
-    /// The request whose response is under way.
+    /// The request with an active response; nil if there is none.
     var current: RequestProgress? { if case .exchanging(let progress) = phase { progress } else { nil } }
 
-    /// Whether the response has ended, though not all of it need have gone out.
+    /// Whether the response has ended. A part of it may still wait to be sent.
     var hasResponded: Bool { current?.response == .ended }
 
-    /// Whether the client has been responded to before all of its content had come.
+    /// Whether the response was sent before all of the request's content was received.
     var isUploadDiscarded: Bool { if case .lingering(_, isUploading: true) = phase { true } else { false } }
 
-    /// Whether closing now would end a response in the middle: in order, that could be taken for the end of its content.
-    /// - Parameter hasOutput: some of it waits to be sent.
+    /// Whether closing now would truncate a response. A client could take an orderly end for the end of its content.
+    /// - Parameter hasOutput: whether a part of the response waits to be sent.
     func isResponseCut(hasOutput: Bool) -> Bool {
         guard let progress = current, !progress.isTunnel else { return false }
         return switch progress.response {
@@ -96,20 +96,21 @@ struct ConnectionState {
         }
     }
 
-    /// Whether the client's end would not be found by reading.
+    /// Whether reading would not detect that the client has closed its sending side, because nothing is read now.
     var watchesForEnd: Bool { !hasPeerEnded && current?.content.isWhole == true }
 
     // MARK: The request
 
-    /// - Returns: whether these were the head's first bytes: they start its clock.
+    /// Records that a part of a head was received.
+    /// - Returns: whether these were the first bytes of the head, which start its timeout.
     mutating func headCame() -> Bool {
         guard case .idle = phase else { return false }
         phase = .receivingHead
         return true
     }
 
-    /// A head is there.
-    /// - Parameter contentLimit: bytes of the content; 0 for none.
+    /// Begins a request with a complete head.
+    /// - Parameter contentLimit: maximum bytes of the content; 0 for no limit.
     mutating func begin(_ head: RequestHead, _ framing: ContentFraming, endsConnection: Bool, contentLimit: Int) -> Action {
         begin(RequestProgress(to: head, framing, endsConnection: endsConnection))
         if let expectation = head.fields.combined(.expect), head.version != .http10 {
@@ -127,7 +128,7 @@ struct ConnectionState {
         phase = .exchanging(progress)
     }
 
-    /// The request is not handed on: a response of our own ends the connection.
+    /// Marks the request as refused. An error response follows and ends the connection.
     mutating func refuse() {
         update(elseBegin: RequestProgress()) {
             $0.content = .whole
@@ -136,8 +137,8 @@ struct ConnectionState {
         }
     }
 
-    /// Takes content off `bytes` from `position` on.
-    /// - Parameter limit: of the content's bytes; 0 for none.
+    /// Reads content from `bytes`, starting at `position`.
+    /// - Parameter limit: maximum bytes of the content; 0 for no limit.
     mutating func takeContent(_ bytes: Span<UInt8>, _ position: inout Int, limit: Int) -> ContentEvent {
         guard case .exchanging(var progress) = phase, case .coming(let content) = progress.content else { return .needsMore }
         defer { phase = .exchanging(progress) }
@@ -172,8 +173,8 @@ struct ConnectionState {
         }
     }
 
-    /// The client says that its content is whole.
-    /// - Returns: whether that was not known.
+    /// Records that the client has ended the content.
+    /// - Returns: whether the content was still incomplete.
     mutating func endContent() -> Bool {
         guard let progress = current, !progress.content.isWhole else { return false }
         update { $0.content = .whole }
@@ -186,6 +187,7 @@ struct ConnectionState {
 
     mutating func pauseContent() { update { $0.isContentPaused = true } }
 
+    /// Resumes the content.
     /// - Returns: whether it was paused.
     mutating func resumeContent() -> Bool {
         guard let progress = current, progress.isContentPaused else { return false }
@@ -193,7 +195,8 @@ struct ConnectionState {
         return true
     }
 
-    /// - Returns: whether the client waits to be told to send its content, and now is.
+    /// Records that a 100 (Continue) response is sent.
+    /// - Returns: whether the client waits for one.
     mutating func takeContinue() -> Bool {
         guard let progress = current, progress.isContinueAwaited, !progress.content.isWhole else { return false }
         update { $0.isContinueAwaited = false }
@@ -202,8 +205,8 @@ struct ConnectionState {
 
     // MARK: The response
 
-    /// A response that is there as a whole begins and ends.
-    /// - Returns: what it is the response to; nil where nobody waits for one any more.
+    /// Begins and ends a response that is complete.
+    /// - Returns: the request that the response belongs to; nil if no request is active.
     mutating func respondWhole() -> RequestProgress? {
         update {
             $0.begin()
@@ -212,14 +215,14 @@ struct ConnectionState {
         return current
     }
 
-    /// A response begins whose content follows in pieces.
-    /// - Returns: what it is the response to; nil where nobody waits for one any more.
+    /// Begins a response with content that follows in pieces.
+    /// - Returns: the request that the response belongs to; nil if no request is active.
     mutating func beginResponse(_ framing: ResponseFraming, readAhead: Int, isFirstOutput: Bool) -> RequestProgress? {
         let hasInputEnded = hasInputEnded
         update {
             $0.begin()
             $0.readAhead = readAhead
-            // HTTP/1.0 knows no chunks: the end of the connection is the end of the content.
+            // HTTP/1.0 has no chunks. The end of the connection ends the content.
             if framing == .chunked, $0.version == .http10 { $0.endsConnection = true }
             let isChunked = framing == .chunked && $0.version == .http11 && !$0.isHead
             $0.response = .begun(isChunked: isChunked, mayTakeBack: isFirstOutput && framing != .tunnel)
@@ -230,42 +233,46 @@ struct ConnectionState {
         return current
     }
 
-    /// Output is offered to the kernel.
+    /// Records that output is offered to the kernel. The response can then no longer be withdrawn.
     mutating func offerOutput() {
         guard case .begun(let isChunked, mayTakeBack: true) = current?.response else { return }
         update { $0.response = .begun(isChunked: isChunked, mayTakeBack: false) }
     }
 
-    /// So much content has been written.
+    /// Records that content was written.
     /// - Parameters:
-    ///   - isOverfull: more waits to be sent than should.
-    ///   - mayReadAhead: there is memory for content that is taken however slowly the client reads.
-    /// - Returns: whether more may come at once.
+    ///   - count: bytes of the content.
+    ///   - isOverfull: whether more bytes than allowed wait to be sent.
+    ///   - mayReadAhead: whether there is memory to buffer content however slowly the client reads.
+    /// - Returns: whether more content may follow at once.
     mutating func write(_ count: Int, isOverfull: Bool, mayReadAhead: @autoclosure () -> Bool) -> Bool {
         guard var progress = current else { return true }
         progress.readAhead -= min(count, progress.readAhead)
-        // Once owed, the call comes: the flow may have stopped although this piece, which was under way already, went out at once.
+        // A pause that was signaled once must be ended by `responseDrained`, even if this piece, which was already under way, has been sent
+        // at once.
         if isOverfull, progress.readAhead == 0 || !mayReadAhead() { progress.isHeldBack = true }
         phase = .exchanging(progress)
         return !progress.isHeldBack
     }
 
-    /// Little waits to be sent.
-    /// - Returns: whether the flow was held back.
+    /// Records that few bytes wait to be sent.
+    /// - Returns: whether the flow was paused.
     mutating func resumeResponse() -> Bool {
         guard let progress = current, progress.isHeldBack else { return false }
         update { $0.isHeldBack = false }
         return true
     }
 
-    /// - Returns: whether a response was under way, and how its content went out.
+    /// Ends a response.
+    /// - Returns: whether a response was active, and whether its content is chunked.
     mutating func endResponse() -> (isUnderWay: Bool, isChunked: Bool) {
         guard case .begun(let isChunked, _) = current?.response else { return (false, false) }
         update { $0.end() }
         return (true, isChunked)
     }
 
-    /// - Returns: whether the response that was begun can be taken back, and is.
+    /// Withdraws a response if no part of it was offered to the kernel.
+    /// - Returns: whether it was withdrawn.
     mutating func takeBackResponse() -> Bool {
         guard case .begun(_, mayTakeBack: true) = current?.response else { return false }
         update {
@@ -275,8 +282,8 @@ struct ConnectionState {
         return true
     }
 
-    /// The response has ended, and all of it has gone out.
-    /// - Parameter hasInput: bytes of the client wait.
+    /// Records that the response has ended and all of it has been sent.
+    /// - Parameter hasInput: whether unread bytes of the client are buffered.
     mutating func responseSent(hasInput: Bool) -> Action {
         guard let progress = current, progress.response == .ended else { return .nothing }
         if progress.endsConnection || hasInputEnded && !hasInput {
@@ -293,7 +300,7 @@ struct ConnectionState {
         hasInputEnded = true
         switch phase {
         case .idle, .receivingHead, .lingering: return .close
-        // Half-closed: the client has said all that it will, and still reads.
+        // A half-close: the client sends no more and still reads.
         case .exchanging(let progress) where progress.isTunnel:
             update { $0.content = .whole }
             return .endContent
@@ -308,7 +315,7 @@ struct ConnectionState {
         return .tellEnd
     }
 
-    /// The client has sent nothing for too long.
+    /// Handles a read timeout.
     mutating func readTimeoutPassed() -> Action {
         switch phase {
         case .receivingHead: .refuse(RequestRejection(.timeout, 408, "The request took too long to arrive."))
@@ -319,16 +326,17 @@ struct ConnectionState {
         }
     }
 
-    /// No more requests after the one that is under way; where its response has told already that the connection goes on, after the next.
-    /// - Returns: whether the next request is what is waited for.
+    /// Makes the active request the last one. If its response has already announced a persistent connection, the next request becomes the
+    /// last one.
+    /// - Returns: whether the connection waits for the next request.
     mutating func drain() -> Bool {
         update { if $0.response == .awaited { $0.endsConnection = true } }
         if case .idle = phase { return true }
         return false
     }
 
-    /// So many bytes came that are of no more use.
-    /// - Parameter limit: bytes to discard at most.
+    /// Counts bytes that are discarded.
+    /// - Parameter limit: maximum number of bytes to discard.
     mutating func discard(_ count: Int, limit: Int) -> Action {
         guard case .lingering(let discarded, let isUploading) = phase else { return .nothing }
         phase = .lingering(discardedBytes: discarded + count, isUploading: isUploading)
@@ -348,9 +356,9 @@ struct ConnectionState {
     }
 }
 
-/// One request and its response, from the request's head to the response's last byte.
+/// One request and its response, from the request's head to the last byte of the response.
 struct RequestProgress {
-    /// What of the request's content is still to come.
+    /// The part of the request's content that is still missing.
     enum Content {
         case whole
         case coming(Framing)
@@ -358,9 +366,9 @@ struct RequestProgress {
         enum Framing {
             case length(Int)
             case chunked(ChunkedDecoder, received: Int)
-            /// Of HTTP/2 (RFC 9113 §8.1), whose frames tell of its end.
+            /// Content in HTTP/2 frames, which mark its end (RFC 9113 §8.1).
             case frames(received: Int)
-            /// Another protocol: as it comes, until the client says nothing more.
+            /// Bytes of another protocol, passed on until the client ends it.
             case tunnel
         }
 
@@ -369,30 +377,30 @@ struct RequestProgress {
 
     enum Response: Equatable {
         case awaited
-        /// `mayTakeBack`: no byte of it has been offered to the kernel.
+        /// `mayTakeBack`: no byte of the response has been offered to the kernel.
         case begun(isChunked: Bool, mayTakeBack: Bool)
         case ended
     }
 
-    /// No response has content (RFC 9110 §9.3.2).
+    /// Whether the method is HEAD. The response then has no content (RFC 9110 §9.3.2).
     let isHead: Bool
     let version: HTTPVersion
-    /// The connection ends with this response.
+    /// Whether the connection ends with this response.
     var endsConnection: Bool
     var content: Content
-    /// Nothing of the content is taken for a while.
+    /// Whether the flow has paused the content.
     var isContentPaused = false
-    /// The request was not handed on; some of it may still come.
+    /// Whether the request was refused. Parts of it may still arrive.
     var isRefused = false
-    /// The client waits to be told to send its content (RFC 9110 §10.1.1).
+    /// Whether the client waits for a 100 (Continue) response (RFC 9110 §10.1.1).
     var isContinueAwaited = false
     var response = Response.awaited
-    /// So much of the response's content is still taken however slowly the client reads.
+    /// Bytes of the response's content that may still be buffered however slowly the client reads.
     var readAhead = 0
-    /// The flow has been told to stop until more can go out.
+    /// Whether the flow was asked to pause until more output can be sent.
     var isHeldBack = false
 
-    /// One that nothing is known of but the bytes.
+    /// A request of which only the bytes are known.
     init() { (isHead, version, endsConnection, content) = (false, .http11, false, .whole) }
 
     init(to head: RequestHead, _ framing: ContentFraming, endsConnection: Bool) {
@@ -405,23 +413,23 @@ struct RequestProgress {
             case .length(let count): .coming(.length(count))
             case .chunked where head.version == .http2: .coming(.frames(received: 0))
             case .chunked: .coming(.chunked(ChunkedDecoder(), received: 0))
-            // Before a response has changed the protocol nothing of it comes.
+            // No bytes of the new protocol arrive before the response that switches to it.
             case .tunnel: .whole
             }
     }
 
-    /// Whether the client speaks another protocol now.
+    /// Whether the connection has switched to another protocol.
     var isTunnel: Bool { if case .coming(.tunnel) = content { true } else { false } }
 
     var takesContent: Bool { !content.isWhole && !isContentPaused }
 
     fileprivate mutating func begin() {
         precondition(response == .awaited, "a response was begun twice")
-        // What is not read of the request would be read as another.
+        // Unread content would otherwise be read as the next request.
         if !content.isWhole { endsConnection = true }
     }
 
-    /// What still comes of the request's content is read and discarded.
+    /// Ends the response. The rest of the request's content is read and discarded.
     fileprivate mutating func end() {
         response = .ended
         isContentPaused = false

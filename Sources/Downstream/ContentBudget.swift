@@ -1,28 +1,28 @@
-// How much of requests' content is held in memory before anything is asked for it, over all shards. `ContentRules` decides and is pure;
-// `ContentBudget` counts; a `ContentHold` is one request's part, given back when nobody holds it any more, however the request ends.
+// Limits the memory of request content that is buffered before the fetch, process-wide. `ContentRules` decides and is pure; `ContentBudget`
+// counts; `ContentHold` is the share of one request, released with the object.
 
 import Locking
 
-/// What is done with a request's content.
+/// How a request's content is handled.
 public enum ContentTaking: Equatable, Sendable {
-    /// It is held until it is whole.
+    /// The content is buffered until it is complete.
     case whole
-    /// It is passed on as it comes.
+    /// The content is passed on while it arrives.
     case streamed(StreamingReason)
 }
 
-/// Why content is not taken whole.
+/// Why content is not buffered.
 public enum StreamingReason: Sendable {
-    /// It is longer than one request may hold.
+    /// The content is longer than the limit for one request.
     case tooLong
-    /// Others hold so much that there is no room for more of it.
+    /// The process-wide limit leaves no memory for it.
     case noRoom
 }
 
 public struct ContentRules: Sendable {
-    /// What one request may hold; 0: everything streams.
+    /// Maximum bytes for one request; 0 streams all content.
     public var eachBytes: Int
-    /// What all of them may hold.
+    /// Maximum bytes for all requests.
     public var totalBytes: Int
 
     public init(eachBytes: Int, totalBytes: Int) {
@@ -34,20 +34,21 @@ public struct ContentRules: Sendable {
         self.init(eachBytes: settings.requestBufferBytes, totalBytes: settings.requestBuffersBytes)
     }
 
-    /// Once the head is there.
+    /// Decides when the head has been received.
     /// - Parameters:
-    ///   - announced: what Content-Length says.
-    ///   - limit: what this request may hold.
+    ///   - announced: the value of Content-Length; nil if unknown.
+    ///   - limit: maximum bytes for this request.
     public func decide(announced: Int?, limit: Int) -> ContentTaking {
         announced ?? 1 <= limit ? .whole : .streamed(.tooLong)
     }
 
-    /// When more of it has come. As long as a quarter of the total is free each may hold all that it may; from then on less and less, so
-    /// that there always is room for a small request, however many slow ones there are. What a route allows beyond `eachBytes` is held
-    /// only while half of the total is free.
+    /// Decides when more content has been received. While a quarter of the total is free, each request may use its limit. Below that the
+    /// limit shrinks with the free memory, so that small requests always fit. A larger limit of a route applies only while half of the
+    /// total is free.
     /// - Parameters:
-    ///   - held: what this request would hold.
-    ///   - used: what all of them would hold.
+    ///   - held: bytes that this request would hold.
+    ///   - used: bytes that all requests would hold.
+    ///   - limit: maximum bytes for this request.
     public func decide(held: Int, used: Int, limit: Int) -> ContentTaking {
         guard held <= limit else { return .streamed(.tooLong) }
         let left = totalBytes - used
@@ -59,12 +60,12 @@ public struct ContentRules: Sendable {
 }
 
 public final class ContentBudget: Sendable {
-    /// With the bytes held by all shards' requests.
+    /// The limits, and the bytes held by the requests of all shards.
     private let state: Mutex<(rules: ContentRules, heldBytes: Int)>
 
     public init(_ settings: DownstreamSettings) { state = Mutex((ContentRules(settings), 0)) }
 
-    /// From now on these are the limits.
+    /// Applies new limits.
     public func use(_ settings: DownstreamSettings) { state.withLock { $0.rules = ContentRules(settings) } }
 
     public var rules: ContentRules { state.withLock { $0.rules } }
@@ -81,13 +82,13 @@ public final class ContentBudget: Sendable {
     fileprivate func giveBack(_ count: Int) { state.withLock { $0.heldBytes -= count } }
 }
 
-/// Belongs to one loop.
+/// The share of one request. Belongs to one event loop.
 public final class ContentHold {
     private let budget: ContentBudget
     private let limit: Int
     public private(set) var bytes = 0
 
-    /// - Parameter limit: what the request may hold.
+    /// - Parameter limit: maximum bytes for the request.
     public init(_ budget: ContentBudget, limit: Int) {
         self.budget = budget
         self.limit = limit
@@ -95,14 +96,14 @@ public final class ContentHold {
 
     deinit { giveBack() }
 
-    /// So many more bytes have come. Where they cannot be taken, what is held stays held.
+    /// Reserves memory for more bytes. If that fails, the bytes reserved before stay reserved.
     public func take(_ count: Int) -> ContentTaking {
         let taking = budget.take(count, holding: bytes, limit: limit)
         if taking == .whole { bytes += count }
         return taking
     }
 
-    /// Nothing is held any more.
+    /// Releases all reserved bytes.
     public func giveBack() {
         guard bytes > 0 else { return }
         budget.giveBack(bytes)

@@ -1,14 +1,14 @@
-// Content that is sent from a mapped file: a slow client takes it piece by piece, and meanwhile pages of it may have left the memory. Sending
-// them would make the whole loop wait for the disk, so the connection asks first.
+// Residency of content that is sent from memory-mapped files. While a slow client reads it in pieces, the kernel may reclaim pages. Sending
+// them would block the event loop, so the connection checks first.
 
-/// Knows of borrowed content what is in memory, and can bring in what is not.
+/// Checks whether borrowed content is in memory, and loads it.
 public protocol ContentMemory: AnyObject {
     func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool
-    /// `then` is called once, on any thread.
+    /// Loads the bytes. `then` is called once, on any thread.
     func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void)
 }
 
-/// Carries what belongs to a loop through another thread back to it. `@unchecked Sendable` because nobody touches it on the way.
+/// Carries a loop's value through another thread back to the loop. `@unchecked Sendable` because no other thread uses the value.
 struct LoopBound<Value>: @unchecked Sendable {
     let value: Value
 }

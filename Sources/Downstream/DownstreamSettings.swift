@@ -1,4 +1,4 @@
-// How long clients may take and how much they may send. Every limit has a name, a default and a reason.
+// Limits and timeouts for clients.
 
 import Addresses
 import HTTP2
@@ -6,38 +6,40 @@ import HTTPCore
 
 public struct DownstreamSettings: Sendable {
     public var requestLimits = RequestLimits()
-    /// Longest request content; beyond it 413. 0: no limit, since what is long is streamed and never held whole.
+    /// Maximum bytes of a request's content; longer content gets 413. 0 for no limit: long content is streamed and not buffered.
     public var contentLimitBytes = 0
-    /// What is held of one request's content before anything is asked for it; longer content is streamed. 0: all of it is.
+    /// Maximum bytes of one request's content that are buffered before the fetch. Longer content is streamed. 0 streams all content.
     public var requestBufferBytes = 256 << 10
-    /// What is held of all requests' content together.
+    /// Maximum bytes of buffered content of all requests together.
     public var requestBuffersBytes = 64 << 20
-    /// From the first byte of a request to the end of its head; beyond it 408. Dripping does not extend it.
+    /// Maximum time from the first byte of a request to the end of its head; then 408. Slowly arriving bytes do not extend it.
     public var headTimeout = Duration.seconds(10)
-    /// How long an idle connection is kept. Longer than most clients keep theirs, so that they close, not we.
+    /// Maximum time for which an idle connection is kept. Longer than that of most clients, so that clients close first.
     public var keepAliveTimeout = Duration.seconds(75)
-    /// Longest pause within a request's content; beyond it 408 or the end of the connection.
+    /// Maximum pause within a request's content; then 408 or the end of the connection.
     public var contentTimeout = Duration.seconds(30)
-    /// From a request's head to the end of content that is held; beyond it 408. So nobody keeps that memory by dripping.
+    /// Maximum time from a request's head to the end of buffered content; then 408. Prevents a slow client from occupying that memory.
     public var contentTotal = Duration.seconds(120)
-    /// Longest time without progress while a client takes its response.
+    /// Maximum time without progress while a client reads its response.
     public var writeTimeout = Duration.seconds(60)
-    /// Requests on one connection before it is closed; 0: no limit.
+    /// Maximum number of requests on one connection; 0 for no limit.
     public var requestsPerConnection = 0
-    /// Maximum number of open connections. At the limit idle ones are closed (`RoomRound`); without any, new ones wait in the kernel's queue.
+    /// Maximum number of open connections. At the limit idle connections are closed (`RoomRound`). If there are none, new ones wait in the
+    /// kernel's queue.
     public var maximumConnections = 10_000
-    /// Open connections of one client address (of IPv6: one /64 network); more are closed at once. 0: no limit.
+    /// Maximum number of open connections of one client address, or of one /64 network for IPv6. Further connections are closed at once. 0
+    /// for no limit.
     public var connectionsPerAddress = 0
-    /// Proxies in front of us, who say whose connections and requests theirs are. What comes from them is no limit's matter.
+    /// Trusted proxies in front of Cistern, which name the clients of their connections and requests. Limits per address do not apply to
+    /// them.
     public var trustedProxies = NetworkList()
-    /// What may wait to be sent to one client before its upstream is held back.
+    /// Maximum bytes that wait to be sent to one client before its upstream is paused.
     public var outputHighWaterBytes = 256 * 1024
-    /// Memory of responses that clients have not taken yet, of all connections together: whose response goes beyond is cut off.
-    /// 0: no limit.
+    /// Maximum memory of unsent responses of all connections together, in bytes. A connection that exceeds it is aborted. 0 for no limit.
     public var unsentLimitBytes = 512 << 20
     public var http2 = HTTP2Limits()
     public var discarding = DiscardLimits()
-    /// Connections waiting to be accepted, in the kernel.
+    /// Length of the kernel's queue of connections to be accepted.
     public var backlog: Int32 = 4096
 
     public init() {}
@@ -45,36 +47,36 @@ public struct DownstreamSettings: Sendable {
     public var hasTrustedProxies: Bool { !trustedProxies.isEmpty }
 }
 
-/// How much of a request's content is read and discarded after its response has gone out. Most clients read no response before they have sent all
-/// that they have, and lose it where the connection or stream ends before.
+/// Limits for reading and discarding the rest of a request's content after its response was sent. Most clients read no response before they
+/// have sent all content, and lose it if the connection or stream ends earlier.
 public struct DiscardLimits: Sendable {
-    /// Content of one request.
+    /// Maximum bytes of one request.
     public var bytes = 32 << 20
-    /// From the end of the response on.
+    /// Maximum time from the end of the response.
     public var timeout = Duration.seconds(10)
-    /// Requests of one client address at once; others end at once.
+    /// Maximum number of requests of one client address at once. Other requests are ended at once.
     public var perAddress = 8
 
     public init() {}
 
-    /// HTTP/1.1: what is read after a response that ended the connection, and for how long, where no content was still to come, or there is no room
-    /// to discard more.
+    /// HTTP/1.1: maximum bytes and time of reading after a response that ended the connection. Used if no content was missing, or if no
+    /// more may be discarded.
     static let lingerBytes = 1 << 20
     static let lingerTimeout = Duration.seconds(2)
 }
 
-/// What one HTTP/2 connection may ask for.
+/// Limits of one HTTP/2 connection.
 public struct HTTP2Limits: Sendable {
-    /// Requests at once; beyond it they are refused with REFUSED_STREAM, which clients repeat.
+    /// Maximum number of concurrent requests. Further ones are refused with REFUSED_STREAM, which clients may retry.
     public var streams = 100
-    /// Frames each second that carry nothing; beyond it the connection ends with ENHANCE_YOUR_CALM.
+    /// Maximum number of frames without content per second; then the connection ends with ENHANCE_YOUR_CALM.
     public var controlFrames = 1_000
-    /// Streams that are reset rather than ended; beyond it the same (see `HTTP2ResetBudget`).
+    /// Maximum number of streams that are reset instead of ended; then the connection ends with ENHANCE_YOUR_CALM (see `HTTP2ResetBudget`).
     public var resets = 200
 
     public init() {}
 
-    /// So much content of one request is on its way, or held for a flow that takes none now; and of all of one connection.
+    /// Flow-control windows: maximum bytes of content in transit, or held for a paused flow, of one request and of one connection.
     static let streamWindowBytes: Int32 = 64 << 10
     static let connectionWindowBytes: Int32 = 1 << 20
 
@@ -88,13 +90,13 @@ public struct HTTP2Limits: Sendable {
     }
 }
 
-/// How the content of a response is marked (RFC 9112 §6).
+/// How the end of a response's content is marked (RFC 9112 §6).
 public enum ResponseFraming: Sendable, Equatable {
-    /// No content and no field that speaks of it (1xx, 204, 304).
+    /// No content, and no field that describes it (1xx, 204, 304).
     case none
     case length(Int)
-    /// Length unknown: chunked, or up to the end of the connection for an HTTP/1.0 client.
+    /// Unknown length: chunked, or up to the end of the connection for an HTTP/1.0 client.
     case chunked
-    /// A 101, and then another protocol, both ways.
+    /// A 101 response, followed by another protocol in both directions.
     case tunnel
 }

@@ -1,5 +1,6 @@
-// The writing side: once in each batch of events what all streams have is written together, as much as the kernel takes and the client's windows
-// allow. Streams take turns frame by frame, and one connection's turn is not longer than `ClientConnections.frameBufferBytes`.
+// The writing side of an HTTP/2 connection. Once in each batch of events the output of all streams is written together, limited by the
+// kernel and the client's flow-control windows. Streams take turns frame by frame; one turn of the connection writes at most
+// `ClientConnections.frameBufferBytes`.
 
 import HTTP2
 import HTTPCore
@@ -23,10 +24,10 @@ extension HTTP2Connection {
         if !isClosed { flush() }
     }
 
-    /// The kernel has taken less than there was.
+    /// Whether the kernel has accepted less than was offered.
     var isBlocked: Bool { !rest.isEmpty }
 
-    /// A stream can take more of its flow.
+    /// Records that a stream can accept more content from its exchange.
     func drained(_ stream: HTTP2Stream) { drained.append(stream) }
 
     func flush() {
@@ -38,12 +39,13 @@ extension HTTP2Connection {
         guard sendNew() else { return }
         tellDrained()
         guard !isClosed else { return }
-        // What the kernel has not taken is not said yet.
+        // Output that the kernel has not accepted precedes the end.
         if session.isFinished, !isBlocked { return linger() }
         updateInterest()
     }
 
-    /// - Returns: false where nothing more can be sent now.
+    /// Sends the output that was left over.
+    /// - Returns: false if no more can be sent now.
     private func sendRest() -> Bool {
         guard isBlocked else { return true }
         let left = rest.count - restSent
@@ -61,7 +63,8 @@ extension HTTP2Connection {
         return true
     }
 
-    /// - Returns: false where the connection broke.
+    /// Writes the session's frames and sends them.
+    /// - Returns: false if the connection broke.
     private func sendNew() -> Bool {
         let buffer = table.frameBuffer
         let count = session.write(into: buffer, telling: self)
@@ -75,7 +78,7 @@ extension HTTP2Connection {
             rest = Array(bytes[taken...])
             blocked()
         } else if session.wantsToWrite {
-            // Others have their turn first.
+            // Other connections have their turn first.
             table.loop.inNextRound { [self] in pushNow() }
         }
         holdBudget()
@@ -96,10 +99,10 @@ extension HTTP2Connection {
 
     // MARK: Memory
 
-    /// The budget, which all shards share, is asked with what is written; where nothing can be, once there is so much that it does not know of.
+    /// Change of the held bytes from which the process-wide budget is updated between writes. Each write updates it too.
     private static let unbudgetedBytes = 64 << 10
 
-    /// A stream holds so much now.
+    /// Records the memory that a stream holds now.
     func noteMemory(_ bytes: Int, of stream: HTTP2Stream) {
         guard !isClosed else { return }
         heldBytes += bytes - stream.heldBytes
@@ -107,7 +110,8 @@ extension HTTP2Connection {
         if abs(heldBytes + rest.count - budgetedBytes) >= Self.unbudgetedBytes { holdBudget() }
     }
 
-    /// What no client takes and what no upstream takes counts for all connections together. Where it is too much, the stream that holds most goes.
+    /// Reports the memory of unsent responses and of held request content to the process-wide budget. If the budget is exceeded, the stream
+    /// that holds most is reset.
     func holdBudget() {
         let held = heldBytes + rest.count
         let change = held - budgetedBytes

@@ -1,4 +1,4 @@
-// What the session tells while it reads and writes. Everything that is done here only queues.
+// Callbacks of the HTTP/2 session while it reads and writes. They only queue output.
 
 import Figures
 import HTTP2
@@ -7,7 +7,7 @@ import Reactor
 
 extension HTTP2Connection: HTTP2SessionDelegate {
     func received(_ section: borrowing HTTP2FieldSection, _ kind: HTTP2SectionKind, on number: Int32, endsStream: Bool) {
-        // As of HTTP/1.1: nobody behind us is told of trailers.
+        // Trailer fields are ignored, as in HTTP/1.1.
         guard kind == .head else { return }
         requests += 1
         table.counters[.http2Requests] += 1
@@ -53,9 +53,9 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     func streamReset(_ number: Int32, _ code: HTTP2ErrorCode, isByPeer: Bool) {
         table.counters[.http2Resets] += 1
         if !isByPeer { streams[number]?.isReset = true }
-        // What broke on our side, or was answered before it had all come, is no fault of the client.
+        // Errors on our side, and responses before the end of the content, are no fault of the client.
         if !isByPeer, code == .noError || code == .internalError { return }
-        // Nor is it one if the client sends no more content once it has its response.
+        // Nor is it a fault if the client stops sending content once it has its response.
         if isByPeer, streams[number]?.discarding != nil { return }
         guard resets.take(now: table.now) else { return flooded() }
     }
@@ -66,19 +66,20 @@ extension HTTP2Connection: HTTP2SessionDelegate {
         } else if code != .noError {
             table.counters[.http2Errors] += 1
         }
-        // The library writes PING before all else, and whoever acknowledges it is to have seen the GOAWAY.
+        // The library writes PING before all other frames. Sending it only now ensures that a client that acknowledges it has received the
+        // GOAWAY.
         if case .announcing = phase { session.ping() }
     }
 
-    // MARK: What streams ask for
+    // MARK: Requests of the streams
 
     func reset(_ stream: HTTP2Stream, _ code: HTTP2ErrorCode) {
         guard !isClosed, !stream.isReset else { return }
         stream.isReset = true
         session.reset(stream.number, code)
         pushLater()
-        // Its memory need not wait for a client that reads nothing. The flow hears of it from a fresh call, since it may be the one that asks
-        // for it.
+        // The stream's memory is released even if the client reads nothing. The exchange is notified at the end of the batch of events,
+        // because it may be the current caller.
         table.loop.atEndOfBatch { stream.close() }
     }
 
@@ -101,7 +102,7 @@ extension HTTP2Connection: HTTP2SessionDelegate {
             case .kept(let fields): session.submitResponse(fields, hasContent: hasContent, on: number)
             }
         guard !isSubmitted, let stream = streams[number] else { return }
-        // There is no memory for it: nobody shall wait for a response that never begins.
+        // Memory is exhausted, so the response can never begin.
         reset(stream, .internalError)
     }
 

@@ -1,9 +1,8 @@
-// One client's connection on which HTTP/2 is spoken: many requests at once, each on a stream (`HTTP2Stream`). This file is its life and the
-// reading side; `HTTP2Connection+Output.swift` is the writing side, `HTTP2Connection+Session.swift` what the session tells. The session and all
-// streams belong to it, and go with it.
-//
-// Tricky: the session must not be entered while it tells something, so nothing is written from within a request: what is to be written waits for
-// the end of the batch of events.
+// A client's HTTP/2 connection with many concurrent requests, each on a stream (`HTTP2Stream`). It owns the session and all streams. This
+// file is its life and the reading side; `HTTP2Connection+Output.swift` is the writing side, and `HTTP2Connection+Session.swift` has the
+// session's callbacks.
+// Tricky: `receive` and `write` of the session must not be called during its callbacks. Handling a request therefore writes nothing: output
+// waits for the end of the batch of events.
 
 import Figures
 import HTTP2
@@ -12,11 +11,11 @@ import Reactor
 
 final class HTTP2Connection: AcceptedConnection {
     let peer: PeerAddress
-    /// Whose requests these are, where nothing else is said of one.
+    /// The client of all requests that are not attributed to another one.
     let client: RequestClient
     var transport: ClientTransport
     var descriptor: Int32 { transport.descriptor }
-    /// The table lets go of a connection when it is closed; so this is no cycle that lasts.
+    /// Not a permanent reference cycle: the table releases a connection when it is closed.
     let table: ClientConnections
     let listener: Listener
     let security: ConnectionSecurity?
@@ -31,50 +30,50 @@ final class HTTP2Connection: AcceptedConnection {
     var resets: HTTP2ResetBudget
     var pastStreams = HTTP2StreamMemory()
     private var isReadQueued = false
-    /// What has been read and waits for the connection's next turn.
+    /// Bytes that were read and wait for the connection's next turn.
     private var input: [UInt8] = []
-    /// Milliseconds of the loop's clock; 0: no limit applies now.
+    /// Milliseconds of the loop's clock; 0 if no limit applies now.
     var idleDeadline: Int64
     private var sectionDeadline: Int64 = 0
 
-    // The writing side's.
-    /// Written by the session, and not taken by the kernel yet.
+    // State of the writing side.
+    /// Bytes that the session has written and the kernel has not accepted.
     var rest: [UInt8] = []
     var restSent = 0
     var isPushQueued = false
-    /// Streams that have something new for the session.
+    /// Streams with new output for the session.
     var pushing: [HTTP2Stream] = []
-    /// Streams whose flow may go on.
+    /// Streams that can accept more content from their exchanges.
     var drained: [HTTP2Stream] = []
     var writeDeadline: Int64 = 0
-    /// What all streams hold of memory, and what the budget knows of it.
+    /// Memory that all streams hold, and the part that the budget counts, in bytes.
     var heldBytes = 0
     var budgetedBytes = 0
 
     enum Phase: Equatable {
         case open
-        /// No more requests are taken: all of the first GOAWAY has not been seen by the client until this, or its ping's acknowledgement.
+        /// A first GOAWAY announces the end, and requests are still accepted: until this time, or until the client has acknowledged a PING.
         case announcing(until: Int64)
-        /// No more requests are taken.
+        /// No more requests are accepted.
         case finishing
-        /// All has been written: what the client still sends is thrown away, so that it gets to read it.
+        /// All output was sent. Further bytes of the client are discarded, so that the client can read the output.
         case lingering(discardedBytes: Int, until: Int64)
         case closed
     }
 
-    /// What requests that came together may take of a round of the loop before others have their turn (microseconds), and after how many bytes of
-    /// them the clock is looked at: some ten requests.
+    /// Maximum time in microseconds that one connection's requests may take of a round of the loop. The clock is checked after each
+    /// `turnBytes`, about ten requests.
     private static let turnLimit: Int64 = 1_000
     private static let turnBytes = 512
-    /// How long the client may take to read what ended the connection.
+    /// Maximum time for the client to read the last output.
     static let lingerTimeout = Duration.seconds(2)
     static let lingerLimitBytes = 1 << 20
-    /// How long a client may take to hear that the connection will end.
+    /// Maximum time for the client to acknowledge the announced end.
     static let announceTimeout = Duration.seconds(1)
-    /// Frames that may wait for a client that reads nothing, before nothing is read of it.
+    /// Number of frames that wait for a client that reads nothing, from which the connection stops reading.
     static let waitingFramesLimit = 256
 
-    /// nil where there is no memory for it.
+    /// Creates a session; nil if memory is exhausted.
     static func session(_ settings: DownstreamSettings) -> HTTP2Session? {
         try? HTTP2Session(.server, settings.http2.session(settings.requestLimits))
     }
@@ -94,7 +93,7 @@ final class HTTP2Connection: AcceptedConnection {
         table.counters[.http2Connections] += 1
     }
 
-    /// What an earlier phase of the connection has received and not used comes first.
+    /// Starts the connection, with the bytes that an earlier phase received and did not use.
     func start(with received: [UInt8]) {
         pushLater()
         if !received.isEmpty { received.withUnsafeBytes { self.received($0) } }
@@ -120,12 +119,13 @@ final class HTTP2Connection: AcceptedConnection {
             received(UnsafeRawBufferPointer(start: buffer.baseAddress, count: count))
             readHeld()
         case .nothing: break
-        // Who speaks HTTP/2 and sends no more reads no more either.
+        // An HTTP/2 client that closes its sending side does not read any more either.
         case .ended, .broken: vanish()
         }
     }
 
-    /// Others come first: a client may send without end.
+    /// Schedules a read of input that the transport has buffered. Other connections are served first, because a client may send without
+    /// end.
     func readHeld() {
         guard transport.holdsInput, mayRead, !isReadQueued else { return }
         isReadQueued = true
@@ -149,12 +149,12 @@ final class HTTP2Connection: AcceptedConnection {
         }
     }
 
-    /// A few bytes can ask for hundreds of requests, each of which may need the upstream.
+    /// Handles input for one turn. A few bytes can carry hundreds of requests, each of which may need the upstream.
     private func takeTurn(_ bytes: UnsafeRawBufferPointer) {
         let began = SystemTime.monotonicMicroseconds
         var position = 0
         repeat {
-            // Content is not cut to pieces.
+            // A frame's payload is not divided.
             let end = min(bytes.count, position + max(Self.turnBytes, walk.rest))
             guard take(UnsafeRawBufferPointer(rebasing: bytes[position..<end])) else { return }
             position = end
@@ -171,16 +171,17 @@ final class HTTP2Connection: AcceptedConnection {
         readHeld()
     }
 
-    /// - Returns: false where nothing more is to be read.
+    /// Checks the frames against the limits and passes them to the session.
+    /// - Returns: false if no more bytes must be read.
     private func take(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var (taken, position) = (0, 0)
-        // What has not been given to the session yet ends a stream.
+        // Whether bytes that the session has not received yet may end a stream.
         var mayEndStream = false
         while let frame = walk.next(bytes, &position) {
             guard conduct.take(frame, now: table.now) else { return endReading(.enhanceYourCalm) }
             if frame.kind == .reset { mayEndStream = true }
             guard pastStreams.note(frame), mayEndStream || frame.kind == .headers || streams[frame.stream] == nil else { continue }
-            // What comes before it may open its stream, or end it.
+            // Earlier frames may open or end the stream of this frame, so the session receives them first.
             let start = max(taken, position - HTTP2Session.frameHeadBytes)
             guard give(UnsafeRawBufferPointer(rebasing: bytes[taken..<start])) else { return false }
             (taken, mayEndStream) = (start, false)
@@ -191,7 +192,8 @@ final class HTTP2Connection: AcceptedConnection {
         return give(UnsafeRawBufferPointer(rebasing: bytes[taken...]))
     }
 
-    /// - Returns: false where nothing more is to be read.
+    /// Passes bytes to the session.
+    /// - Returns: false if no more bytes must be read.
     private func give(_ bytes: UnsafeRawBufferPointer) -> Bool {
         if case .ended = session.receive(bytes, telling: self) { return false }
         return !isClosed
@@ -202,10 +204,10 @@ final class HTTP2Connection: AcceptedConnection {
         return false
     }
 
-    /// RFC 9113 §10.5.
+    /// Ends the connection of a client that exceeds its limits (RFC 9113 §10.5).
     func flooded() { session.end(.enhanceYourCalm) }
 
-    /// All of a request's head has to come in time.
+    /// Starts or ends the timeout for a complete request head.
     private func noteSection() {
         if !walk.isInSection {
             sectionDeadline = 0
@@ -216,14 +218,14 @@ final class HTTP2Connection: AcceptedConnection {
 
     // MARK: Ends
 
-    /// No request is taken any more; those that are under way go on.
+    /// Accepts no more requests. Active requests continue.
     func takeNoMore() {
         phase = .finishing
         session.takeNoMore()
         pushLater()
     }
 
-    /// RFC 9113 §6.8: in two steps, so that what is on its way is not lost.
+    /// Ends the connection gracefully, in two steps, so that requests in transit are not lost (RFC 9113 §6.8).
     func drain() {
         guard phase == .open else { return }
         phase = .announcing(until: table.deadline(after: Self.announceTimeout))
@@ -238,13 +240,13 @@ final class HTTP2Connection: AcceptedConnection {
         vanish()
     }
 
-    /// The client is gone, or is to go: nothing can be sent any more.
+    /// Ends the connection and all its streams at once. Nothing can be sent any more.
     func vanish() {
         closeStreams()
         closeNow()
     }
 
-    /// Told from a fresh call, since one of them may be the one that writes.
+    /// Closes all streams. They are notified at the end of the batch of events, because one of them may be the current caller.
     private func closeStreams() {
         let left = Array(streams.values)
         streams = HTTP2StreamTable()
@@ -264,10 +266,10 @@ final class HTTP2Connection: AcceptedConnection {
         transport.close()
     }
 
-    /// All that is to be said has been written.
+    /// Ends the connection after all output was written.
     func linger() {
         closeStreams()
-        // What is complete is so by its frames, whether TLS finds room for its word or not.
+        // The frames mark the end of all content, so a missing close_notify does no harm.
         _ = transport.endSending()
         phase = .lingering(discardedBytes: 0, until: table.deadline(after: Self.lingerTimeout))
         updateInterest()
@@ -299,7 +301,7 @@ final class HTTP2Connection: AcceptedConnection {
         if streams.isEmpty {
             if !walk.isInSection { session.releaseMemory() }
             transport.rest()
-            // RFC 9113 §9.1: an idle connection is ended in order.
+            // An idle connection is ended in order (RFC 9113 §9.1).
             if idleDeadline > 0, now >= idleDeadline { timeOut { end(.noError) } }
             return
         }
@@ -317,7 +319,7 @@ final class HTTP2Connection: AcceptedConnection {
         pushLater()
     }
 
-    // MARK: What to wait for
+    // MARK: Events to wait for
 
     var mayRead: Bool {
         switch phase {
@@ -327,7 +329,7 @@ final class HTTP2Connection: AcceptedConnection {
         }
     }
 
-    /// Asks the loop for what can be used now, and nothing else.
+    /// Registers the connection for the events that it can use now.
     func updateInterest() {
         guard !isClosed else { return }
         var events = ReadyEvents()

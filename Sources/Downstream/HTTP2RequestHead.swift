@@ -1,6 +1,6 @@
-// A request's head as HTTP/2 brings it (RFC 9113 §8.3), turned into the one that HTTP/1.1's parser makes: it is written down as HTTP/1.1 would
-// have it, and read by the same parser. So there is one set of rules for what is taken, and nothing that HTTP/1.1 could read in another way
-// gets past it: a byte that would begin another line, or another request, is refused before.
+// Converts the head of an HTTP/2 request (RFC 9113 §8.3) to HTTP/1.1 text, which the HTTP/1.1 parser reads. Both versions thus have one set
+// of rules, and no HTTP/2 request can pass that HTTP/1.1 would read differently. Bytes that would begin another line or request are
+// rejected before.
 
 import HTTP2
 import HTTPCore
@@ -8,13 +8,13 @@ import HTTPCore
 enum HTTP2RequestHead {
     enum Reading {
         case head(RequestHead, ContentFraming)
-        /// The client gets a sentence.
+        /// The client receives an error response.
         case refused(RequestRejection)
-        /// No client that means well sends it (RFC 9113 §8.1.1): the stream is reset.
+        /// No well-behaved client sends such a head (RFC 9113 §8.1.1). The stream is reset.
         case malformed
     }
 
-    /// - Parameter endsStream: no content follows.
+    /// - Parameter endsStream: whether no content follows.
     static func read(_ section: borrowing HTTP2FieldSection, endsStream: Bool, limits: RequestLimits) -> Reading {
         if section.isTooLarge { return .refused(RequestParser.tooLarge) }
         guard let parts = Parts(section) else { return .malformed }
@@ -29,27 +29,28 @@ enum HTTP2RequestHead {
         }
     }
 
-    /// RFC 9113 §8.2.2.
+    /// Fields of the connection, which HTTP/2 forbids (RFC 9113 §8.2.2).
     private static let ofConnection: KnownFieldSet = [
         .connection, .keepAlive, .proxyConnection, .transferEncoding, .upgrade, .http2Settings,
     ]
 
-    /// How many field lines a section may have: a Cookie field may come in pieces (RFC 9113 §8.2.3), which count as one.
+    /// Limits of the field section. A Cookie field may arrive in pieces (RFC 9113 §8.2.3) that later count as one field, so more lines are
+    /// allowed.
     static func fieldLimits(_ limits: RequestLimits) -> HTTP2FieldLimits {
         HTTP2FieldLimits(bytes: limits.headBytes + limits.targetBytes, count: limits.fieldCount + 200)
     }
 }
 
-/// What stands before the fields (RFC 9113 §8.3.1), as ranges of the section's bytes.
+/// The pseudo-header fields (RFC 9113 §8.3.1), as ranges of the section's bytes.
 private struct Parts {
     private var method: Range<Int>?
     private var scheme: Range<Int>?
     private var authority: Range<Int>?
     private var path: Range<Int>?
-    /// The first field line behind them.
+    /// Index of the first field line after the pseudo-header fields.
     private var firstField = 0
 
-    /// nil where one is missing, is there twice, is not known, or comes behind a field.
+    /// Returns nil if a pseudo-header field is missing, repeated, unknown or after a regular field.
     init?(_ section: borrowing HTTP2FieldSection) {
         let bytes = Span(_unsafeElements: section.bytes)
         let entries = section.entries
@@ -85,12 +86,12 @@ private struct Parts {
 
     private func isConnect(_ bytes: Span<UInt8>) -> Bool { method.map { bytes.extracting($0).equals("CONNECT") } ?? false }
 
-    /// What HTTP/1.1's parser cannot see, or would read as something else.
+    /// Errors that the HTTP/1.1 parser cannot detect, or would interpret differently.
     func rejection(_ section: borrowing HTTP2FieldSection, _ limits: RequestLimits) -> RequestRejection? {
         let bytes = Span(_unsafeElements: section.bytes)
         guard let path, let scheme else { return nil }
         guard path.count <= limits.targetBytes else { return RequestRejection(.targetTooLong, 414, "The request target is too long.") }
-        // What the scheme says of the connection is not judged: who ends TLS before us may tell what the client spoke.
+        // The scheme need not match the connection: a proxy that terminates TLS in front of Cistern may forward the client's scheme.
         guard bytes.extracting(scheme).equalsIgnoringCase("http") || bytes.extracting(scheme).equalsIgnoringCase("https") else {
             return RequestRejection(.malformed, 400, "The request's scheme must be http or https.")
         }
@@ -100,7 +101,7 @@ private struct Parts {
         return nil
     }
 
-    /// The head as HTTP/1.1 has it; nil where a byte in it would make it another.
+    /// Returns the head as HTTP/1.1 text; nil if a byte in it would change its meaning.
     func written(_ section: borrowing HTTP2FieldSection) -> [UInt8]? {
         let bytes = Span(_unsafeElements: section.bytes)
         guard let method, let target = path ?? authority else { return nil }
@@ -125,10 +126,11 @@ private struct Parts {
         for entry in section.entries[firstField...] {
             let (name, value) = (bytes.extracting(entry.nameRange), bytes.extracting(entry.valueRange))
             switch KnownField(name) {
-            // RFC 9113 §8.3.1: it may say what :authority says. Another is refused by the parser, since then there are two.
+            // A Host field equal to :authority is allowed and dropped (RFC 9113 §8.3.1). The parser refuses a different one, because there
+            // are then two.
             case .host:
                 if let authority, bytes.extracting(authority).equalsIgnoringCase(value) { continue }
-            // RFC 9113 §8.2.3.
+            // The pieces are joined (RFC 9113 §8.2.3).
             case .cookie:
                 if cookie != nil { cookie?.append("; ") }
                 cookie = (cookie ?? []) + value.withUnsafeBufferPointer { Array($0) }
@@ -144,13 +146,15 @@ private struct Parts {
 }
 
 extension [UInt8] {
-    /// - Returns: false where a byte of it may not stand in a value.
+    /// Appends a field line.
+    /// - Returns: false if the value has a byte that is not allowed.
     fileprivate mutating func appendLine(_ name: StaticString, _ value: Span<UInt8>) -> Bool {
         append(name)
         return appendEnd(value)
     }
 
-    /// - Returns: false where a byte of it may not stand in a name (RFC 9113 §8.2.1) or a value.
+    /// Appends a field line.
+    /// - Returns: false if the name (RFC 9113 §8.2.1) or the value has a byte that is not allowed.
     fileprivate mutating func appendLine(named name: Span<UInt8>, _ value: Span<UInt8>) -> Bool {
         guard name.count > 0 else { return false }
         for index in name.indices where !isTokenByte(name[index]) || name[index] &- 0x41 < 26 { return false }

@@ -1,14 +1,13 @@
-// A response's head as the flow gives it, which is as HTTP/1.1 writes it, turned into the fields of HTTP/2 (RFC 9113 §8.3.2): names in lower
-// case, and nothing of the connection.
+// Converts a response's head from HTTP/1.1 form to HTTP/2 fields (RFC 9113 §8.3.2): names in lower case, without connection fields.
 
 import HTTP2
 import HTTPCore
 
 enum HTTP2ResponseFields {
     /// - Parameters:
-    ///   - head: status line and field lines, each with its end.
+    ///   - head: status line and field lines, each with its line end.
     ///   - lines: more field lines.
-    ///   - length: of the content, where the head does not say it.
+    ///   - length: length of the content in bytes, if the head has none; nil to add no field.
     static func make(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, length: Int? = nil) -> HTTP2FieldList {
         var fields = HTTP2FieldList(reservingBytes: head.count + lines.count + 32, lines: 16)
         let head = head.bindMemory(to: UInt8.self)

@@ -1,4 +1,4 @@
-// The response's side of a stream: what waits here is taken by the session, frame by frame, as fast as the client gives it windows.
+// The response side of a stream. The session takes waiting content frame by frame, as the client's flow-control windows allow.
 
 import HTTP2
 import HTTPCore
@@ -10,14 +10,14 @@ extension HTTP2Stream {
         guard let progress = state.respondWhole() else { return nil }
         pendingHead = .made(HTTP2ResponseFields.make(head: head, lines: lines))
         if !progress.isHead {
-            // What the client does not take at once may wait for long: then a small body is better copied.
+            // A blocked connection may delay the body for long. A small body is then better copied.
             if connection.isBlocked { output.append(body, from: 0) } else { output.append(soon: body) }
         }
         responded()
         return joined(head, lines, progress.isHead ? .none : body)
     }
 
-    /// The response in one piece, as HTTP/1.1 has it; nil where it is long.
+    /// Returns the response in one piece in HTTP/1.1 form; nil if it is too long.
     private func joined(_ head: UnsafeRawBufferPointer, _ lines: UnsafeRawBufferPointer, _ body: WholeBody) -> UnsafeRawBufferPointer? {
         let space = UnsafeMutableRawBufferPointer(table.writeBuffer)
         guard head.count + lines.count + 2 + body.count <= space.count else { return nil }
@@ -33,7 +33,7 @@ extension HTTP2Stream {
         return UnsafeRawBufferPointer(rebasing: space[..<count])
     }
 
-    /// A response that ends the connection is that of no request alone.
+    /// The end of the connection does not depend on a single request.
     var staysOpen: Bool { true }
 
     func sendComplete(_ response: CompleteResponse, endingWith line: [UInt8]?) {
@@ -48,7 +48,7 @@ extension HTTP2Stream {
         sendComplete(response, endingWith: line)
     }
 
-    /// Content of unknown length ends with its stream.
+    /// The end of the stream ends content of unknown length.
     var takesChunks: Bool { true }
 
     func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer) {
@@ -101,7 +101,7 @@ extension HTTP2Stream {
         connection.reset(self, .internalError)
     }
 
-    /// The response is whole; it goes out by itself from here.
+    /// Called when the response is complete. It is then sent without its exchange.
     private func responded() {
         exchange = nil
         if !hasInputEnded { forgetContent() }
@@ -115,9 +115,9 @@ extension HTTP2Stream {
         connection.pushLater(self)
     }
 
-    // MARK: Going out
+    // MARK: Sending
 
-    /// What has been gathered is the session's from now on.
+    /// Passes gathered output to the session.
     func push() {
         isPushQueued = false
         guard !state.isClosed else { return }
@@ -162,7 +162,7 @@ extension HTTP2Stream {
         if output.count <= table.settings.outputHighWaterBytes / 4, state.resumeResponse() { connection.drained(self) }
     }
 
-    /// All of the response has been written, into the connection's output at least.
+    /// Called when the session has written all of the response, at least into the connection's output.
     func sentEnd() {
         writeDeadline = 0
         _ = state.responseSent(hasInput: true)

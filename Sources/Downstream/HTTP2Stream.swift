@@ -1,5 +1,5 @@
-// One request of an HTTP/2 connection and its response: to the flow it is what a connection of HTTP/1.1 is, and where it stands is told by the
-// same machine (`ConnectionState`). This file is the request's side; `HTTP2Stream+Response.swift` is the response's.
+// One request of an HTTP/2 connection and its response. The flow uses it like an HTTP/1.1 connection, and it has the same state machine
+// (`ConnectionState`). This file is the request's side; `HTTP2Stream+Response.swift` is the response's side.
 
 import Figures
 import HTTP2
@@ -8,45 +8,45 @@ import Reactor
 
 final class HTTP2Stream {
     let number: Int32
-    /// It lets go of a stream when that is closed; so this is no cycle that lasts.
+    /// Not a permanent reference cycle: the connection releases a stream when it is closed.
     let connection: HTTP2Connection
 
     var state = ConnectionState()
     var exchange: (any ClientExchange)? { willSet { table.counters.followExchange(from: exchange, to: newValue) } }
-    /// Content that came while the flow takes none, and what of all content has not been given back to the client's window.
+    /// Content that arrived while the flow is paused, and number of bytes that were not yet returned to the client's flow-control window.
     private var held: [UInt8] = []
     private var unconsumedBytes = 0
-    /// The response has gone out: what still comes of the request's content is discarded.
+    /// Permission to discard the rest of the request's content after the response; nil if none is held.
     private(set) var discarding: ConnectionBudget.Discarding?
     private var discardedBytes = 0
     private var isTelling = false
     private(set) var client: RequestClient
-    /// The client has sent all that it will.
+    /// Whether the client has ended its side of the stream.
     private(set) var hasInputEnded = false
-    /// Milliseconds of the loop's clock; 0: no limit applies now.
+    /// Milliseconds of the loop's clock; 0 if no limit applies now.
     private var readDeadline: Int64 = 0
     private var contentDeadline: Int64 = 0
 
-    // The response's side.
+    // State of the response's side.
     var output = OutputQueue()
-    /// The response's head, which has not been given to the session: until then it can be taken back.
+    /// The response's head, until it is passed to the session. Until then the response can be withdrawn.
     var pendingHead: PendingHead?
-    /// The session was told that there is no content now, and waits for it.
+    /// Whether the session has found no content and waits for `resumeContent`.
     var isContentAwaited = false
-    /// What goes out next is being read from the disk, or made.
+    /// Whether the next part of the output is being loaded from disk or produced.
     var isOutputAwaited = false
-    /// The content could not be made to its end.
+    /// Whether the rest of the content cannot be produced.
     var isBroken = false
-    /// By us; what the client has sent before it knows is ignored.
+    /// Whether Cistern has reset the stream. Frames that the client sends before it learns of the reset are ignored.
     var isReset = false
     var isPushQueued = false
     var writeDeadline: Int64 = 0
-    /// What the connection knows of its memory.
+    /// Memory that the connection counts for this stream, in bytes.
     var heldBytes = 0
 
     enum PendingHead {
         case made(HTTP2FieldList)
-        /// Of a response that is given again.
+        /// The fields of a response that is sent again.
         case kept(HTTP2KeptFields)
     }
 
@@ -73,7 +73,7 @@ final class HTTP2Stream {
         }
     }
 
-    /// - Parameter bytes: all that the request consists of; nil where more is to come.
+    /// - Parameter bytes: all bytes of the request; nil if content follows.
     private func begin(_ head: RequestHead, _ framing: ContentFraming, _ bytes: UnsafeRawBufferPointer?) {
         if listener.isRetired, listener.hasOutdated(security, String(decoding: head.host, as: UTF8.self)) {
             return perform(.refuse(.rulesChanged))
@@ -88,7 +88,7 @@ final class HTTP2Stream {
     }
 
     func receivedContent(_ bytes: UnsafeRawBufferPointer) {
-        // One stream whose content waits holds back no other.
+        // The connection's window is replenished at once, so that a paused stream does not block other streams.
         connection.consumeConnection(bytes.count)
         unconsumedBytes += bytes.count
         if discarding != nil { return discard(bytes.count) }
@@ -133,19 +133,19 @@ final class HTTP2Stream {
         exchange?.requestEnded()
     }
 
-    /// The client may send as much again.
+    /// Returns received bytes to the stream's flow-control window.
     private func giveBack() {
         connection.consumeStream(unconsumedBytes, on: number)
         unconsumedBytes = 0
     }
 
-    /// Nobody waits for the content any more.
+    /// Drops held content that is no longer needed.
     func forgetContent() {
         held = []
         if !isTelling { giveBack() }
     }
 
-    /// All of the response has gone out, and not all of the content has come.
+    /// Starts to discard the rest of the content after the whole response was sent.
     func beginDiscarding() {
         table.counters[.uploadsDiscarded] += 1
         discarding = table.budget.discard(for: client.place)
@@ -159,7 +159,7 @@ final class HTTP2Stream {
         if discardedBytes > table.settings.discarding.bytes { cutContent() } else { giveBack() }
     }
 
-    /// RFC 9113 §8.1.
+    /// Stops the client from sending more content (RFC 9113 §8.1).
     private func cutContent() {
         if !isReset { table.counters[.uploadsCut] += 1 }
         connection.reset(self, .noError)
@@ -171,20 +171,20 @@ final class HTTP2Stream {
         readDeadline = contentDeadline > 0 ? min(pauseDeadline, contentDeadline) : pauseDeadline
     }
 
-    /// What it takes of memory: content in both directions.
+    /// Memory that the stream holds, in bytes: content in both directions.
     var memoryBytes: Int { held.count + output.heldBytes }
 
-    /// It takes more of it now, or less.
+    /// Reports a change of the held memory.
     func noteMemory() {
         let bytes = memoryBytes
         if bytes != heldBytes { connection.noteMemory(bytes, of: self) }
     }
 
-    // MARK: What the state decides
+    // MARK: Actions of the state machine
 
     func perform(_ action: ConnectionState.Action) {
         switch action {
-        // HTTP/2 changes to no other protocol (RFC 9113 §8.6).
+        // HTTP/2 streams do not switch protocols (RFC 9113 §8.6).
         case .nothing, .awaitRequest, .close, .linger, .tellEnd, .endContent: break
         case .abandon: connection.reset(self, .cancel)
         case .refuse(let rejection):
@@ -203,7 +203,7 @@ final class HTTP2Stream {
         exchange?.clientLeft()
     }
 
-    /// Responds to a request that is not handed on.
+    /// Responds to a request that is not passed to the receiver.
     private func refuse(_ rejection: RequestRejection) {
         guard !state.isClosed else { return }
         state.refuse()
@@ -224,17 +224,17 @@ final class HTTP2Stream {
         perform(state.readTimeoutPassed())
     }
 
-    /// When it times out, since its client sends or takes nothing; 0 while it does not wait for its client.
+    /// Deadline of the present wait for the client; 0 while the stream does not wait for its client.
     var clientDeadline: Int64 { writeDeadline > 0 ? writeDeadline : readDeadline }
 
-    /// The stream is gone.
+    /// Called when the stream has ended.
     func close() {
         guard !state.isClosed else { return }
         giveBack()
         state.close()
         let exchange = self.exchange
         (self.exchange, discarding) = (nil, nil)
-        // Of most nothing is left.
+        // Most streams hold nothing at their end.
         if !output.isEmpty { output = OutputQueue() }
         if !held.isEmpty { held = [] }
         pendingHead = nil
@@ -271,7 +271,7 @@ extension HTTP2Stream: ClientStream {
     func resumeContent() {
         guard state.resumeContent() else { return }
         startContentClock()
-        // Whoever is told something resumes: what is held follows when it has been told.
+        // The exchange may resume from within the delivery of content. Held content then follows afterwards.
         if isTelling { return }
         let bytes = held
         held = []
@@ -289,6 +289,6 @@ extension HTTP2Stream: ClientStream {
         if state.current?.takesContent == true { startContentClock() }
     }
 
-    /// A client that has sent all of its request says so on its stream, and reads on.
+    /// Always false: a client ends its side of the stream after each request, and continues to read.
     var hasPeerEnded: Bool { false }
 }

@@ -1,4 +1,4 @@
-// Where to listen: an IPv4 or IPv6 address and port, a path in the file system, or a socket that whoever has started us listens on already.
+// Listening addresses: an IPv4 or IPv6 address with port, a path of a Unix socket, or a listening socket that the service manager passes.
 
 import Addresses
 import CSystem
@@ -12,10 +12,10 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
     case ipv4(host: String, port: UInt16)
     case ipv6(host: String, port: UInt16)
     case unix(path: String)
-    /// Where it is, only the socket itself tells; -1 where it is not there yet.
+    /// A socket of systemd. Its address is known from the socket only; the descriptor is -1 if there is none yet.
     case handed(name: String, descriptor: Int32)
 
-    /// `HOST:PORT`, `:PORT` (every IPv4 address), `[ADDRESS]:PORT`, `unix:PATH`, or `systemd:NAME`.
+    /// Parses `HOST:PORT`, `:PORT` (every IPv4 address), `[ADDRESS]:PORT`, `unix:PATH` or `systemd:NAME`.
     public init?(_ text: String) {
         if text.hasPrefix("systemd:") {
             let name = String(text.dropFirst(8))
@@ -53,7 +53,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// Whether nobody but this machine's users can reach it.
+    /// Whether only users of this machine can connect.
     public var isLocal: Bool {
         switch self {
         case .ipv4(let host, _): host.hasPrefix("127.")
@@ -63,7 +63,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// nil for a Unix socket.
+    /// nil for a Unix socket, and for a passed socket with an unknown address.
     public var port: UInt16? {
         switch self {
         case .ipv4(_, let port), .ipv6(_, let port): port
@@ -71,7 +71,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// Whether it stands for all addresses of the machine.
+    /// Whether the address stands for all addresses of the machine.
     public var isWildcard: Bool {
         switch self {
         case .ipv4(let host, _): host == "0.0.0.0"
@@ -80,7 +80,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// Whether one of both is all addresses of the machine, and the other one of them, with the same port.
+    /// Whether one of the two is a wildcard address and the other is not, with equal family and port.
     public func overlaps(_ other: ListenAddress) -> Bool {
         port != nil && port != 0 && port == other.port && family == other.family && isWildcard != other.isWildcard
     }
@@ -102,7 +102,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// Calls `body` with the address as the kernel wants it.
+    /// Calls `body` with the address in the kernel's form.
     public func withSocketAddress<R>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> R) -> R {
         var storage = sockaddr_storage()
         let length: socklen_t
@@ -136,7 +136,7 @@ public enum ListenAddress: Sendable, Equatable, CustomStringConvertible {
 }
 
 extension ListenAddress {
-    /// Where a socket is bound; nil where it is of no family that we listen on.
+    /// Returns the address of a bound socket; nil for an unsupported address family.
     init?(boundTo descriptor: Int32) {
         var storage = sockaddr_storage()
         var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
@@ -157,7 +157,7 @@ extension ListenAddress {
             self = .ipv6(host: String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self), port: port)
         case AF_UNIX:
             let path = withUnsafeBytes(of: storage) { Array($0[2..<Int(length)]) }
-            // An abstract name begins with a zero.
+            // The name of an abstract socket begins with a zero byte.
             let name = path.first == 0 ? [UInt8(ascii: "@")] + path.dropFirst() : Array(path.prefix { $0 != 0 })
             self = .unix(path: String(decoding: name, as: UTF8.self))
         default: return nil
@@ -165,12 +165,12 @@ extension ListenAddress {
     }
 }
 
-/// Where a connection comes from.
+/// The remote address of a connection.
 public struct PeerAddress: Sendable {
-    /// nil for a Unix socket, and if it is unknown.
+    /// nil for a Unix socket, and if the address is unknown.
     public let address: IPAddress?
     public let port: UInt16
-    /// A balancer does not say whom it passes on.
+    /// Whether a load balancer sent a PROXY protocol header without an address.
     private let isUnknown: Bool
 
     public var place: ClientAddress { address.map { .known($0) } ?? (isUnknown ? .unknown : .local) }

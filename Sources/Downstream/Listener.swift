@@ -1,5 +1,5 @@
-// One listening socket of one shard: accepts connections and hands them to the shard's table. Pauses at the limit and when the process has
-// no descriptors left, and goes on by itself.
+// One listening socket of one shard: accepts connections and passes them to the shard's table. It pauses at the connection limit and when
+// the process has no descriptors left, and resumes later.
 
 import CSystem
 import Descriptors
@@ -21,17 +21,18 @@ public struct ListenError: Error, CustomStringConvertible {
     public var description: String { "cannot listen on \(address): \(SystemError.words(code))" }
 }
 
-/// A socket that listens, for as long as somebody holds it. Each shard has one of its own for TCP (SO_REUSEPORT); one for Unix sockets is shared.
+/// A listening socket; closed when the object is released. For TCP each shard has a separate socket (SO_REUSEPORT); a Unix socket is
+/// shared.
 public final class BoundSocket: Sendable {
     private let socket: Descriptor
-    /// With the port that the kernel chose, where 0 was asked for.
+    /// The bound address, with the port that the kernel chose if port 0 was requested.
     public let address: ListenAddress
 
     /// Binds and listens.
     /// - Parameters:
-    ///   - isShared: other sockets of this process listen on the address already. Where it is not, the address must be free: sharing
-    ///   a port with another process by accident would hand each a part of the clients.
-    ///   - mode: who may connect to a Unix socket, from its first moment on; nil for what the process's mask allows.
+    ///   - isShared: whether this process already listens on the address with other sockets. If not, the address must be free: sharing a
+    ///     port with another process by accident would give each a part of the clients.
+    ///   - mode: permissions of a Unix socket's file from its creation; nil for those of the process's umask.
     public init(_ wanted: ListenAddress, backlog: Int32, isShared: Bool = false, mode: mode_t? = nil) throws(ListenError) {
         if case .handed(_, let descriptor) = wanted {
             guard let actual = ListenAddress(boundTo: descriptor) else { throw ListenError(address: wanted, code: ENOTSOCK) }
@@ -68,8 +69,8 @@ public final class BoundSocket: Sendable {
         address = Self.actual(descriptor, wanted)
     }
 
-    /// One that another process listens on, and hands over.
-    /// - Returns: nil where it is none.
+    /// Adopts a listening socket of another process.
+    /// - Returns: nil if the descriptor is no usable listening socket.
     public init?(adopting socket: consuming Descriptor) {
         guard Self.whyNotListening(socket.number) == nil, let address = ListenAddress(boundTo: socket.number) else { return nil }
         _ = fcntl(socket.number, F_SETFL, fcntl(socket.number, F_GETFL) | O_NONBLOCK)
@@ -79,7 +80,7 @@ public final class BoundSocket: Sendable {
 
     public var descriptor: Int32 { socket.number }
 
-    /// Why this process could not listen there now; nil where it could. Nothing is left behind.
+    /// Returns why this process could not listen on the address now; nil if it could. Leaves nothing behind.
     public static func whyNot(_ address: ListenAddress) -> ListenError? {
         if case .handed = address { return nil }
         do throws(ListenError) {
@@ -95,7 +96,7 @@ public final class BoundSocket: Sendable {
         return isFile ? ListenError(address: address, code: EADDRINUSE) : nil
     }
 
-    /// Why an open descriptor cannot be listened on for clients; nil where it can.
+    /// Returns why an open descriptor cannot be used to listen for clients; nil if it can.
     public static func whyNotListening(_ descriptor: Int32) -> String? {
         func option(_ name: Int32) -> Int32? {
             var value: Int32 = 0
@@ -108,7 +109,7 @@ public final class BoundSocket: Sendable {
         return ListenAddress(boundTo: descriptor) == nil ? "it is neither of IPv4, nor of IPv6, nor a Unix socket" : nil
     }
 
-    /// Binding without SO_REUSEPORT fails where anybody listens.
+    /// Throws if any process listens on the address, because binding without SO_REUSEPORT then fails.
     private static func checkFree(_ address: ListenAddress) throws(ListenError) {
         if case .unix = address { return }
         let socket = Descriptor(Glibc.socket(address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
@@ -118,7 +119,7 @@ public final class BoundSocket: Sendable {
         guard address.withSocketAddress({ bind(socket.number, $0, $1) }) == 0 else { throw ListenError(address: address, code: errno) }
     }
 
-    /// A socket file that nobody listens on is left over from a process that was killed. A file that is no socket is somebody's.
+    /// Removes a socket file without a listening process, left over from a process that was killed. Files that are no sockets stay.
     private static func removeStaleSocket(at path: String, _ address: ListenAddress) {
         var status = stat()
         guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK else { return }
@@ -138,36 +139,36 @@ public final class BoundSocket: Sendable {
 
 public final class Listener: EventHandler {
     private let loop: EventLoop
-    /// nil where it is closed.
+    /// nil after it was closed.
     private var socket: BoundSocket?
     private let connections: ClientConnections
     public let settings: ListenerSettings
-    /// Is given the requests that come in here. Another's turn comes between two requests.
+    /// Receives the requests of this listener. May be replaced between two requests.
     public var receiver: any RequestReceiver
-    /// Of TCP; nil for a Unix socket.
+    /// The TCP port; nil for a Unix socket.
     public let port: UInt16?
-    /// Whether some connections have room beyond the limit.
+    /// Whether some connections are accepted above the limit.
     private let isReserved: Bool
     private var isAccepting = false
-    /// Whether requests are the last on their connections.
+    /// Whether the present requests are the last ones on their connections.
     private(set) var isRetired = false
-    /// By which rules connections come in here now, where another listener has the socket.
+    /// Settings of the listener that now owns the socket; nil if there is none.
     private var successor: ListenerSettings?
     private var pausing: LoopTimer?
 
-    /// Accepted in one go, so that a flood of new clients does not starve those that are being served.
+    /// Maximum number of connections accepted at once, so that many new clients do not delay active ones.
     private static let acceptBatchLimit = 16
-    /// At the end, so many times.
+    /// Maximum number of batches accepted before the socket is closed.
     public static let lastBatches = 256
-    /// How often it is tried to take those who wait, where there is no room for them and the address is left.
+    /// Maximum number of attempts to accept waiting connections of a removed address at the connection limit.
     private static let roomTries = 50
-    /// How long accepting pauses.
+    /// Time for which accepting pauses.
     private static let retryDelay = Duration.milliseconds(100)
 
     /// - Parameters:
-    ///   - settings: what is spoken here; nil for clear HTTP/1.1.
-    ///   - receiver: is given the requests that come in here.
-    ///   - isReserved: whether some connections have room beyond the limit.
+    ///   - settings: protocol and rules of the listener; nil for cleartext HTTP/1.1.
+    ///   - receiver: receives the requests of this listener.
+    ///   - isReserved: whether some connections are accepted above the limit.
     public init(
         loop: EventLoop, socket: BoundSocket, settings: ListenerSettings? = nil, connections: ClientConnections,
         receiver: any RequestReceiver, isReserved: Bool = false
@@ -188,7 +189,7 @@ public final class Listener: EventHandler {
         loop.add(socket.descriptor, .readable, self)
     }
 
-    /// Stops accepting. The socket is closed with `close`.
+    /// Stops accepting. `close` closes the socket.
     public func stop() {
         loop.assertOnLoop()
         pausing?.cancel()
@@ -202,10 +203,11 @@ public final class Listener: EventHandler {
         socket = nil
     }
 
-    /// Takes the connections that wait already, since the kernel would reset them, and closes. `then` is called when that is done.
+    /// Accepts the connections that already wait, because the kernel would reset them, and closes the socket. Then calls `then`.
     /// - Parameters:
-    ///   - isKept: another process listens on the socket too. Else nobody does any more, whoever may hold it: so clients are refused at once.
-    ///   - batches: no more than so many, since others may come all the time.
+    ///   - isKept: whether another process listens on the socket too. If not, the socket is shut down, so that new clients are refused at
+    ///     once.
+    ///   - batches: maximum number of batches, because clients may continue to connect.
     public func finish(isKept: Bool, batches: Int = Listener.lastBatches, then: @escaping () -> Void) {
         stop()
         guard batches > 0, acceptBatch() == .mayBeMore else {
@@ -216,17 +218,17 @@ public final class Listener: EventHandler {
         loop.inNextRound { self.finish(isKept: isKept, batches: batches - 1, then: then) }
     }
 
-    /// No more connections come in here. Those that stand are told to end.
+    /// Ends the listener, and ends its open connections gracefully.
     /// - Parameters:
-    ///   - isKept: somebody else listens on the socket from now on: what waits there is for them.
-    ///   - successor: what is spoken there from now on, where that somebody is another listener of this process.
+    ///   - isKept: whether another listener or process uses the socket from now on and accepts waiting connections.
+    ///   - successor: settings of another listener of this process on the socket; nil if there is none.
     public func retire(isKept: Bool, successor: ListenerSettings?) {
         self.successor = successor
         retire(isKept: isKept, tries: Self.roomTries)
     }
 
-    /// Whether a connection that stands could not come in anew as it is, since a reload has changed who may: its requests get 421.
-    /// - Parameter authority: the host that a request asks for, perhaps with a port.
+    /// Whether a reload has changed the access rules so that an open connection might not be accepted again. Its requests then get 421.
+    /// - Parameter authority: the requested host, perhaps with a port.
     func hasOutdated(_ security: ConnectionSecurity?, _ authority: @autoclosure () -> String) -> Bool {
         guard let successor else { return false }
         if successor.admitsOthers(than: settings) { return true }
@@ -242,7 +244,7 @@ public final class Listener: EventHandler {
             return connections.drain(self)
         }
         connections.drain(self)
-        // Who waits and finds no room is waited for, while others end.
+        // At the limit, waiting connections are accepted later, when others have ended.
         if tries > 0, case .noRoom(let cause) = acceptBatch() {
             stop()
             connections.budget.makeRoom(cause)
@@ -296,7 +298,7 @@ public final class Listener: EventHandler {
         return poll(&waiting, 1, 0) > 0
     }
 
-    /// No room, or no descriptors left: the kernel keeps new connections meanwhile.
+    /// Pauses accepting. The kernel queues new connections meanwhile.
     private func pause(_ cause: RoomReport.Cause) {
         guard isAccepting else { return }
         connections.counters[.acceptPauses] += 1
@@ -305,7 +307,7 @@ public final class Listener: EventHandler {
         connections.awaitRoom(self, cause)
     }
 
-    /// There may be room again.
+    /// Resumes a paused listener, because connections may have ended.
     func resume() {
         guard let timer = pausing, timer.isPending else { return }
         timer.cancel()

@@ -1,44 +1,44 @@
-// One address to listen on, and what is spoken there.
+// Settings of one listener: its address and its protocols.
 
 import Addresses
 
 public struct ListenerSettings: Sendable, Equatable {
     public var address: ListenAddress
-    /// Whether every connection begins with the PROXY protocol, and comes from a trusted proxy.
+    /// Whether every connection must come from a trusted proxy and begin with a PROXY protocol header.
     public var takesProxyHeader = false
-    /// Which addresses may ask here; empty: those that may everywhere.
+    /// Rules for the client addresses of requests, which replace the general rules; empty to apply those.
     public var access = AddressRules()
-    /// In clear, HTTP/2 is spoken with those who begin with its preface.
+    /// Whether cleartext connections that begin with the HTTP/2 preface use HTTP/2.
     public var takesClearHTTP2 = false
     public var isTLS = false
-    /// Whether clients may choose HTTP/2 in the handshake (ALPN).
+    /// Whether clients can select HTTP/2 in the TLS handshake (ALPN).
     public var offersHTTP2 = true
-    /// Whether clients are asked for a certificate here, whatever their certificate's settings say; nil to go by those.
+    /// Whether this listener requests client certificates; nil to use each certificate's setting.
     public var verification: ClientVerification?
 
     public init(_ address: ListenAddress) { self.address = address }
 
-    /// Whether connections come in by other rules than there, certificates apart.
+    /// Whether the rules for accepting connections differ, except for certificates.
     func admitsOthers(than other: ListenerSettings) -> Bool {
         access != other.access || isTLS != other.isTLS || takesProxyHeader != other.takesProxyHeader
     }
 
-    /// Where it listens indeed, as a client has to say it.
+    /// The name of the listener as a client must specify it, at its actual address.
     public func name(at address: ListenAddress) -> String { (isTLS ? "https://" : "") + address.description }
 
-    /// The same, as the base URL of clients.
+    /// The base URL of the listener for clients, at its actual address.
     public func url(at address: ListenAddress) -> String {
         if case .unix = address { return address.description }
         return "\(isTLS ? "https" : "http")://\(address)"
     }
 
-    /// What `ListenAddress` takes; `http://` or `https://` may stand before it.
+    /// Parses the forms of `ListenAddress`, optionally with `http://` or `https://` in front.
     public init?(_ text: String) {
         var rest = text[...]
         for scheme in ["http://", "https://"] where text.lowercased().hasPrefix(scheme) {
             rest = text.dropFirst(scheme.count)
             isTLS = scheme == "https://"
-            // A URL's last slash says nothing.
+            // A trailing slash of a URL is ignored.
             if rest.hasSuffix("/") { rest.removeLast() }
         }
         guard let address = ListenAddress(String(rest)), rest.startIndex == text.startIndex || !rest.hasPrefix("unix:") || isTLS else {

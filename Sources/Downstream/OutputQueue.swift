@@ -1,15 +1,15 @@
-// What the kernel has not taken yet of a response: bytes of our own, then perhaps the rest of a body that lies elsewhere and is kept alive by
-// its owner instead of being copied.
+// Output that the kernel has not accepted yet. It consists of copied bytes, the rest of a body in its owner's memory, and a producer of
+// content. Each part may be missing.
 
 import HTTPCore
 
-/// The content of a response that is sent as a whole.
+/// The content of a complete response.
 public enum WholeBody {
     case none
     case bytes([UInt8])
-    /// Lies in `owner`'s memory, which stays as long as it is held.
+    /// Content in memory of `owner`, which is held until the content is sent.
     case borrowed(UnsafeRawBufferPointer, owner: AnyObject)
-    /// Good during the call that sends it: what does not go out then is copied.
+    /// Content that is valid only during the call that sends it. The part that is not sent at once is copied.
     case passing(UnsafeRawBufferPointer)
 
     @inline(__always)
@@ -23,7 +23,7 @@ public enum WholeBody {
 
     fileprivate var isPassing: Bool { if case .passing = self { true } else { false } }
 
-    /// A piece of a borrowed body, or a copy of a piece.
+    /// Returns a part of the content. Only arrays are copied.
     public func part(_ range: Range<Int>) -> WholeBody {
         switch self {
         case .none: .none
@@ -42,65 +42,65 @@ public enum WholeBody {
     }
 }
 
-/// Content that is made while it is sent, so that neither the time nor the memory for all of it is taken at once.
+/// Content that is produced while it is sent, which limits time and memory per step.
 public protocol ContentProducer: AnyObject {
-    /// What the next piece is made of, where that lies in another's memory.
+    /// The input of the next piece, if it is in another object's memory; nil otherwise.
     var source: (bytes: UnsafeRawBufferPointer, owner: AnyObject)? { get }
-    /// All of it, in bytes; nil where nobody knows: then it goes out in chunks.
+    /// Total length in bytes; nil if unknown. Content of unknown length is sent chunked.
     var length: Int? { get }
-    /// Makes the next piece beside the loop, and calls `then` with it on the loop. Not asked again before that.
+    /// Produces the next piece off the event loop, and calls `then` on the loop. Not called again before `then`.
     func makeNext(then: @escaping @Sendable (ProducedPiece) -> Void)
-    /// What it takes of memory.
+    /// Memory of the producer, in bytes.
     var heldBytes: Int { get }
 }
 
 public enum ProducedPiece: Sendable {
     case bytes([UInt8])
     case end
-    /// No more can be made: nobody must take what there is for the whole.
+    /// No more content can be produced. The client must detect that the response is incomplete.
     case broken
 }
 
-/// Never copied: each reading would count references to all that waits.
+/// Output of one response or connection. Not copyable, because each use would otherwise count references to all pieces.
 struct OutputQueue: ~Copyable {
-    /// What is copied, in pieces, so that what has gone out takes no memory while more is appended.
+    /// Copied bytes in pieces, so that the memory of sent pieces is released while more are appended.
     private var pieces: [[UInt8]] = []
-    /// The first that has not gone out, and what of it has.
+    /// Index of the first piece that was not completely sent, and number of its bytes that were sent.
     private var first = 0
     private var sent = 0
-    /// Of the pieces from the first on: bytes in them, and those of them that have not gone out.
+    /// Bytes in the pieces from `first` on, and the part of them that was not sent.
     private var pieceBytes = 0
     private var unsentBytes: Int { pieceBytes - sent }
     private var tail = WholeBody.none
     private var tailSent = 0
-    /// What follows everything else.
+    /// Produces content after all other output; nil if there is none.
     private var producer: (any ContentProducer)?
-    /// What the producer makes is framed by the protocol's frames, not as chunks.
+    /// Whether produced content is delimited by frames instead of chunks.
     private var isFramed = false
-    /// The piece that has gone out last, for its memory, where that is not much.
+    /// The last sent piece if it is small, for reuse of its memory.
     private var spent: [UInt8]?
-    /// All that the kernel has taken so far.
+    /// Number of bytes that the kernel has accepted so far.
     private(set) var sentBytes = 0
 
-    /// Bodies up to this size are copied: cheaper than keeping what they lie in.
+    /// Maximum size of bodies that are copied, which is then cheaper than holding their owner.
     private static let copyLimit = 64 * 1024
     static let spareBytes = 8 * 1024
-    /// More begins a new piece.
+    /// Maximum size of a piece before another one is begun.
     private static let pieceLimit = 64 * 1024
-    /// So many pieces that have gone out are taken out of the list at once.
+    /// Number of sent pieces that are removed from the array at once.
     private static let sweepCount = 64
 
     var isEmpty: Bool { unsentBytes == 0 && tailSent == tail.count && producer == nil }
     var count: Int { unsentBytes + tail.count - tailSent }
 
-    /// What it takes of memory that nobody else needs.
+    /// Memory in bytes that is held only for this output.
     var heldBytes: Int {
         let made = producer?.heldBytes ?? 0
         if case .bytes(let rest) = tail { return made + pieceBytes + rest.count }
         return made + pieceBytes
     }
 
-    /// Takes over bytes as they are.
+    /// Appends an array without a copy.
     mutating func append(piece: consuming [UInt8]) {
         if tail.count > 0 { settleTail() }
         guard !piece.isEmpty else { return }
@@ -119,13 +119,13 @@ struct OutputQueue: ~Copyable {
         pieceBytes += more.count
     }
 
-    /// A body that goes out at the end of the batch of events at the latest, as far as the client takes it.
+    /// Appends a body that is sent at the end of the batch of events, as far as the client accepts it.
     mutating func append(soon body: WholeBody) {
         if body.isPassing || tail.count > 0 { return append(body, from: 0) }
         (tail, tailSent) = (body, 0)
     }
 
-    /// What is left of `body` from `offset` on.
+    /// Appends `body` from `offset` on.
     mutating func append(_ body: WholeBody, from offset: Int) {
         guard offset < body.count else { return }
         if body.isPassing || body.count - offset <= Self.copyLimit {
@@ -137,22 +137,23 @@ struct OutputQueue: ~Copyable {
     }
 
     enum Outcome {
-        /// All that the kernel took.
+        /// All output that the kernel accepted was sent.
         case sent
         case broken
-        /// What comes next has to be read from the disk first.
+        /// The next part must be loaded from disk first.
         case onDisk(UnsafeRawBufferPointer, owner: AnyObject)
-        /// What comes next has to be made first (`append(made:)`).
+        /// The next part must be produced first (`append(made:)`).
         case unmade(any ContentProducer)
     }
 
-    /// Where what was brought in last begins: it is sent without asking again, or a memory so short that it is gone already would keep it for ever.
+    /// Start of the bytes that were loaded last. They are sent without a new check, because on a machine with too little memory the check
+    /// could fail forever.
     var broughtIn: UnsafeRawPointer?
 
-    /// Borrowed content is sent in pieces, of which each is known to be in memory.
+    /// Maximum bytes of borrowed content that are checked and sent at once.
     private static let borrowedBytes = 1 << 20
 
-    /// Sends what the kernel takes.
+    /// Sends as much as the kernel accepts.
     mutating func send(to transport: borrowing ClientTransport, _ memory: (any ContentMemory)? = nil) -> Outcome {
         while first < pieces.count {
             guard let count = pieces[first].withUnsafeBytes({ transport.send(UnsafeRawBufferPointer(rebasing: $0[sent...])) })
@@ -182,7 +183,7 @@ struct OutputQueue: ~Copyable {
         return .unmade(producer)
     }
 
-    /// The piece that has gone out last; nil where none has since this was asked, or where it was large.
+    /// Returns the last sent piece; nil if it was large, or if none was sent since the last call.
     mutating func takeSpent() -> [UInt8]? {
         defer { spent = nil }
         return spent
@@ -200,21 +201,21 @@ struct OutputQueue: ~Copyable {
         first = 0
     }
 
-    // MARK: Taken by frames
+    // MARK: Output in frames
 
     enum Offer {
-        /// So many bytes can be taken now (`take`); where all is true nothing follows them.
+        /// Number of bytes that can be taken now (`take`), and whether they are the last ones.
         case bytes(Int, isAll: Bool)
         case onDisk(UnsafeRawBufferPointer, owner: AnyObject)
         case unmade(any ContentProducer)
     }
 
-    /// What can be taken now, at most so much.
+    /// Returns what can be taken now, at most `limit` bytes.
     func offer(limit: Int, _ memory: (any ContentMemory)?) -> Offer {
         if unsentBytes > 0 { return offered(min(limit, unsentBytes)) }
         if tailSent < tail.count {
             let next = min(limit, tail.count - tailSent)
-            // What has just been found is in memory.
+            // The beginning was in memory at the look-up a moment ago.
             if tailSent > 0, case .borrowed(let bytes, let owner) = tail, let memory {
                 let piece = UnsafeRawBufferPointer(rebasing: bytes[tailSent..<tailSent + next])
                 guard piece.baseAddress == broughtIn || memory.isInMemory(piece, of: owner) else {
@@ -233,7 +234,7 @@ struct OutputQueue: ~Copyable {
 
     private func offered(_ bytes: Int) -> Offer { .bytes(bytes, isAll: bytes == count && producer == nil) }
 
-    /// Takes bytes that were offered: of the pieces, or of what lies elsewhere.
+    /// Takes bytes that were offered, from the pieces or from the borrowed body.
     mutating func take(into place: UnsafeMutableRawBufferPointer) {
         sentBytes += place.count
         if first == pieces.count {
@@ -253,16 +254,16 @@ struct OutputQueue: ~Copyable {
             sent += taken
             if sent == pieces[first].count { dropFirst() }
         }
-        // Nobody asks for it here.
+        // Frames do not reuse the memory of pieces.
         spent = nil
     }
 
     mutating func append(framed producer: any ContentProducer) { (self.producer, isFramed) = (producer, true) }
 
-    /// Nothing may follow it but what it makes.
+    /// Appends a producer. Only its content may follow.
     mutating func append(_ producer: any ContentProducer) { self.producer = producer }
 
-    /// The producer's next piece, framed as a chunk (RFC 9112 §7.1) where nobody knows how long all of it is.
+    /// Appends the producer's next piece, as a chunk if the total length is unknown (RFC 9112 §7.1).
     mutating func append(made piece: [UInt8]) {
         guard producer?.length == nil, !isFramed else { return append(piece: piece) }
         var chunk: [UInt8] = []
@@ -272,14 +273,14 @@ struct OutputQueue: ~Copyable {
         append(piece: chunk)
     }
 
-    /// The producer has made all of it.
+    /// Ends the produced content.
     mutating func endProduced() {
         let isChunked = producer?.length == nil && !isFramed
         producer = nil
         if isChunked { ("0\r\n\r\n" as StaticString).withUTF8Buffer { append(UnsafeRawBufferPointer($0)) } }
     }
 
-    /// Something follows a tail: seldom (only pipelined responses), so the tail is copied.
+    /// Copies the borrowed body, because more output follows it. Rare: only for pipelined responses.
     private mutating func settleTail() {
         let rest = tail.withBytes { Array($0[tailSent...]) }
         (tail, tailSent) = (.none, 0)

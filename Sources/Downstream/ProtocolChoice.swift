@@ -1,5 +1,5 @@
-// The phase before requests on a clear connection that may speak either: the first bytes tell (RFC 9113 §3.4). No method of HTTP/1.1 that anybody
-// uses begins as HTTP/2's preface does, so one or two bytes are mostly enough.
+// Detects HTTP/2 on a cleartext connection by the client's first bytes (RFC 9113 §3.4). No common HTTP/1.1 method begins like the HTTP/2
+// preface, so one or two bytes usually suffice.
 
 import Figures
 import HTTP2
@@ -10,7 +10,7 @@ final class ProtocolChoice: AcceptedConnection {
     let peer: PeerAddress
     let listener: Listener
     private let table: ClientConnections
-    /// nil where it is closed, or handed on.
+    /// nil after the socket was closed or transferred.
     private var socket: AcceptedSocket?
     private(set) var descriptor: Int32
     /// Milliseconds of the loop's clock.
@@ -24,7 +24,7 @@ final class ProtocolChoice: AcceptedConnection {
         self.socket = consume socket
     }
 
-    /// What an earlier phase of the connection has received and not used.
+    /// Starts with the bytes that an earlier phase received and did not use.
     func start() { decide() }
 
     func ready(_ events: ReadyEvents) {
@@ -32,7 +32,7 @@ final class ProtocolChoice: AcceptedConnection {
         let events = socket!.transport.meaning(of: events)
         if events.isBroken { return closeNow() }
         guard events.isReadable else { return }
-        // No more than tells: what follows is the next phase's.
+        // Reads at most the preface. Further bytes belong to the next phase.
         let buffer = UnsafeMutableBufferPointer(
             rebasing: table.readBuffer[..<(HTTP2Preface.bytes.utf8CodeUnitCount - socket!.received.count)])
         switch socket!.transport.receive(into: buffer) {
@@ -81,7 +81,7 @@ final class ProtocolChoice: AcceptedConnection {
     }
 }
 
-/// How a client's HTTP/2 connection begins (RFC 9113 §3.4).
+/// The beginning of a client's HTTP/2 connection (RFC 9113 §3.4).
 enum HTTP2Preface {
     static let bytes: StaticString = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 

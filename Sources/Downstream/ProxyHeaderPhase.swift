@@ -1,5 +1,5 @@
-// What comes first on a listener behind a balancer that passes connections through: the line or block by which it says whose connection this is.
-// Only trusted proxies may, and they must.
+// Reads the PROXY protocol header, with which a load balancer names the client of a connection. On such a listener only trusted proxies may
+// connect, and each must send a header.
 
 import Addresses
 import Figures
@@ -7,11 +7,11 @@ import HTTPCore
 import Reactor
 
 final class ProxyHeaderPhase: AcceptedConnection {
-    /// nil where it was handed on, or is closed.
+    /// nil after the socket was transferred or closed.
     private var socket: AcceptedSocket?
     private let table: ClientConnections
     private var deadline: Int64
-    /// Of the header.
+    /// Bytes of the header received so far.
     private var received: [UInt8] = []
 
     let peer: PeerAddress
@@ -25,19 +25,19 @@ final class ProxyHeaderPhase: AcceptedConnection {
         deadline = table.deadline(after: table.settings.headTimeout)
     }
 
-    /// Whoever may not say anything here is not waited for.
+    /// Refuses untrusted peers without waiting for a header.
     func start() {
         if !isTrusted { refuse() }
     }
 
-    /// A Unix socket's file says who may use it.
+    /// Peers on a Unix socket are trusted, because its file's permissions decide who may connect.
     private var isTrusted: Bool { peer.address.map { table.settings.trustedProxies.contains($0) } ?? true }
 
     func ready(_ events: ReadyEvents) {
         if events.isBroken { return refuse() }
         guard events.isReadable, let count = socket?.transport.peek(into: table.readBuffer) else { return }
         guard count > 0 else { return refuse() }
-        // What follows the header is the next phase's, perhaps TLS's, which reads it from the kernel itself.
+        // Bytes after the header stay in the kernel for the next phase, which may be TLS on the socket itself.
         let (known, new) = (received.count, UnsafeBufferPointer(rebasing: table.readBuffer[..<min(count, ProxyHeader.limit)]))
         received += new
         switch ProxyHeader.read(received[...]) {
@@ -49,7 +49,7 @@ final class ProxyHeaderPhase: AcceptedConnection {
         }
     }
 
-    /// They are in the kernel: they have just been looked at.
+    /// Removes bytes from the kernel's buffer, which holds them because they have just been peeked at.
     private func take(_ count: Int) {
         _ = socket?.transport.receive(into: UnsafeMutableBufferPointer(rebasing: table.readBuffer[..<count]))
     }

@@ -1,9 +1,9 @@
-// What a client gets whose request is not handed on: a sentence.
+// The error response for a request that is not passed to the receiver.
 
 import HTTPCore
 
 extension RequestRejection {
-    /// - Parameter date: seconds.
+    /// - Parameter date: seconds since 1970.
     func response(date: Int64) -> (head: [UInt8], content: [UInt8]) {
         let text = Array(sentence.utf8) + [0x0a]
         var head: [UInt8] = []

@@ -1,19 +1,20 @@
-// Whose a request is: the client that logs, limits, rules and the upstream are told of.
+// The client of a request, as used for logs, limits, access rules and the upstream.
 
 import Addresses
 
-/// The connection's peer, or who a trusted proxy says that it speaks for. Made once for a connection: every request that is passed on names it.
+/// The connection's peer, or the client that a trusted proxy names. Created once per connection, because every forwarded request refers to
+/// it.
 public final class RequestClient: Sendable {
     public let place: ClientAddress
-    /// The address as text; empty where there is none.
+    /// The address as text; empty if there is none.
     public let text: [UInt8]
-    /// Whether the client asked by https.
+    /// Whether the client uses https.
     public let isSecure: Bool
 
-    /// Of the certificate that the connection has presented, where that was found good.
+    /// Subject of the valid client certificate of the connection; nil if there is none.
     public let subject: String?
 
-    /// What is spoken on the connection, such as TLSv1.3; nil in clear.
+    /// TLS version of the connection, such as TLSv1.3; nil for cleartext.
     public let tls: String?
 
     public init(_ place: ClientAddress, isSecure: Bool, subject: String?, tls: String? = nil) {
@@ -24,7 +25,7 @@ public final class RequestClient: Sendable {
         text = place.address?.text ?? []
     }
 
-    /// The connection's own.
+    /// The client of the connection itself.
     convenience init(_ peer: PeerAddress, _ security: ConnectionSecurity?) {
         self.init(peer.place, isSecure: security != nil, subject: security?.certificate?.subject, tls: security?.version)
     }

@@ -1,14 +1,14 @@
-// The seam between the listener's side and the flow: who is given a request, and who is told what its client does meanwhile. What may be done with
-// the client is `ClientStream`. All of it happens on the connection's event loop.
+// The interface that passes requests and their clients' events to the request flow. `ClientStream` is the interface in the other direction.
+// All calls happen on the connection's event loop.
 
 import HTTPCore
 
-/// A request as it has arrived: its head, and how its content will come.
+/// A received request: its head, and the framing of its content.
 public struct ReceivedRequest {
     public let head: RequestHead
     public let framing: ContentFraming
-    /// All that it consists of, where it has no content and arrived in one piece, with nothing before or behind it: its bytes, or the field section
-    /// of HTTP/2. Good until the receiver returns from `received`, and not to be kept.
+    /// All bytes of the request, or its HTTP/2 field section. nil if the request has content, or did not arrive in one piece without other
+    /// bytes. Valid only during the call of `received`.
     public let bytes: UnsafeRawBufferPointer?
 
     public init(head: RequestHead, framing: ContentFraming, bytes: UnsafeRawBufferPointer?) {
@@ -16,18 +16,18 @@ public struct ReceivedRequest {
     }
 }
 
-/// Is given each request of the connections of one shard. Implemented by the flow.
+/// Receives each request of the connections of one shard. Implemented by the flow.
 public protocol RequestReceiver: AnyObject {
-    /// Bytes have arrived where a new request is due, or a field section of HTTP/2 that is all of a request, and the connection goes on after its
-    /// response. A receiver that knows them as a whole request (`ReceivedRequest.bytes`) responds with `sendAgain` as it did then, and returns
-    /// true; else they are parsed.
+    /// Called with the first bytes of a new request, or with an HTTP/2 field section that is a complete request. Not called for the last
+    /// request of a connection. A receiver that recognizes the bytes of an earlier request (`ReceivedRequest.bytes`) responds with
+    /// `sendAgain` and returns true. Otherwise the bytes are parsed.
     func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool
 
-    /// A complete, valid head has arrived. The receiver responds at once through `stream` and returns nil (only where the framing is `.none`), or
-    /// returns the exchange that will.
+    /// Called with a complete, valid head. The receiver either responds at once through `stream` and returns nil (only if the framing is
+    /// `.none`), or returns the exchange that will respond.
     func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)?
 
-    /// A request was refused before it could be understood; the response is on its way.
+    /// Called when a request was refused before it was passed on. The error response is being sent.
     func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream)
 }
 
@@ -35,22 +35,23 @@ extension RequestReceiver {
     public func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool { false }
 }
 
-/// One request that waits for its response: is told what the client does meanwhile.
+/// A request that waits for its response. Receives the events of its client.
 public protocol ClientExchange: AnyObject {
-    /// More of the request's content. To hold the client back, call `stream.pauseContent()`.
+    /// More of the request's content. `stream.pauseContent()` pauses the client.
     func requestContent(_ bytes: Span<UInt8>)
-    /// The request's content is whole.
+    /// The request's content is complete.
     func requestEnded()
-    /// What was written has gone out far enough that more may be written (after `write` returned false).
+    /// So much of the output was sent that more may be written, after `write` returned false.
     func responseDrained()
-    /// The client is gone, or its content was badly framed, or it was too slow: nothing can be sent any more.
-    /// Not called once `endResponse` was.
+    /// The client left, sent invalid content or was too slow. Nothing can be sent any more. Not called after `endResponse`.
     func clientLeft()
-    /// The client, whose request is whole, sends no more. It may still read, or be gone: both look alike. See `ClientStream.hasPeerEnded`.
+    /// The client, after a complete request, has closed its sending side. It may still read, or be disconnected; both look alike. See
+    /// `ClientStream.hasPeerEnded`.
     func clientEnded()
     /// The connection is about to close: respond at once, or not at all.
     func respondNow()
-    /// Whether it is counted among those under way: for pages of our own somebody asks who wants to know of the others. Never changes.
+    /// Whether the exchange is counted among the active requests. False for Cistern's own pages, which report on other requests. Never
+    /// changes.
     var isRequest: Bool { get }
 }
 

@@ -1,10 +1,10 @@
-// The certificates and keys as they lie in their files: read and looked at as a whole, so that what is used was found good, and all of it together.
+// Reads and validates the configured certificates and keys. They are used only if all of them are valid.
 
 import CTLS
 import Descriptors
 import Glibc
 
-/// Checked ones. Every shard makes what it needs of them.
+/// Validated certificates and keys. Each shard creates its TLS contexts from them.
 public struct ServerCertificates: Sendable {
     public struct Entry: Sendable {
         public let settings: ServerTLSSettings.Certificate
@@ -12,7 +12,7 @@ public struct ServerCertificates: Sendable {
         fileprivate let certificates: [UInt8]
         fileprivate let key: [UInt8]
         fileprivate let authorities: [UInt8]
-        /// Equal where the same authorities say whose clients' certificates are good.
+        /// Index of the client authorities. Equal for certificates with equal authorities.
         fileprivate let authoritiesNumber: Int
     }
 
@@ -20,11 +20,14 @@ public struct ServerCertificates: Sendable {
     public let names: ServerNames
     public let settings: ServerTLSSettings
 
-    /// Which of them a client gets. Of several for the same name it is the first whose key is of an elliptic curve that the client knows, which costs a
-    /// third of an RSA key's handshake; else the first with an RSA key, which all know.
+    /// Selects the certificate for a server name. Among several for one name, the first with an elliptic curve key that the client supports
+    /// is preferred. Its handshake costs a third of one with an RSA key. Otherwise the first with an RSA key is used, which all clients
+    /// support.
     /// - Parameters:
-    ///   - verification: the listener's own word on clients' certificates: one that asks for others is no choice.
-    ///   - takes: whether the client takes keys that sign by a scheme.
+    ///   - verification: the listener's rule for client certificates; nil to use each certificate's setting. Certificates with other rules
+    ///     are excluded.
+    ///   - takes: whether the client supports keys that sign with a scheme.
+    /// - Returns: an index in `entries`.
     func place(for name: String, on verification: ClientVerification?, takes: (Int32) -> Bool) -> Int {
         let all = names.places(of: name) ?? names.twins(of: 0)
         let places = all.filter { askTheSame(all[0], $0, on: verification) }
@@ -32,14 +35,14 @@ public struct ServerCertificates: Sendable {
         return places.first { entries[$0].facts.scheme.map(takes) ?? false } ?? places.first { entries[$0].facts.isRSA } ?? places[0]
     }
 
-    /// Whether clients of both are asked for the same certificates.
-    /// - Parameter verification: the listener's own word, which goes before that of each certificate.
+    /// Whether clients of both certificates are asked for equal client certificates.
+    /// - Parameter verification: the listener's rule, which has precedence over that of each certificate; nil if it has none.
     func askTheSame(_ one: Int, _ other: Int, on verification: ClientVerification?) -> Bool {
         let asked = [one, other].map { verification ?? entries[$0].settings.verification }
         return asked[0] == asked[1] && (asked[0] == .off || entries[one].authoritiesNumber == entries[other].authoritiesNumber)
     }
 
-    /// What clients are asked for, for each name, and what tells them apart: whoever came in by other rules than these has to come in anew.
+    /// The rules for client certificates of each certificate. Connections that were accepted under other rules must be established anew.
     public var clientRules: [ClientRules] {
         entries.map { entry in
             ClientRules(
@@ -48,7 +51,7 @@ public struct ServerCertificates: Sendable {
         }
     }
 
-    /// What clients that get one of them are asked for, whatever its names are.
+    /// The rules for clients that receive this certificate, without its server names.
     func rule(_ place: Int, on verification: ClientVerification?) -> ClientRules {
         let asked = verification ?? entries[place].settings.verification
         guard asked != .off else { return ClientRules(names: [], verification: .off, authorities: [], identification: .subject) }
@@ -63,7 +66,7 @@ public struct ServerCertificates: Sendable {
         let identification: ClientIdentification
     }
 
-    /// Something about one of them, in words for the operator.
+    /// An error or a warning about a certificate, in words for the operator.
     public struct Remark: Sendable, Equatable, CustomStringConvertible {
         public let place: Int
         public let sentence: String
@@ -71,12 +74,13 @@ public struct ServerCertificates: Sendable {
     }
 
     public struct Reading: Sendable {
-        /// nil where something is wrong with one of them.
+        /// nil if a certificate has an error.
         public var certificates: ServerCertificates?
         public var mistakes: [Remark] = []
         public var warnings: [Remark] = []
     }
 
+    /// Reads and validates all files.
     /// - Parameter now: seconds since 1970.
     public static func read(_ settings: ServerTLSSettings, now: Int64) -> Reading {
         var reading = Reading()
@@ -125,7 +129,7 @@ public struct ServerCertificates: Sendable {
         let entry = Entry(
             settings: settings, facts: facts, certificates: certificates, key: key, authorities: authorities,
             authoritiesNumber: known.firstIndex(of: authorities) ?? 0)
-        // What OpenSSL makes of it in the end is known now, and not when the first client comes.
+        // Create a context now, so that an error of OpenSSL appears here and not with the first client.
         guard TLSContext(entry) != nil else {
             remarks.mistake("\(settings.file) cannot be used: OpenSSL takes neither weak keys nor signatures made with SHA-1")
             return nil
@@ -139,7 +143,7 @@ public struct ServerCertificates: Sendable {
         return nil
     }
 
-    /// Where fewer days are left, there is a warning.
+    /// Number of remaining days of validity below which a warning is given.
     private static let warningDays: Int64 = 14
 
     private static func judge(
@@ -172,7 +176,7 @@ public struct ServerCertificates: Sendable {
     }
 }
 
-/// What a certificate says, as far as it matters here.
+/// Relevant properties of a certificate and its key.
 public struct CertificateFacts: Sendable, Equatable {
     public let hasCertificate: Bool
     public let hasKey: Bool
@@ -180,13 +184,13 @@ public struct CertificateFacts: Sendable, Equatable {
     public let isChainInOrder: Bool
     public let isChainWhole: Bool
     public let isRSA: Bool
-    /// By which scheme of TLS its key signs, where that is one of elliptic curves.
+    /// Scheme with which an elliptic curve key signs; nil for other keys.
     let scheme: Int32?
     /// Seconds since 1970.
     public let notBefore: Int64
     public let notAfter: Int64
     public let names: [String]
-    /// SHA-256 of the certificate.
+    /// SHA-256 hash of the certificate.
     public let fingerprint: [UInt8]
 
     public init(_ certificates: [UInt8], _ key: [UInt8]) {
@@ -206,11 +210,11 @@ public struct CertificateFacts: Sendable, Equatable {
         fingerprint = withUnsafeBytes(of: facts.hash) { Array($0) }
     }
 
-    /// Whole days; negative where it has expired.
+    /// Whole days until the certificate expires; negative after that.
     public func daysLeft(now: Int64) -> Int64 { Int64((Double(notAfter - now) / 86_400).rounded(.down)) }
 
-    /// A certificate that nobody has signed, and its key, both in PEM.
-    /// - Parameter names: as openssl writes them: `DNS:localhost,IP:127.0.0.1`.
+    /// Returns a self-signed certificate and its key, both in PEM; nil on failure.
+    /// - Parameter names: names in OpenSSL's form: `DNS:localhost,IP:127.0.0.1`.
     public static func makeSelfSigned(names: String, days: Int) -> [UInt8]? {
         var (certificate, key): (UnsafeMutablePointer<CChar>?, UnsafeMutablePointer<CChar>?) = (nil, nil)
         var (certificateCount, keyCount) = (0, 0)
@@ -232,15 +236,15 @@ extension Array where Element == UInt8 {
     }
 }
 
-/// What OpenSSL makes of one certificate, for one shard.
+/// A TLS context of OpenSSL for one certificate and one shard.
 final class TLSContext {
     let pointer: OpaquePointer
 
-    /// How long a session may be resumed: as long as the keys of tickets last, and an hour where the client's certificate was checked.
+    /// Lifetime of TLS sessions in seconds: that of the ticket keys, or an hour if client certificates are verified.
     private static let sessionSeconds = 24 * 3_600
     private static let certifiedSessionSeconds = 3_600
 
-    /// - Returns: nil where OpenSSL does not take it.
+    /// - Returns: nil if OpenSSL rejects the certificate or the key.
     init?(_ entry: ServerCertificates.Entry) {
         let pointer = entry.certificates.withCTLSBytes { certificates in
             entry.key.withCTLSBytes { key in

@@ -1,12 +1,12 @@
-// Which certificates are for the name that a client asks for (RFC 6066 §3). Pure.
+// Selects certificates by the server name that a client requests (RFC 6066 §3). Pure.
 
 public struct ServerNames: Sendable {
     private var exact: [String: [Int]] = [:]
-    /// Without the star: `*.example.com` stands under `.example.com`.
+    /// Wildcard names without the asterisk: `*.example.com` has the key `.example.com`.
     private var wildcards: [String: [Int]] = [:]
     private var names: [Set<String>] = []
 
-    /// - Parameter names: of each certificate.
+    /// - Parameter names: the names of each certificate.
     public init(_ names: [[String]]) {
         for (place, names) in names.enumerated() {
             let names = Set(names.map { $0.lowercased() })
@@ -21,10 +21,11 @@ public struct ServerNames: Sendable {
         }
     }
 
-    /// The certificates for a name, the first one first: those that have it, else those with a star for its first label; nil where there are none.
+    /// Returns the indices of the certificates for a name, in order; nil if there are none. Certificates with a wildcard for the first
+    /// label are used only if none has the exact name.
     public func places(of name: String) -> [Int]? {
         var name = name.lowercased()
-        // The last dot says that a name is whole; certificates do not write it. Some upstreams take off more than one.
+        // A trailing dot marks an absolute name; certificates do not contain it. More than one dot is removed, as some upstreams do.
         while name.hasSuffix(".") { name.removeLast() }
         if let places = exact[name] { return places }
         guard let dot = name.firstIndex(of: "."), dot > name.startIndex else { return nil }
@@ -33,6 +34,6 @@ public struct ServerNames: Sendable {
 
     public func place(of name: String) -> Int? { places(of: name)?.first }
 
-    /// One, and others for the same names.
+    /// Returns the indices of all certificates with equal names, including this one.
     public func twins(of place: Int) -> [Int] { names.indices.filter { names[$0] == names[place] } }
 }

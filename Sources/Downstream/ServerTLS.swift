@@ -1,22 +1,22 @@
-// One shard's side of TLS: what its handshakes are made with, how many run, and how they take turns.
+// TLS state of one shard: its contexts, the running handshakes, and the order in which they proceed.
 
 import CTLS
 import Reactor
 
-/// The keys of session tickets, which all shards share. `@unchecked Sendable` because the C side guards them by a lock of its own.
+/// Keys of session tickets, shared by all shards. `@unchecked Sendable` because the C side protects them with a lock.
 public final class TicketKeys: @unchecked Sendable {
     let pointer: OpaquePointer
 
-    /// Two older keys are still taken: a ticket is good for a day at least.
+    /// Interval between new keys. Two older keys remain valid, so a ticket is valid for at least a day.
     public static let rotation = Duration.seconds(12 * 3_600)
 
-    /// - Returns: nil where there is no randomness.
+    /// - Returns: nil if no random numbers are available.
     public init?() {
         guard let pointer = ctls_tickets_make() else { return nil }
         self.pointer = pointer
     }
 
-    /// Those of another process; nil where these are none.
+    /// Restores the keys of another process; nil if the bytes are invalid.
     public init?(_ bytes: [UInt8]) {
         guard let pointer = bytes.withUnsafeBytes({ ctls_tickets_read($0.baseAddress, $0.count) }) else { return nil }
         self.pointer = pointer
@@ -24,25 +24,25 @@ public final class TicketKeys: @unchecked Sendable {
 
     deinit { ctls_tickets_free(pointer) }
 
-    /// From any thread.
+    /// Creates a new key. May be called from any thread.
     public func rotate() { _ = ctls_tickets_rotate(pointer) }
 
-    /// For another process on this machine, and nobody else.
+    /// The secret keys, for another process on this machine only.
     public var bytes: [UInt8] {
         [UInt8](unsafeUninitializedCapacity: Int(ctls_tickets_size())) { $1 = ctls_tickets_write(pointer, $0.baseAddress) }
     }
 }
 
-/// Counts since the start, except `running`.
+/// Handshake counts since the start; `running` is the present number.
 public struct HandshakeCounters: Sendable {
     public var running = 0
     public var full = 0
     public var resumed = 0
-    /// By `HandshakeFailure.allCases`.
+    /// In the order of `HandshakeFailure.allCases`.
     public var failed = [Int](repeating: 0, count: HandshakeFailure.allCases.count)
 }
 
-/// Touched on its loop only.
+/// The TLS state of a shard. Used on its event loop only.
 public final class ServerTLS {
     private(set) var certificates: ServerCertificates
     private var contexts: [TLSContext]
@@ -50,25 +50,25 @@ public final class ServerTLS {
     private let loop: EventLoop
     public private(set) var counters = HandshakeCounters()
     public var handshakeLimit: Int { certificates.settings.handshakeLimit }
-    /// Told of each that failed.
+    /// Called for each failed handshake.
     public var onFailure: (HandshakeFailure, PeerAddress) -> Void = { _, _ in }
 
-    /// Those that run, the oldest first: each knows its neighbours.
+    /// Ends of the linked list of running handshakes, in order of their start.
     private var oldest: TLSHandshake?
     private var newest: TLSHandshake?
-    /// How many of them each client has.
+    /// Number of running handshakes of each client.
     private var runningByClient: [UInt128: Int] = [:]
-    /// Those that have something to do and wait for their turn.
+    /// Handshakes with input that wait for their turn.
     private var waiting: [TLSHandshake] = []
     private var isTurnQueued = false
-    /// When the batch of events began in which time was last taken, and how much.
+    /// Start of the batch of events in which handshakes last ran, and time that they used in it, in microseconds.
     private var turnBegan: Int64 = 0
     private var turnMicroseconds: Int64 = 0
 
-    /// What handshakes may take of a round of the loop before others have their turn (microseconds). One that has begun is not interrupted.
+    /// Maximum time in microseconds that handshakes may use in one round of the loop. A running step is not interrupted.
     private static let turnLimit: Int64 = 1_000
 
-    /// Where there is no room for all, a client has one of so many parts for sure.
+    /// Divisor of the handshake limit. At the limit, a client with more handshakes than this share loses its own oldest one.
     private static let clientsInCrowd = 16
 
     public init(_ prepared: Prepared, tickets: TicketKeys, loop: EventLoop) {
@@ -76,7 +76,7 @@ public final class ServerTLS {
         (self.tickets, self.loop) = (tickets, loop)
     }
 
-    /// What one shard is going to use. `@unchecked Sendable` because it is made by one thread and then touched by its shard only.
+    /// The contexts of one shard, prepared for use. `@unchecked Sendable` because one thread creates it and then only its shard uses it.
     public final class Prepared: @unchecked Sendable {
         fileprivate let certificates: ServerCertificates
         fileprivate let contexts: [TLSContext]
@@ -87,32 +87,32 @@ public final class ServerTLS {
             self.certificates = certificates
         }
 
-        /// One for each of so many shards. Beside the loops: reading keys takes its time.
-        /// - Returns: nil where OpenSSL has no memory for all of them.
+        /// Prepares the contexts of each shard. Must be called off the event loops, because reading keys takes long.
+        /// - Returns: nil if OpenSSL has no memory for all of them.
         public static func make(_ certificates: ServerCertificates, shards: Int) -> [Prepared]? {
             let all = (0..<shards).compactMap { _ in Prepared(certificates) }
             return all.count == shards ? all : nil
         }
     }
 
-    /// Connections from now on get these; those that stand keep what they have.
+    /// Applies new certificates to new connections. Open connections keep theirs.
     public func use(_ prepared: Prepared) {
         loop.assertOnLoop()
         (certificates, contexts) = (prepared.certificates, prepared.contexts)
     }
 
-    /// TLS on a new connection.
+    /// Starts TLS on a new connection.
     func accept(_ descriptor: Int32) -> ClientTLS? { ClientTLS(contexts[0], tickets, descriptor) }
 
-    /// Chooses by name what the client gets.
-    /// - Returns: the place of what it gets; nil where there is no memory.
+    /// Selects the certificate and the rules by server name.
+    /// - Returns: index of the certificate; nil if memory is exhausted.
     func choose(for handshake: ClientTLS, name: String, _ listener: ListenerSettings) -> Int? {
         let place = certificates.place(for: name, on: listener.verification, takes: handshake.takes)
         let verification = listener.verification ?? certificates.entries[place].settings.verification
         return handshake.choose(contexts[place], verification, for: listener) ? place : nil
     }
 
-    // MARK: Those that run
+    // MARK: Running handshakes
 
     func begin(_ handshake: TLSHandshake) {
         counters.running += 1
@@ -124,8 +124,8 @@ public final class ServerTLS {
         if counters.running > certificates.settings.handshakeLimit { crowdedOut(by: handshake)?.fail(.crowded) }
     }
 
-    /// Who has to go for one that has just begun. A client that has more under way than its share makes room itself: else it would drive out those
-    /// of others, who have done nothing.
+    /// Selects the handshake that must end because another one has begun. A client with more running handshakes than its share loses its
+    /// own oldest one, so that it cannot displace those of other clients.
     private func crowdedOut(by newcomer: TLSHandshake) -> TLSHandshake? {
         let share = certificates.settings.handshakeLimit / Self.clientsInCrowd
         guard let client = newcomer.client, runningByClient[client, default: 0] > max(1, share) else { return oldest }
@@ -134,7 +134,8 @@ public final class ServerTLS {
         return one
     }
 
-    /// - Parameter failure: nil where TLS is agreed.
+    /// Ends a handshake.
+    /// - Parameter failure: nil if it succeeded.
     func end(_ handshake: TLSHandshake, _ failure: HandshakeFailure?, isResumed: Bool = false) {
         counters.running -= 1
         leave(handshake)
@@ -158,7 +159,7 @@ public final class ServerTLS {
 
     // MARK: Turns
 
-    /// Something has come for a handshake: it goes on now, or when others have had their turn.
+    /// Continues a handshake that has input: now, or after other handshakes had their turn.
     func schedule(_ handshake: TLSHandshake) {
         if waiting.isEmpty, mayGoOn { return goOn(handshake) }
         waiting.append(handshake)

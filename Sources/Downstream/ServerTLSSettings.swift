@@ -1,26 +1,26 @@
-// What the operator says about TLS with clients.
+// Settings of TLS with clients.
 
-/// Whether clients are asked for a certificate. One that is not good ends the handshake in any case.
+/// Whether clients are asked for a certificate. An invalid certificate ends the handshake in any case.
 public enum ClientVerification: String, Sendable, CaseIterable {
     case off, optional, required
 }
 
-/// Of a client's certificate, what tells one client from another.
+/// The part of a client's certificate that identifies the client.
 public enum ClientIdentification: String, Sendable, CaseIterable {
-    /// Issuer and subject: a renewed certificate is the same client.
+    /// Issuer and subject: a renewed certificate identifies the client again.
     case subject
-    /// The key: whoever has it, whatever the certificate says.
+    /// The public key, whatever the rest of the certificate says.
     case key
 }
 
 public struct ServerTLSSettings: Sendable, Equatable {
     /// One certificate for one or more names.
     public struct Certificate: Sendable, Equatable {
-        /// PEM: the certificate, and those of its issuers behind it. The key may be in it.
+        /// Path of a PEM file with the certificate, followed by those of its issuers. It may contain the key.
         public var file: String
-        /// PEM; nil where it is in `file`.
+        /// Path of a PEM file with the key; nil if `file` contains it.
         public var keyFile: String?
-        /// PEM: whose clients' certificates are good.
+        /// Path of a PEM file with the authorities for client certificates; nil if there are none.
         public var clientAuthorities: String?
         public var verification = ClientVerification.off
 
@@ -29,17 +29,17 @@ public struct ServerTLSSettings: Sendable, Equatable {
 
     public var certificates: [Certificate] = []
     public var identification = ClientIdentification.subject
-    /// Whether the upstream gets clients' certificates in Client-Cert (RFC 9440).
+    /// Whether client certificates are sent to the upstream in Client-Cert (RFC 9440).
     public var sendsCertificate = false
-    /// From a connection's beginning to the end of its handshake.
+    /// Maximum time from the beginning of a connection to the end of its handshake.
     public var handshakeTimeout = Duration.seconds(10)
-    /// Handshakes of each shard at once: beyond it the one that has lasted longest is ended.
+    /// Maximum number of concurrent handshakes per shard. Above it the oldest one is ended.
     public var handshakeLimit = 1_000
 
     public init() {}
 
-    /// Whether clients of some names are asked for other certificates than those of others.
-    /// - Parameter verification: the listener's own word, which goes before that of each certificate.
+    /// Whether clients of some server names are asked for other certificates than those of others.
+    /// - Parameter verification: the listener's rule, which has precedence over that of each certificate; nil if it has none.
     public func hasClientRules(on verification: ClientVerification?) -> Bool {
         let rules = certificates.map { one in
             let asked = verification ?? one.verification

@@ -1,4 +1,5 @@
-// The phase of a connection in which TLS is agreed on. It is over in a time of its own, and takes its turns with others (`ServerTLS`).
+// The phase of a connection that performs the TLS handshake. It has a separate timeout, and takes turns with other handshakes
+// (`ServerTLS`).
 
 import Addresses
 import Figures
@@ -7,10 +8,10 @@ import Reactor
 
 final class TLSHandshake: AcceptedConnection {
     let peer: PeerAddress
-    /// Whom it counts as where each client has a share.
+    /// Key by which handshakes are counted per client; nil if they are not counted.
     let client: UInt128?
     private(set) var descriptor: Int32
-    /// nil once it was handed on or closed.
+    /// nil after the socket was transferred or closed.
     private var socket: AcceptedSocket?
     private let tls: ClientTLS
     private let server: ServerTLS
@@ -18,12 +19,12 @@ final class TLSHandshake: AcceptedConnection {
     let listener: Listener
     private let table: ClientConnections
     private var deadline: Int64
-    /// What the client asked for, and the place of what it gets.
+    /// The server name that the client requested, and the index of the certificate that it receives.
     private var chosen: (name: String, place: Int) = ("", 0)
-    /// Waits for its turn.
+    /// Whether the handshake waits for its turn.
     private var isScheduled = false
 
-    // Its neighbours among those that run (`ServerTLS`).
+    // Neighbors in the list of running handshakes (`ServerTLS`).
     var older: TLSHandshake?
     var newer: TLSHandshake?
 
@@ -57,11 +58,11 @@ final class TLSHandshake: AcceptedConnection {
         guard !isScheduled else { return }
         isScheduled = true
         server.schedule(self)
-        // Nothing new counts before its turn.
+        // No events are needed before its turn.
         if isScheduled { table.loop.modify(descriptor, []) }
     }
 
-    /// Its turn has come.
+    /// Continues the handshake in its turn.
     func goOn() {
         isScheduled = false
         while isUnderWay {
@@ -103,7 +104,7 @@ final class TLSHandshake: AcceptedConnection {
         table.enter(socket)
     }
 
-    /// HTTP in clear gets a sentence in clear, and nothing else.
+    /// A client that speaks cleartext HTTP receives an error response in cleartext.
     private func refuseClear() {
         guard var socket = socket.take() else { return }
         server.end(self, .clear)
@@ -119,7 +120,7 @@ final class TLSHandshake: AcceptedConnection {
         server.end(self, failure)
         table.remove(descriptor)
         descriptor = -1
-        // Its alert has gone out already, where there is one.
+        // TLS has already sent an alert if one applies.
         tls.spoil()
         tls.close()
         socket.transport.close()

@@ -1,11 +1,11 @@
-// A server as it is written in settings: redis://name:6379, rediss://name:6379 for TLS, unix:///path, or a path.
+// A server as it is written in settings: redis://name:6379, rediss://name:6379 for TLS, unix:///path, or a path. Behind the port /3 is database 3.
 
 public enum EngineAddressProblem: String, Error, Sendable {
     case scheme = "must begin with redis://, rediss://, valkey://, valkeys://, unix:// or a slash"
     case credentials = "must have no user and no password: share.user and share.password_file are for these"
     case host = "has no name and no address"
     case port = "has a port that is not a number from 1 to 65535"
-    case rest = "must end with the port"
+    case rest = "must end with the port, or with / and the number of a database"
     case path = "must have a path of 1 to 107 bytes"
 }
 
@@ -13,14 +13,15 @@ extension EngineServer {
     /// The port that is meant where none is written.
     public static let usualPort: UInt16 = 6379
 
-    /// - Returns: the server, and whether the text asks for TLS.
-    public static func read(_ text: String) throws(EngineAddressProblem) -> (server: EngineServer, isTLS: Bool) {
-        if text.hasPrefix("/") { return (try unixSocket(text), false) }
+    /// - Returns: the server, whether the text asks for TLS, and the database.
+    public static func read(_ text: String) throws(EngineAddressProblem) -> (server: EngineServer, isTLS: Bool, database: Int) {
+        if text.hasPrefix("/") { return (try unixSocket(text), false, 0) }
         guard let (scheme, rest) = text.cut("://") else { throw .scheme }
         switch scheme {
-        case "redis", "valkey": return (try network(rest), false)
-        case "rediss", "valkeys": return (try network(rest), true)
-        case "unix": return (try unixSocket(String(rest)), false)
+        case "redis", "valkey", "rediss", "valkeys":
+            let (address, database) = try databaseCut(rest)
+            return (try network(address), scheme.hasSuffix("ss") || scheme == "valkeys", database)
+        case "unix": return (try unixSocket(String(rest)), false, 0)
         default: throw .scheme
         }
     }
@@ -31,11 +32,16 @@ extension EngineServer {
         return .unix(path)
     }
 
-    private static func network(_ text: Substring) throws(EngineAddressProblem) -> EngineServer {
-        var text = text
+    private static func databaseCut(_ text: Substring) throws(EngineAddressProblem) -> (Substring, Int) {
         if text.contains("@") { throw .credentials }
-        if text.last == "/" { text.removeLast() }
-        if text.contains(where: { "/?#".contains($0) }) { throw .rest }
+        guard let (address, digits) = text.cut("/") else { return (text, 0) }
+        guard !digits.isEmpty else { return (address, 0) }
+        guard digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let number = Int(digits), number <= 0xffff else { throw .rest }
+        return (address, number)
+    }
+
+    private static func network(_ text: Substring) throws(EngineAddressProblem) -> EngineServer {
+        if text.contains(where: { "?#".contains($0) }) { throw .rest }
         var (host, port) = (text, Substring(String(usualPort)))
         if text.first == "[" {
             guard let (inner, rest) = text.dropFirst().cut("]") else { throw .host }

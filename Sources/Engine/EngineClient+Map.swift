@@ -15,6 +15,8 @@ struct MapLookUp {
     var candidates: [EngineServer] = []
     /// All that the last map told of.
     var known: [EngineServer] = []
+    /// Why a server that replied has no map; nil if none replied.
+    var failure: EngineFailure?
 }
 
 extension EngineClient {
@@ -33,7 +35,7 @@ extension EngineClient {
     private func beginLookUp(avoiding server: EngineServer?) {
         lookUp.isUnderWay = true
         lookUp.last = loop.time.monotonicMilliseconds
-        lookUp.candidates = candidates(avoiding: server)
+        (lookUp.candidates, lookUp.failure) = (candidates(avoiding: server), nil)
         askNext()
     }
 
@@ -86,20 +88,10 @@ extension EngineClient {
             // No Cluster, or nobody may ask for one. In a Cluster that was known it says nothing.
             guard !lookUp.isCluster, nodes[server]?.isGreeted == true else { return askNext() }
             if settings.servers.count == 1 { return adopt(SlotMap(single: server)) }
-            askForRole(server)
+            // Nothing tells which of several single servers is the primary of all nodes.
+            lookUp.failure = reply.failure ?? .notCluster
+            askNext()
         case .status, .integer, .bytes, .nothing, .failed: askNext()
-        }
-    }
-
-    /// Of several servers that are no Cluster the primary is wanted: what a replica says may be old. Who may not be asked is taken for one.
-    private func askForRole(_ server: EngineServer) {
-        let question = EngineCommand("INFO", "replication")
-        askServer(server, [question], patienceMilliseconds: limits.probeMilliseconds) { [self] replies in
-            guard !isClosed, lookUp.isUnderWay else { return }
-            let reply = replies[0]
-            if case .failed(let failure) = reply, failure != .denied, failure != .commandForbidden { return askNext() }
-            let text = String(decoding: reply.text ?? [], as: UTF8.self)
-            text.cut("role:slave") == nil ? adopt(SlotMap(single: server)) : askNext()
         }
     }
 
@@ -119,7 +111,7 @@ extension EngineClient {
         lookUp.isUnderWay = false
         keepOnly(Set(map?.primaries ?? settings.servers))
         guard map == nil else { return }
-        let failure = settings.servers.lazy.compactMap { self.nodes[$0]?.lastFailure }.first ?? .unreachable
+        let failure = lookUp.failure ?? settings.servers.lazy.compactMap { self.nodes[$0]?.lastFailure }.first ?? .unreachable
         release { finish($0, with: failure) }
     }
 
@@ -136,8 +128,7 @@ extension EngineClient {
 
     /// Perhaps another has its slots by now.
     func nodeIsLost(_ node: EngineNode) {
-        guard map == nil || lookUp.isCluster || settings.servers.count > 1 else { return }
         // Before there is a map the look-up that is under way goes on to the next; later ones begin when a server is up.
-        if map != nil { lookUpMap(avoiding: node.server) }
+        if map != nil, lookUp.isCluster { lookUpMap(avoiding: node.server) }
     }
 }

@@ -10,7 +10,7 @@ public struct EngineServerState: Sendable, Equatable {
         /// It has all, and is no Cluster's.
         case alone
         case replica
-        /// Settings name it, and it is none of these: it is not known yet what it is, it is a replica of one that is alone, or the Cluster has left it out.
+        /// Settings name it, and it is none of these: it is not known yet what it is, it is not a Cluster's, or the Cluster has left it out.
         case unlisted
     }
 

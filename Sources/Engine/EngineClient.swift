@@ -109,6 +109,12 @@ public final class EngineClient: @unchecked Sendable {
         return map?.owner(of: KeySlot.of(key)).flatMap { nodes[$0] }?.connectionNumber
     }
 
+    /// Ends the connection to the server that has the key, where it has stood for a while: its name may lead to another by now.
+    public func connectAnew(forKey key: [UInt8]) {
+        loop.assertOnLoop()
+        map?.owner(of: KeySlot.of(key)).flatMap { nodes[$0] }?.connectAnew()
+    }
+
     /// Whether it is known where what is.
     public var isConnected: Bool { map != nil }
 
@@ -131,6 +137,9 @@ public final class EngineClient: @unchecked Sendable {
         for line in lines.values { line.close { finish($0, with: .closed) } }
         lines = [:]
     }
+
+    /// Smoothed round trip to its servers, in microseconds.
+    public var roundTripMicroseconds: Int64 { counted.figures.roundTrips.smoothedMicroseconds }
 
     public var figures: EngineFigures {
         loop.assertOnLoop()

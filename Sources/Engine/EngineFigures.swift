@@ -52,6 +52,8 @@ public struct RoundTrips: Sendable {
     /// At most 2^index microseconds, and more than half of that; the last has all longer ones (a second and more).
     public private(set) var counts = InlineArray<22, UInt64>(repeating: 0)
     public private(set) var sumMicroseconds: Int64 = 0
+    /// Exponentially weighted moving average, in microseconds: the last eight or so count. It begins at 0, so a first slow reply alone means little.
+    public private(set) var smoothedMicroseconds: Int64 = 0
 
     public init() {}
 
@@ -59,11 +61,16 @@ public struct RoundTrips: Sendable {
         let microseconds = max(0, microseconds)
         counts[min(Self.buckets - 1, Int64.bitWidth - max(0, microseconds - 1).leadingZeroBitCount)] += 1
         sumMicroseconds &+= microseconds
+        smoothedMicroseconds += (min(microseconds, Self.longestMicroseconds) - smoothedMicroseconds) / 8
     }
+
+    /// Of one reply in the average, so that a pause of a minute is forgotten soon.
+    private static let longestMicroseconds: Int64 = 2_000_000
 
     mutating func merge(_ other: RoundTrips) {
         for place in 0..<Self.buckets { counts[place] += other.counts[place] }
         sumMicroseconds &+= other.sumMicroseconds
+        smoothedMicroseconds = max(smoothedMicroseconds, other.smoothedMicroseconds)
     }
 }
 

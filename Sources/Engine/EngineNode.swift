@@ -24,6 +24,8 @@ final class EngineNode: NodeConnectionOwner {
     private(set) var lastFailure = EngineFailure.unreachable
     private var waiting: [EngineCall] = []
     private var isPreparing = false
+    /// Of the connection that is being made; nil: no AUTH is sent.
+    private var credentials: EngineCredentials?
     private var connectTimer: LoopTimer?
     private var restTimer: LoopTimer?
     private var probeTimer: LoopTimer?
@@ -155,14 +157,18 @@ final class EngineNode: NodeConnectionOwner {
 
     /// An address in digits, or a Unix socket, in clear: known at once. The rest is done beside the loop, one for each server at a time.
     private func prepare() {
-        let (server, tls) = (server, client.settings.tls)
-        if tls == nil, let addresses = NodeAddress.find(server, isNumeric: true) { return begin(addresses, nil) }
+        let (server, settings) = (server, client.settings)
+        if settings.tls == nil, settings.passwordFile == nil, let addresses = NodeAddress.find(server, isNumeric: true) {
+            return begin(addresses, nil)
+        }
         guard !isPreparing else { return }
         isPreparing = true
         let loop = loop
         let reference = LoopReference(self)
         client.worker.perform(0) {
-            Prepared(addresses: NodeAddress.find(server, isNumeric: false) ?? [], tls: tls.map { NodeTLS($0, for: server) })
+            Prepared(
+                addresses: NodeAddress.find(server, isNumeric: false) ?? [], tls: settings.tls.map { NodeTLS($0, for: server) },
+                credentials: settings.passwordFile.map { EngineCredentials(file: $0, user: settings.username) })
         } then: { prepared in
             loop.assertOnLoop()
             reference.take()?.takePrepared(prepared)
@@ -173,12 +179,16 @@ final class EngineNode: NodeConnectionOwner {
         let addresses: [NodeAddress]
         /// nil: in clear; nil within: a file cannot be used.
         let tls: NodeTLS??
+        /// nil: there are none; nil within: the file cannot be used.
+        let credentials: EngineCredentials??
     }
 
     private func takePrepared(_ prepared: Prepared) {
         isPreparing = false
         guard case .preparing = phase else { return }
         if case .some(nil) = prepared.tls { return fail(.untrusted) }
+        if case .some(nil) = prepared.credentials { return fail(.denied) }
+        credentials = prepared.credentials ?? nil
         begin(prepared.addresses, prepared.tls ?? nil)
     }
 
@@ -201,16 +211,30 @@ final class EngineNode: NodeConnectionOwner {
 
     func connectionIsUp(_ connection: NodeConnection) {
         phase = .greeting(connection)
-        guard let password = client.settings.password else { return greeted(connection) }
-        let user = client.settings.username.map { [Array($0.utf8)] } ?? []
-        let command = EngineCommand([Array("AUTH".utf8)] + user + [password])
-        ask(connection, command) { [self] reply in
+        guard let credentials else { return introduce(connection) }
+        self.credentials = nil
+        let words = [Array("AUTH".utf8)] + (credentials.user.map { [$0] } ?? []) + [credentials.password]
+        ask(connection, EngineCommand(words)) { [self] reply in
             switch reply {
-            case .status: greeted(connection)
+            case .status: introduce(connection)
             // Its end has been told.
             case .failed: break
             case .error(let text): connection.end(ErrorMeaning.ofPassword(text, from: server))
             default: connection.end(.protocolError)
+            }
+        }
+    }
+
+    private func introduce(_ connection: NodeConnection) {
+        // A user without the right to CLIENT SETNAME is served as well.
+        if let name = client.settings.clientName { ask(connection, EngineCommand("CLIENT", "SETNAME", name)) { _ in } }
+        guard client.settings.database > 0 else { return greeted(connection) }
+        ask(connection, EngineCommand("SELECT", String(client.settings.database))) { [self] reply in
+            switch reply {
+            case .status: greeted(connection)
+            // Its end has been told.
+            case .failed: break
+            default: connection.end(.noDatabase)
             }
         }
     }
@@ -269,7 +293,7 @@ final class EngineNode: NodeConnectionOwner {
         connectTimer?.cancel()
         lastFailure = failure
         phase = .resting
-        let isOpened = failure == .denied || failure == .untrusted ? breaker.open() : breaker.noteFailure(at: now)
+        let isOpened = [.denied, .untrusted, .noDatabase].contains(failure) ? breaker.open() : breaker.noteFailure(at: now)
         if isOpened { opened(failure) }
         if breaker.isClosed { rest() }
         let cause = breaker.isClosed ? failure : .breakerOpen

@@ -47,6 +47,8 @@ public enum EngineFailure: String, Error, Sendable, CaseIterable {
     /// A replica, or one that has lost its primary.
     case readOnly = "read_only"
     case clusterDown = "cluster_down"
+    /// Several servers were named, and this one does not belong to a Cluster.
+    case notCluster = "not_a_cluster"
     /// One server named the other, too often.
     case redirected
     /// It has no memory left, or cannot write its log or to enough replicas.
@@ -57,6 +59,8 @@ public enum EngineFailure: String, Error, Sendable, CaseIterable {
     case untrusted
     /// It can be reached, and TLS was not agreed on: perhaps it speaks none there.
     case noTLS = "tls"
+    /// SELECT is refused: the number is too high, the server is a Cluster's, or the user may not use the command.
+    case noDatabase = "no_database"
     /// The client was closed.
     case closed
 }

@@ -1,5 +1,7 @@
 // Where the engine is, who we are there, and how much it may cost.
 
+import Descriptors
+
 /// One server of Redis or Valkey.
 public enum EngineServer: Hashable, Sendable, CustomStringConvertible {
     case host(String, port: UInt16)
@@ -64,12 +66,17 @@ public struct EngineLimits: Sendable, Equatable {
 }
 
 public struct EngineSettings: Sendable, Equatable, CustomStringConvertible {
-    /// One server, or some of a Cluster, which tells of the rest.
+    /// One address, or several servers of a Cluster, which tells of the rest.
     public var servers: [EngineServer]
     /// nil: the user that needs no name.
     public var username: String?
-    /// nil: none is asked for.
-    public var password: [UInt8]?
+    /// Its first line is the password; a second line, if there is one, is the user instead of `username`. Read for each connection, so a rotated
+    /// token is used without a restart. nil: no AUTH is sent.
+    public var passwordFile: String?
+    /// For CLIENT SETNAME; nil: none.
+    public var clientName: String?
+    /// For SELECT. A Cluster has 0 only.
+    public var database = 0
     /// nil: in clear.
     public var tls: EngineTLS?
     /// How long a command is waited for where it does not say so itself.
@@ -80,7 +87,21 @@ public struct EngineSettings: Sendable, Equatable, CustomStringConvertible {
 
     /// Without the password, wherever it is printed.
     public var description: String {
-        "\(servers.map(\.description).joined(separator: ", "))\(tls == nil ? "" : " by TLS")\(password == nil ? "" : " with a password")"
+        "\(servers.map(\.description).joined(separator: ", "))\(tls == nil ? "" : " by TLS")\(passwordFile == nil ? "" : " with a password")"
+    }
+}
+
+/// What AUTH sends.
+struct EngineCredentials: Sendable, Equatable {
+    let user: [UInt8]?
+    let password: [UInt8]
+
+    /// nil if the file cannot be read or has no password.
+    init?(file: String, user: String?) {
+        let lines = FileContent.read(file)?.split(separator: 0x0a, omittingEmptySubsequences: false).map { $0.filter { $0 != 0x0d } } ?? []
+        guard let password = lines.first, !password.isEmpty else { return nil }
+        self.user = lines.count > 1 && !lines[1].isEmpty ? Array(lines[1]) : user.map { Array($0.utf8) }
+        self.password = Array(password)
     }
 }
 

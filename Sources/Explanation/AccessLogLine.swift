@@ -1,5 +1,5 @@
-// One line of the access log: JSON with the fields that the operator has chosen, the common log format with what the cache did at its end, or the
-// combined one. What clients send is escaped. The query is in it only where that is asked for, with the values of secret arguments left out.
+// Builds a line of the access log: JSON with the configured fields, the common log format with the cache result appended, or the combined
+// format. Data from clients is escaped. The query is included only if configured, with secret arguments redacted.
 
 import CachePolicy
 import HTTPCore
@@ -7,13 +7,13 @@ import Telemetry
 import Upstream
 
 public struct AccessLogLine {
-    /// Who asked.
+    /// The client of a request.
     public struct Client {
-        /// Empty on a Unix socket.
+        /// Empty for a Unix socket.
         let address: [UInt8]
-        /// The subject of the certificate that was presented and found good.
+        /// Subject of the verified client certificate; nil if there is none.
         let subject: String?
-        /// What is spoken with it; nil in clear.
+        /// TLS version; nil without TLS.
         let tls: String?
 
         public init(_ address: [UInt8], subject: String? = nil, tls: String? = nil) {
@@ -25,23 +25,23 @@ public struct AccessLogLine {
     /// Milliseconds since 1970.
     private let wall: Int64
     public var client = Client([])
-    /// By which the request is found again elsewhere.
+    /// Request ID; nil if there is none.
     public var name: [UInt8]?
-    /// Empty for the only one, and for none of several.
+    /// Empty if there is only one API, or if the request belongs to none.
     public var api = ""
-    /// Empty where the request is for none.
+    /// Empty if no route matches.
     public var route = ""
-    /// Host and port of who has responded; nil where nobody has.
+    /// Host and port of the address that responded; nil if there was no response.
     public var upstreamAddress: String?
 
-    /// Of what clients send beside the request line, so much is told.
+    /// Maximum length in bytes of logged client data other than the request line.
     private static let textBytes = 1_024
 
     public init(_ head: RequestHead, wall: Int64) { (self.head, self.wall) = (head, wall) }
 
     /// - Parameters:
-    ///   - trace: complete.
-    ///   - fields: in their order; of the other forms only the query is a matter of choice.
+    ///   - trace: the completed trace.
+    ///   - fields: fields in order; for other formats than JSON only the query is optional.
     public func make(
         _ record: borrowing ExchangeRecord, _ trace: borrowing ExchangeTrace, _ format: AccessLog.Format, _ fields: [AccessField]
     ) -> [UInt8] {
@@ -75,7 +75,7 @@ public struct AccessLogLine {
             if start > 1 { line.append(",") }
             let named = line.count
             append(field, record, trace, to: &line)
-            // There is nothing to tell.
+            // Removes the comma if the field has no value.
             if line.count == named { line.removeLast(named - start) }
         }
         line.append("}\n")
@@ -118,7 +118,7 @@ public struct AccessLogLine {
         }
     }
 
-    /// As `why` tells them: each from the end of the one before. Those of a connection that was kept are 0.
+    /// Appends the phases as in `why`: each from the end of the previous one. Phases of a reused connection are 0.
     private static func append(_ times: TransferTimes, to line: inout [UInt8]) {
         let phases: [(name: StaticString, end: Int32, start: Int32)] = [
             ("upstream_resolve_us", times.resolved, 0), ("upstream_connect_us", times.connected, times.resolved),
@@ -158,7 +158,7 @@ public struct AccessLogLine {
         append(name, text.map { Array($0.utf8)[...] }, to: &line)
     }
 
-    // MARK: The common log format
+    // MARK: Common log format
 
     private func appendCommon(_ record: borrowing ExchangeRecord, hasQuery: Bool, to line: inout [UInt8]) {
         line += client.address.isEmpty ? Array("unix".utf8) : client.address
@@ -166,7 +166,7 @@ public struct AccessLogLine {
         // "Sun, 06 Nov 1994 08:49:37 GMT" becomes [06/Nov/1994:08:49:37 +0000].
         let (day, month, year, clock) = (date[5..<7], date[8..<11], date[12..<16], date[17..<25])
         line.append(" - ")
-        // The user's place; a space in it would end it.
+        // The user field; a space would end it.
         if let subject = client.subject {
             Self.append(escaped: subject.utf8.map { $0 == 0x20 ? 0x5f : $0 }[...], to: &line)
         } else {
@@ -192,15 +192,15 @@ public struct AccessLogLine {
         return String(repeating: "0", count: 3 - text.count) + text
     }
 
-    /// The one that it is recorded in, or that it says itself.
+    /// The trace in which the request is recorded, else that of its traceparent; nil if there is none.
     private var traceText: String? {
         if head.span.isRecorded { return head.span.trace.text }
         return head.contains(.traceparent) ? TraceParent(head.fields)?.trace.text : nil
     }
 
-    // MARK: What clients send
+    // MARK: Client data
 
-    /// Without its secrets; nil where there is none.
+    /// The query with secret arguments redacted; nil if there is none.
     private var query: [UInt8]? {
         let target = head.pathAndQuery
         guard let question = target.firstIndex(of: UInt8(ascii: "?")) else { return nil }
@@ -209,7 +209,7 @@ public struct AccessLogLine {
 
     private var userAgent: ArraySlice<UInt8>? { head.fields.first(.userAgent)?.prefix(Self.textBytes) }
 
-    /// Without its query, which is another page's, and without who asked for that.
+    /// The referrer without its query, which belongs to another page, and without user information.
     private var referer: ArraySlice<UInt8>? {
         head.fields.first(.referer).map {
             $0.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }.withoutUserInformation.prefix(Self.textBytes)

@@ -1,4 +1,4 @@
-// Why a request might not come in, in words, and what the operator can do about it.
+// Texts about rejected requests, and advice for the operator.
 
 import Forwarding
 

@@ -1,28 +1,32 @@
-// The Cache-Status line (RFC 9211 §2): what the cache did with a request, in the registered words. One line of our own, behind those that
-// came from the upstream's side.
+// Serializes Cache-Status (RFC 9211 §2): how the cache handled a request, in the registered terms. Cistern's line follows those of the
+// upstream's side.
 
 import CachePolicy
 import HTTPCore
 
 public struct CacheStatus {
-    /// The field's name, and that of this deployment.
+    /// The field's name, and the name of this deployment.
     private let beginning: [UInt8]
 
-    /// The detail of a response to a write that went out before its marks were in the store's files: a crash may bring back what was stored before.
+    /// Detail of a response to a write that was sent before its marks were written to the store. After a crash, responses stored before the
+    /// write may reappear.
     public static let goesBeforeMarks = "marks_not_written"
 
-    /// Longer than most lines.
+    /// Detail of a response to a write that was sent before the other nodes were told. Until then they serve their stored responses.
+    public static let goesBeforeNodes = "nodes_not_told"
+
+    /// Length of most lines in bytes.
     private static let usualBytes = 128
-    /// More than all our words take, with two numbers.
+    /// Upper bound for all parameters and two numbers, in bytes.
     private static let wordBytes = 128
 
-    /// - Parameter name: of this deployment.
+    /// - Parameter name: name of this deployment.
     public init(name: [UInt8]) { beginning = Array("Cache-Status: ".utf8) + name }
 
-    /// `hit` with the freshness that is left. Negative where the response is stale.
+    /// Appends `hit` with the remaining freshness, which is negative for a stale response.
     /// - Parameters:
-    ///   - key: in readable form, where it is asked for (§2.7).
-    ///   - isFaulted: a fault was injected: a word of our own.
+    ///   - key: the readable key, if it is requested (§2.7).
+    ///   - isFaulted: whether a fault was injected; adds a parameter specific to Cistern.
     public func hit(ttl: Int64?, key: String? = nil, detail: String? = nil, isFaulted: Bool = false, to out: inout [UInt8]) {
         begin(&out)
         out.append("; hit")
@@ -35,17 +39,17 @@ public struct CacheStatus {
         end(isFaulted: isFaulted, &out)
     }
 
-    /// What is said of a request that was sent on.
+    /// The result for a forwarded request.
     public struct Forwarding {
-        /// Why the upstream was asked (§2.2).
+        /// Why the request was forwarded (§2.2).
         let reason: StaticString
-        /// What it responded with, where that is not what the client gets (§2.3).
+        /// Status of the upstream's response, if it differs from the client's (§2.3).
         let status: Status?
         let isStored: Bool
         let isCollapsed: Bool
-        /// A fault was injected.
+        /// Whether a fault was injected.
         let isFaulted: Bool
-        /// In readable form, where it is asked for (§2.7).
+        /// The readable key, if it is requested (§2.7).
         let key: String?
         let detail: String?
 
@@ -77,7 +81,7 @@ public struct CacheStatus {
                     line.put("; key=")
                     line.put(key)
                 }
-                // Reasons are our own words: letters, digits, `_`, `-`, and between two of them `/` and `:` (a token of RFC 9651 §3.3.4).
+                // Details are tokens of RFC 9651 §3.3.4: letters, digits, `_`, `-`, and `/` and `:` between two of them.
                 if !detail.isEmpty {
                     line.put("; detail=")
                     line.put(detail.baseAddress, count: detail.count)
@@ -103,7 +107,7 @@ public struct CacheStatus {
         out += Array(key.asStringItem.utf8)
     }
 
-    /// Reasons are our own words: letters, digits, `_`, `-`, and between two of them `/` and `:` (a token of RFC 9651 §3.3.4).
+    /// Details are tokens of RFC 9651 §3.3.4: letters, digits, `_`, `-`, and `/` and `:` between two of them.
     private func add(detail: String, to out: inout [UInt8]) {
         out.append("; detail=")
         var detail = detail
@@ -112,7 +116,7 @@ public struct CacheStatus {
 }
 
 extension [UInt8] {
-    /// The Age line (RFC 9111 §5.1). Seconds.
+    /// Appends Age in seconds (RFC 9111 §5.1).
     public mutating func append(age: Int64) {
         append("Age: ")
         append(decimal: Int(age))

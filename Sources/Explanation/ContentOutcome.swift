@@ -1,10 +1,10 @@
-// What became of a request's content before the upstream was asked.
+// How a request's content was handled before the request was forwarded.
 
-/// What became of a request's content: a label in metrics, logs and explanations.
+/// How a request's content was handled. The raw value is a label in metrics, logs and explanations.
 public enum ContentOutcome: String, Sendable, CaseIterable {
     case whole
     case streamedTooLong = "streamed_too_long"
     case streamedNoRoom = "streamed_no_room"
-    /// The client left, or was too slow, or Cistern stopped: nothing was asked.
+    /// The client left or was too slow, or Cistern stopped; no request was sent.
     case unfinished
 }

@@ -1,5 +1,5 @@
-// What is remembered of one exchange so that it can be explained later: numbers and small enums in a fixed size, nothing that is counted or
-// allocated, so that remembering a hit costs next to nothing. Sentences are made of it when somebody asks (`WhyExplanation`).
+// The data recorded for one exchange, from which it can be explained later. It consists of numbers and small enums, without references or
+// allocations, so that recording a hit costs almost nothing. `WhyExplanation` generates the sentences on request.
 
 import Addresses
 import CachePolicy
@@ -8,117 +8,117 @@ import HTTPCore
 import Telemetry
 import Upstream
 
-/// What looking into the store brought.
+/// Result of the lookup in the store.
 public enum FoundKind: UInt8, Sendable {
     case notLookedUp, nothing, otherVariant, stored
 }
 
 public struct ExchangeTrace: Sendable {
-    /// What the store had, and what of it went out.
+    /// The lookup, and properties of the response that was found.
     public struct Found: Sendable {
         public var kind = FoundKind.notLookedUp
-        /// Seconds; -1 where the response did not say, or nothing was found.
+        /// Seconds; -1 if the response gave none, or none was found.
         public var lifetime: Int64 = -1
         public var age: Int64 = -1
-        /// Who said that lifetime, and whether the operator's rules left out something that the response said.
+        /// Origin of the lifetime, and whether the operator's rules ignored a directive of the response.
         public var lifetimeSource = LifetimeSource.response
         public var isDisregarded = false
-        /// The response says that the resource is gone: remembered as the upstream said it, or served from there.
+        /// The response states that the resource is gone: received from the upstream and stored, or served from the store.
         public var isGone = false
-        /// How often something was read from the disk before it could go on.
+        /// Number of reads from disk that were needed before the exchange could continue.
         public var diskReads: UInt8 = 0
-        /// The number of a field that kept a copy from being used; 0 if none did.
+        /// Number of a field that prevented a hit; 0 if none did.
         public var unknownField: UInt8 = 0
-        /// What other nodes had; nil where that was not looked for.
+        /// Result of the lookup in the fleet's shared store; nil if there was none.
         public var shared: SharedReply?
-        /// Why that was not looked for, although it would have been.
+        /// Why that lookup was skipped; nil if it was not.
         public var obstacle: SharedObstacle?
     }
 
-    /// What the upstream did.
+    /// The upstream's part of the exchange.
     public struct Upstream: Sendable {
-        /// Until its response was there, or it had failed; -1 where it was not asked.
+        /// Time until the upstream's response arrived or failed; -1 if no request was sent.
         public var microseconds: Int64 = -1
         public var times = TransferTimes()
-        /// On the connection that carried it; nil where none did.
+        /// Protocol of the connection that was used; nil if there was none.
         public var spoken: SpokenProtocol?
-        /// Of its response; 0 where there was none.
+        /// Status of the upstream's response; 0 if there was none.
         public var status: UInt16 = 0
-        /// The place of the address that has sent it.
+        /// Index of the upstream address that responded.
         public var address: UInt8 = 0
         public var failure: FetchFailure?
-        /// A fault was injected.
+        /// Whether a fault was injected.
         public var isFaulted = false
-        /// How long the upstream had before the copy would go out, in milliseconds, if the request is slow by nature; else 0.
+        /// Soft deadline in milliseconds if the request is known to be slow; else 0.
         public var patience: UInt32 = 0
     }
 
-    /// Why it was done so, and not otherwise.
+    /// Reasons for what was done.
     public struct Reasons: Sendable {
-        /// The client wanted the upstream to be asked, and the operator has that ignored.
+        /// Whether the request required validation, and the operator's settings ignored that.
         public var isClientIgnored = false
         public var bypass: BypassReason?
         public var validation: ValidationReason?
-        /// Why what was found counts as stale, where it does because of other nodes.
+        /// Why the stored response counts as stale because of other nodes; nil if it does not.
         public var doubt: FleetDoubt?
         public var notStored: NotStoredReason?
         public var notRescued: NoRescueReason?
-        /// What allowed the copy of those without credentials to go out, or why it might not.
+        /// What permitted serving a response stored without credentials, or why it was not served.
         public var sharedPermission: SharedCopyPermission?
         public var notStoodIn: NoSharedRescueReason?
-        /// What the operator's demands say against a response that was passed on.
+        /// Violation of the operator's requirements by a response that was forwarded; nil if none.
         public var fault: UpstreamFault?
-        /// Why Cistern responded itself, without asking.
+        /// Why Cistern responded itself without contacting the upstream; nil if it did not.
         public var refusal: Refusal?
-        /// It has what lets scripts of the request's origin read it from the last good response.
+        /// Whether the response got its CORS fields for the request's origin from the last good response.
         public var carriesGrant = false
-        /// What it told a preflight, by the operator's word.
+        /// Cistern's own answer to a preflight; nil if it gave none.
         public var preflight: CrossOriginRules.Verdict?
     }
 
     /// The request's content.
     public struct Content: Sendable {
-        /// What became of it; nil where it had none.
+        /// How the content was handled; nil if the request had none.
         public var outcome: ContentOutcome?
-        /// From the request's head until it was whole.
+        /// Time from the request's head until its content was complete; -1 if unknown.
         public var microseconds: Int64 = -1
     }
 
-    /// Of what no client waited for.
+    /// Information about a fetch without a waiting client.
     public struct Background: Sendable {
         public let cause: BackgroundCause
-        /// The number of the exchange that it began with.
+        /// Number of the exchange that started the fetch.
         public let behind: UInt64
 
         public init(cause: BackgroundCause, behind: UInt64) { (self.cause, self.behind) = (cause, behind) }
     }
 
-    /// Counts the shard's exchanges; with the shard's number it names this one.
+    /// Number of the exchange on its shard; identifies it together with the shard's number.
     public var number: UInt64 = 0
-    /// Milliseconds since 1970 at its end.
+    /// Time at the end of the exchange, in milliseconds since 1970.
     public var wall: Int64 = 0
     public var durationMicroseconds: Int64 = 0
     public var bodyBytes = 0
     public var found = Found()
     public var upstream = Upstream()
     public var content = Content()
-    /// Whose request it was; nil through a Unix socket.
+    /// Address of the client; nil for a Unix socket.
     public var client: IPAddress?
-    /// By which the client's request came; nil in the background.
+    /// Protocol version of the client's request; nil for background fetches.
     public var version: HTTPVersion?
-    /// The first bytes of the keyed hash of the request's credentials; 0 without credentials.
+    /// First bytes of the keyed hash of the credentials; 0 without credentials.
     public var partition: UInt32 = 0
-    /// What the request's token came to; nil where none was looked at.
+    /// Result of identifying the user; nil if this was not attempted.
     public var identity: IdentityOutcome?
     public var status: UInt16 = 0
     public var targetCount: UInt16 = 0
-    /// The place of its API, or `noAPI`.
+    /// Index of the API, or `noAPI`.
     public var api: UInt16 = 0
-    /// Of a request that is for none of several.
+    /// For a request that belongs to none of several APIs.
     public static let noAPI = UInt16.max
-    /// The place of its route in its API, or `noRoute`.
+    /// Index of the route in its API, or `noRoute`.
     public var route = noRoute
-    /// Of a request that was responded to before anybody asked for its route.
+    /// For a request that was answered before its route was determined.
     public static let noRoute = UInt16.max
     public var method = MethodLabel.other
     public var result = CacheResult.miss
@@ -134,7 +134,7 @@ public struct ExchangeTrace: Sendable {
 extension ExchangeTrace {
     public mutating func noteDiskRead() { if found.diskReads < .max { found.diskReads += 1 } }
 
-    /// With what is known at the end.
+    /// Adds the data that are available only at the end of the exchange.
     public mutating func complete(
         by record: borrowing ExchangeRecord, of client: IPAddress? = nil, _ version: HTTPVersion? = nil, wall: Int64
     ) {
@@ -149,7 +149,7 @@ extension ExchangeTrace {
         result = record.result
     }
 
-    /// - Parameter offset: where the partition lies in the shard's keys, behind its length.
+    /// - Parameter offset: offset of the partition in the shard's keys, after its length.
     public static func partition(in key: [UInt8], at offset: Int) -> UInt32 {
         guard offset + 4 <= key.count else { return 0 }
         return key.withUnsafeBytes { bytes in

@@ -1,36 +1,36 @@
-// Which targets something happens to most often, in bounded memory, however many there are (space-saving: Metwally, Agrawal, El Abbadi, "Efficient
-// computation of frequent and top-k elements in data streams", 2005). Pure: times are passed in.
+// Finds the most frequent targets of an event in bounded memory, with the space-saving algorithm. See Metwally, Agrawal, El Abbadi,
+// "Efficient computation of frequent and top-k elements in data streams", 2005. Pure: times are passed in.
 
 import HTTPCore
 
-/// One target, and how often it was counted.
+/// A target and its count.
 public struct CountedTarget: Sendable, Equatable {
-    /// The place of its API, or `ExchangeTrace.noAPI`.
+    /// Index of the API, or `ExchangeTrace.noAPI`.
     public let api: UInt16
-    /// Of the whole target.
+    /// Hash of the complete target.
     let hash: UInt64
-    /// Path and query as received; cut where it is longer than what is kept.
+    /// Path and query as received; truncated to `targetBytes`.
     public let target: [UInt8]
     public let isCut: Bool
-    /// It was counted so often at least.
+    /// Lower bound of the count.
     public var count: UInt64
-    /// It may have been more often: there were more targets than there is room for.
+    /// Whether the actual count may be higher, because there were more targets than slots.
     public var isAtLeast: Bool
 }
 
-/// Counts of as many targets as it has room for. One that comes when there is none takes the place of the one with the fewest, and its count with
-/// it: so whatever makes up more than one in `capacity` of all is among them.
+/// Counts a limited number of targets. A new target replaces the one with the lowest count and inherits that count. So every target with
+/// more than one in `capacity` of all events is included.
 public struct FrequentTargets: Sendable {
-    /// What is read only where counts are told.
+    /// Data that is read only for output.
     private struct Slot {
-        /// Of the count, what may be others'.
+        /// The inherited part of the count.
         var others: UInt64
         var api: UInt16
-        /// Bytes of the target, of which no more than `targetBytes` are kept.
+        /// Length of the target; at most `targetBytes` of it are stored.
         var length: Int
     }
 
-    /// A count, and in its lowest bit whether all of it is certain: of those with the fewest, one that is not goes first.
+    /// A count; the lowest bit is 1 if no part is inherited. Among the lowest counts, one with an inherited part is replaced first.
     private struct Rank {
         var value: UInt64
 
@@ -45,15 +45,15 @@ public struct FrequentTargets: Sendable {
 
     private let capacity: Int
     private var slots: [Slot] = []
-    /// Of each slot; by themselves, since all are gone through for each that is counted.
+    /// Hash of each slot; in a separate array, because every event scans all of them.
     private var hashes: [UInt64] = []
     private var ranks: [Rank] = []
-    /// Of each slot, `targetBytes`.
+    /// `targetBytes` for each slot.
     private var targets: [UInt8] = []
 
     public init(capacity: Int) { self.capacity = capacity }
 
-    /// Takes memory the first time only.
+    /// Counts an event. Allocates memory at the first call only.
     public mutating func count(_ target: ArraySlice<UInt8>, ofAPI api: UInt16) {
         if slots.isEmpty {
             slots.reserveCapacity(capacity)
@@ -79,7 +79,7 @@ public struct FrequentTargets: Sendable {
         }
     }
 
-    /// The place of the smallest, the first of several.
+    /// Returns the index of the smallest rank; the first one of several.
     private static func least(of ranks: UnsafeBufferPointer<Rank>) -> Int {
         var place = 0
         for index in ranks.indices where ranks[index].value < ranks[place].value { place = index }
@@ -103,7 +103,7 @@ public struct FrequentTargets: Sendable {
         return UInt64(truncatingIfNeeded: hasher.finalize())
     }
 
-    /// In no order.
+    /// The counted targets, unordered.
     public var counted: [CountedTarget] {
         slots.enumerated().map { place, slot in
             let kept = min(slot.length, Self.targetBytes)
@@ -114,20 +114,20 @@ public struct FrequentTargets: Sendable {
     }
 }
 
-/// The same of the last while: a table for each span of time, of which the oldest is forgotten.
+/// Counts of recent events: one table for each time span; the oldest is discarded.
 public struct RecentTargets: Sendable {
     /// Milliseconds.
     public static let span: Int64 = 600_000
-    /// With the one that is not over: what is told of is at most an hour old.
+    /// Number of spans, including the current one: counts are at most an hour old.
     public static let spans = 6
     public static let capacity = 64
 
-    /// By the number of its span since the clock's zero; newest last.
+    /// Tables with the number of their span on the monotonic clock; newest last.
     private var tables: [(span: Int64, table: FrequentTargets)] = []
 
     public init() {}
 
-    /// - Parameter now: milliseconds of the clock that is never set.
+    /// - Parameter now: milliseconds of the monotonic clock.
     public mutating func count(_ target: ArraySlice<UInt8>, ofAPI api: UInt16, now: Int64) {
         let span = now / Self.span
         if tables.last?.span != span {
@@ -139,15 +139,15 @@ public struct RecentTargets: Sendable {
 
     private mutating func forget(now: Int64) { tables.removeAll { $0.span <= now / Self.span - Int64(Self.spans) } }
 
-    /// Since when counts are told, as the clock stands now.
+    /// Returns the time from which events are counted, on the monotonic clock.
     public static func since(now: Int64) -> Int64 { (now / span - Int64(spans - 1)) * span }
 
-    /// In no order; of each span and each loop by itself.
+    /// Returns the targets, unordered; each span and each event loop is counted separately.
     public func counted(now: Int64) -> [CountedTarget] {
         tables.filter { $0.span > now / Self.span - Int64(Self.spans) }.flatMap(\.table.counted)
     }
 
-    /// Those that were counted in several tables, added up: the most frequent first.
+    /// Adds up targets from several tables, and returns the most frequent ones first.
     public static func most(_ counted: [CountedTarget], limit: Int) -> [CountedTarget] {
         var sums: [UInt64: CountedTarget] = [:]
         for one in counted {
@@ -163,12 +163,12 @@ public struct RecentTargets: Sendable {
     }
 }
 
-/// What requests came to, by target, on one loop. Hits are not among them: to count these would cost them a part of their time.
+/// Counts of requests by target on one event loop. Hits are not counted, because that would slow them down noticeably.
 public struct TargetTally: Sendable {
-    /// Responses with a status of 5xx, whoever made them.
+    /// 5xx responses, from the upstream or from Cistern.
     public var failed = RecentTargets()
     public var rescued = RecentTargets()
-    /// What the upstream was asked for, and did not just confirm.
+    /// Requests forwarded to the upstream, except mere confirmations.
     public var forwarded = RecentTargets()
 
     public init() {}

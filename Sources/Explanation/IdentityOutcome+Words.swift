@@ -1,4 +1,4 @@
-// What looking at a request's token came to, in words, and which setting would change it.
+// Texts for the result of identifying a request's user, and the setting that would change it.
 
 import CachePolicy
 
@@ -14,7 +14,7 @@ extension IdentityOutcome {
         }
     }
 
-    /// nil where no setting changes it.
+    /// nil if no setting changes the result.
     public var advice: WhyAdvice? {
         switch self {
         case .verified, .told: nil
@@ -32,7 +32,7 @@ extension IdentityOutcome {
 }
 
 extension TokenRefusal {
-    /// In words, within a sentence.
+    /// Text for use within a sentence.
     fileprivate var sentence: String {
         switch self {
         case .noBearer: "there is no Authorization field of the form Bearer TOKEN"

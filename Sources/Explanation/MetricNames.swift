@@ -1,4 +1,4 @@
-// The values of metric labels that come from the other rooms' enums, in a fixed order: a count's place is its case's place.
+// The values of metric labels that come from enums of other modules, in a fixed order. The index of a count is the index of its case.
 
 import CachePolicy
 import Decisions
@@ -12,7 +12,7 @@ public enum MetricNames {
     public static let refusals = RequestRejection.Kind.allCases.map(\.rawValue) + AccessRefusal.allCases.map(\.rawValue)
     public static let upstreamErrors = UpstreamError.allCases
     public static let contentOutcomes = ContentOutcome.allCases
-    /// A copy goes out because of a failed transfer, a fault in a response, or without asking.
+    /// Causes of rescues: a failed transfer, a fault in a response, or a failure stop without a request.
     public static let rescueCauses =
         UpstreamError.allCases.map(\.rawValue) + UpstreamFault.allCases.map(\.rawValue)
         + FailureScopeKind.allCases.map(\.label) + [FetchFailure.slowLabel]
@@ -28,7 +28,7 @@ public enum MetricNames {
     public static func place(of refusal: AccessRefusal) -> Int? { refusals.firstIndex(of: refusal.rawValue) }
     public static func place(of rejection: RequestRejection.Kind) -> Int? { refusals.firstIndex(of: rejection.rawValue) }
     public static func place(of reason: NotStoredReason) -> Int? {
-        // Asked of almost every response: `firstIndex` would go through a table for each comparison.
+        // Called for almost every response: `firstIndex` would use a witness table for each comparison.
         for place in notStored.indices where notStored[place] == reason { return place }
         return nil
     }

@@ -1,4 +1,4 @@
-// Why nothing is stored of a target that fails now: by what came of it, or of its route, while that was well.
+// Why no response is stored for a failing target: how earlier responses of the target, or of its route, were handled while they were good.
 
 import CachePolicy
 import HTTPCore
@@ -10,7 +10,7 @@ public struct NotStoredBefore: Sendable, Equatable {
     }
 
     public let reason: NotStoredReason
-    /// What most of was not kept for that.
+    /// What most of the unstored responses belong to.
     public let place: Place
 
     /// Status of the response; nil for several responses.
@@ -35,19 +35,19 @@ public struct NotStoredBefore: Sendable, Equatable {
 }
 
 extension WhyRecord {
-    /// It failed, and nothing was there to stand in: it may be told why.
+    /// Whether the exchange failed without a stored response, so that an explanation of earlier responses is useful.
     public var lacksCopy: Bool {
         trace.result == .error && trace.background == nil && trace.found.kind == .nothing && trace.upstream.failure != nil
             && trace.reasons.bypass == nil
     }
 
-    /// Status of the upstream's response, or of the generated response if the upstream was not asked.
+    /// Status of the upstream's response, or of the generated response if no request was sent.
     public var responseStatus: UInt16 { trace.upstream.status == 0 ? trace.status : trace.upstream.status }
 
-    /// Why its response, which was no error, was not kept.
+    /// Why a successful response was not stored; nil if it was stored, or not successful.
     public var reasonNotStored: NotStoredReason? { trace.isGoodAndNotStored ? trace.reasons.notStored : nil }
 
-    /// Without arguments.
+    /// The path without arguments.
     public var path: ArraySlice<UInt8> { target[...].withoutQuery }
 }
 

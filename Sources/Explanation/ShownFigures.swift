@@ -1,4 +1,4 @@
-// Counts, spans of time and sizes as people read them: on the page of the state, and in the sentence that tells it.
+// Formats counts, durations and sizes for people: on the status page, and in the state sentence.
 
 public enum ShownFigures {
     /// `1,204`.
@@ -15,7 +15,7 @@ public enum ShownFigures {
     /// `1 request`, `1,204 requests`.
     public static func count(_ count: UInt64, _ one: String, _ many: String) -> String { "\(self.count(count)) \(count == 1 ? one : many)" }
 
-    /// `45 s`, `4 min`, `3 h`, `2 d`: whole ones, of the largest unit of which there are two.
+    /// `45 s`, `4 min`, `3 h`, `2 d`: whole numbers, in the largest unit with a value of at least two; minutes from one.
     public static func span(_ seconds: Int64) -> String {
         for (unit, length) in [("d", 86_400), ("h", 3_600), ("min", 60)] as [(String, Int64)]
         where seconds >= (length == 60 ? 60 : 2 * length) {
@@ -37,7 +37,7 @@ public enum ShownFigures {
         return "\(decimal(value)) \(unit)"
     }
 
-    /// With one digit behind the point, where that is not 0.
+    /// Formats a number with at most one decimal, which is omitted if it is 0.
     public static func decimal(_ value: Double) -> String {
         guard value.isFinite, value.magnitude < 1e15 else { return "–" }
         let tenths = Int((value * 10).rounded())
@@ -45,10 +45,10 @@ public enum ShownFigures {
         return (tenths < 0 ? "-" : "") + whole + (tenths % 10 == 0 || tenths.magnitude >= 1_000 ? "" : ".\(tenths.magnitude % 10)")
     }
 
-    /// `94.2 %`; nil of nothing.
+    /// `94.2 %`; nil if `whole` is 0.
     public static func share(_ part: UInt64, of whole: UInt64) -> String? {
         guard whole > 0 else { return nil }
-        // What is not quite all is not shown as all.
+        // A share below 100 % is not rounded up to 100 %.
         let share = Double(min(part, whole)) * 100 / Double(whole)
         return "\(decimal(part < whole ? min(share, 99.9) : share)) %"
     }

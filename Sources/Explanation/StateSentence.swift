@@ -1,16 +1,16 @@
-// How things are, in one sentence: what is down, since when and why, who was rescued with copies of what age, and what failed. Made of figures
-// alone; the page of the state, `cistern status`, `cistern top` and /-/stats say the same.
+// Generates one sentence about the overall state: outages with duration and cause, the number of rescued requests, the age of the oldest
+// response, and failures. Computed from figures only; the status page, `cistern status` and /-/stats share it.
 
 import Telemetry
 
 public struct StateSentence: Sendable {
-    /// An upstream that cannot be reached, or fails whatever it is asked for.
+    /// An upstream that cannot be reached, or where every request fails.
     public struct Outage: Sendable {
-        /// Of its API; empty for the only one.
+        /// Name of the API; empty if there is only one.
         public let name: String
-        /// For so long.
+        /// Duration of the outage.
         public let seconds: Int64
-        /// In words.
+        /// Cause as text.
         public let cause: String
         /// Seconds since the last attempt, if the state became unknown since then; otherwise nil.
         public let silentSeconds: Int64?
@@ -25,18 +25,18 @@ public struct StateSentence: Sendable {
         }
     }
 
-    /// A part of what an upstream is asked for, or of where it is.
+    /// A failing part of an upstream: some of its requests or addresses.
     public struct Trouble: Sendable {
         public enum Kind: Sendable {
             case failing
-            /// It asked to be left alone.
+            /// The upstream requested a pause (Retry-After).
             case pause
-            /// An address: others are asked in its place.
+            /// An upstream address; other addresses are used instead.
             case address
         }
 
         public let kind: Kind
-        /// `the route search`, `3 paths`; of a pause who asked for it, and on what.
+        /// `the route search`, `3 paths`; for a pause, who requested it, and for what.
         public let place: String
         public let isMany: Bool
         public let seconds: Int64
@@ -61,10 +61,10 @@ public struct StateSentence: Sendable {
         case well, strained, down
     }
 
-    /// Requests of clients.
+    /// Numbers of client requests.
     public struct Counts: Sendable, Equatable {
         public var rescued: UInt64 = 0
-        /// They got a status of 5xx, whoever made it.
+        /// Requests with a 5xx response, from the upstream or from Cistern.
         public var failed: UInt64 = 0
 
         public init(rescued: UInt64 = 0, failed: UInt64 = 0) { (self.rescued, self.failed) = (rescued, failed) }
@@ -72,27 +72,27 @@ public struct StateSentence: Sendable {
 
     /// Upstreams that are not down.
     public var upstreams: [ShownUpstream] = []
-    /// Longest first.
+    /// Sorted by duration, longest first.
     public var outages: [Outage] = []
     public var troubles: [Trouble] = []
-    /// For APIs of which something is down or fails: since the first of that began.
+    /// Counts since the beginning of the first failure, for APIs with a failure.
     public var since = Counts()
-    /// Of those that are down: requests that failed within the last five minutes.
+    /// Failed requests within the last five minutes of APIs that are down.
     public var failedLately: UInt64 = 0
-    /// For all others: within the last five minutes.
+    /// Counts within the last five minutes of all other APIs.
     public var lately = Counts()
-    /// Of several APIs those of whose requests some failed within the last five minutes, and nothing is known to fail: the most first.
+    /// Of several APIs, those with failed requests within the last five minutes but no known failure; the most affected first.
     public var failing: [String] = []
-    /// Seconds: of the oldest copy that rescued within the last five minutes.
+    /// Age in seconds of the oldest response that rescued a request within the last five minutes; nil if none.
     public var oldestCopy: Int64?
-    /// The modes of all paths that are not `live`.
+    /// Modes of all paths other than `live`.
     public var modes: [String] = []
-    /// Paths and routes that have a mode of their own.
+    /// Number of paths and routes with a separate mode.
     public var exceptions = 0
     public var faults = 0
-    /// nil where nothing is stored by intent.
+    /// nil if storing is disabled by configuration.
     public var isStoreWritable: Bool? = true
-    /// Reason for a store that cannot be written to, such as `its disk is full (No space left on device)`; nil if it is writable or unknown.
+    /// Why the store cannot be written to, such as `its disk is full (No space left on device)`; nil if it is writable or unknown.
     public var storeRefusal: String?
     public var isStopping = false
 
@@ -101,7 +101,7 @@ public struct StateSentence: Sendable {
     private var apis: Int { upstreams.count + outages.count }
 
     public var level: Level {
-        // A rescue is a success: an outage that clients do not see is no alarm.
+        // A rescue is a success: an outage that clients do not notice is not an alarm.
         if !outages.isEmpty { return upstreams.isEmpty || since.rescued == 0 || failedLately > 0 ? .down : .strained }
         let isQuiet = troubles.isEmpty && lately == Counts() && upstreams.allSatisfy { !$0.isAlarming }
         let isPlain = faults == 0 && modes.isEmpty && isStoreWritable != false && !isStopping
@@ -110,9 +110,9 @@ public struct StateSentence: Sendable {
 
     public var text: String { ([main + "."] + remarks).joined(separator: " ") }
 
-    // MARK: The sentence
+    // MARK: Sentence
 
-    /// Whether what is counted is counted since something began.
+    /// Whether the counts are those since the beginning of a failure.
     private var isCountedSince: Bool {
         !outages.isEmpty || troubles.contains { $0.kind != .address } || upstreams.contains { $0.report.state == .failing }
     }
@@ -146,7 +146,7 @@ public struct StateSentence: Sendable {
         let unknown = outages.compactMap { outage in
             outage.silentSeconds.map { silence in
                 let name = outage.name.isEmpty ? "The state of the upstream" : "The state of \(outage.name)"
-                // 0 if the last attempt was another process's.
+                // 0 if another process made the last attempt.
                 let ago = silence > 0 ? ", \(ShownFigures.span(silence)) ago" : ""
                 return "\(name) is unknown: it was down when it was last asked\(ago) (\(outage.cause))"
             }
@@ -164,7 +164,7 @@ public struct StateSentence: Sendable {
 
     private var remarks: [String] {
         var remarks: [String] = []
-        // The sentence is of the outages then.
+        // The main sentence is about the outages in this case.
         if !outages.isEmpty {
             if let words = ShownUpstream.alarm(upstreams) { remarks.append(words + ".") }
             if !troubles.isEmpty { remarks.append("Besides, \(troubleWords).") }
@@ -188,7 +188,7 @@ public struct StateSentence: Sendable {
 
     private static let namedCount = 3
 
-    /// The first of them, and how many more there are.
+    /// Returns the first parts, and the number of the others.
     static func named(_ parts: [String]) -> String {
         let more = parts.count - namedCount
         return joined(parts.prefix(namedCount) + (more > 0 ? ["\(more) more"] : []))
@@ -199,7 +199,7 @@ public struct StateSentence: Sendable {
         return parts.dropLast().joined(separator: ", ") + " and " + last
     }
 
-    /// A cause of failures, as metrics call it, in words.
+    /// Returns the text for a cause of failure, which is given as a metric label.
     public static func words(ofCause label: String) -> String {
         switch label {
         case "junk": "responses that are none"

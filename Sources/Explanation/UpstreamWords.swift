@@ -1,4 +1,4 @@
-// The reported state of upstreams in words.
+// The reported state of upstreams as text.
 
 import Telemetry
 
@@ -70,7 +70,7 @@ public struct ShownUpstream: Sendable {
         if upstreams.allSatisfy({ $0.report.isUnasked && $0.report.attemptedAt == nil }) {
             return "No upstream has been asked for anything yet"
         }
-        // Upstreams without a problem are counted, the others are named.
+        // Upstreams without a problem are counted; the others are named.
         let good = upstreams.count { $0.report.state == .up && !$0.isAlarming }
         let unasked = upstreams.count { $0.report.state == .unknown && $0.report.attemptedAt == nil }
         var parts: [String] = []

@@ -1,11 +1,11 @@
-// Where a setting stands in the way of what one may have wanted: which, and what it would do. A table, held against the settings by the tests.
+// Advice about settings: which setting caused a result, and what it would change. Tests check the table against the list of settings.
 
 import CachePolicy
 import Decisions
 import Upstream
 
 public struct WhyAdvice: Equatable, Sendable {
-    /// As in the configuration file.
+    /// Name in the configuration file.
     public let setting: String
     public let effect: String
 
@@ -16,15 +16,15 @@ public struct WhyAdvice: Equatable, Sendable {
 }
 
 extension WhyAdvice {
-    /// - Parameter label: a reason for not storing, as metrics call it.
-    /// - Returns: what it means, and which setting changes it; nil where there is no such reason.
+    /// - Parameter label: reason for not storing, as a metric label.
+    /// - Returns: the text of the reason and the setting that changes it; nil if there is no such reason.
     public static func words(ofNotStored label: String) -> (sentence: String, advice: WhyAdvice?)? {
         NotStoredReason(rawValue: label).map { ($0.sentence, $0.advice) }
     }
 }
 
 extension NotStoredReason {
-    /// In words, behind "not stored: ".
+    /// Reason clause of a sentence about a response that was not stored.
     public var sentence: String {
         switch self {
         case .methodNotCacheable: "responses to this method are not kept"
@@ -104,7 +104,7 @@ extension NotStoredReason {
         case .notGood: WhyAdvice("routes.good.must_have", "and the others beside it say what a good response of the route is like")
         case .notKept: WhyAdvice("routes.keep_if.must_have", "and the others beside it say which responses of the route are kept")
         case .invalidated: WhyAdvice("routes.invalidates_target", "off: a write to the target does not make its responses invalid")
-        case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern stats` tells")
+        case .storeRefused: WhyAdvice("store.directory", "must be writable; `cistern status` tells")
         case .oneTimeCredentials:
             WhyAdvice(
                 "credentials.partition", "ignore: on a route whose responses are the same for all, they are kept, whoever asks")
@@ -121,7 +121,6 @@ extension NotStoredReason {
 }
 
 extension CrossOriginRules.Verdict {
-    /// In words.
     var sentence: String {
         switch self {
         case .allowed: "Cistern responded to the preflight itself, as the setting cors says, and allowed what it asked for."
@@ -133,7 +132,6 @@ extension CrossOriginRules.Verdict {
 }
 
 extension BypassReason {
-    /// In words.
     public var sentence: String {
         switch self {
         case .method: "Responses to this method do not come from the store."
@@ -154,7 +152,6 @@ extension BypassReason {
 }
 
 extension BackgroundCause {
-    /// In words.
     public var sentence: String {
         switch self {
         case .staleWhileRevalidate: "A stale response had gone out that allowed it; this was to bring a new one in the background."
@@ -168,7 +165,7 @@ extension BackgroundCause {
 }
 
 extension ValidationReason {
-    /// In words, behind "the upstream was asked: ".
+    /// Reason clause of a sentence about a request that was forwarded although a response is stored.
     public var sentence: String {
         switch self {
         case .noFreshness: "the stored response did not say for how long it is fresh"
@@ -186,7 +183,6 @@ extension ValidationReason {
 }
 
 extension SharedReply {
-    /// In words.
     var sentence: String {
         let time = "\(microseconds / 1_000).\(microseconds / 100 % 10) ms"
         return switch outcome {
@@ -203,7 +199,7 @@ extension SharedReply {
 }
 
 extension SharedRefusal {
-    /// In words, behind "may not be taken: ".
+    /// Reason clause of a sentence about a response of another node that may not be used.
     fileprivate var sentence: String {
         switch self {
         case .otherEpoch: "it was stored before the engine lost its log"
@@ -223,13 +219,13 @@ extension SharedRefusal {
 }
 
 extension SharedObstacle {
-    /// In words.
     var sentence: String {
         let reason =
             switch self {
             case .failing: "the engine fails, and is not asked (cistern share status says why)"
             case .blind: "what other nodes purge cannot be seen just now (cistern share status says why)"
-            case .unshareable: "the last response could not be shared, so each node asks for itself for a moment"
+            case .slow: "a round trip to the engine takes longer than share.timeout"
+            case .unshareable: "the last response could not be shared, or the upstream failed, so each node asks for itself for a while"
             case .told: "what is stored for a user of whom the upstream has told (credentials.identity.lookup) is not shared"
             }
         return "What other nodes had stored was not looked for: \(reason)."
@@ -237,7 +233,7 @@ extension SharedObstacle {
 }
 
 extension FleetDoubt {
-    /// In words, behind "the upstream was asked: ".
+    /// Reason clause of a sentence about a request that was forwarded although a response is stored.
     var sentence: String {
         let reason =
             switch self {
@@ -252,7 +248,7 @@ extension FleetDoubt {
 }
 
 extension LifetimeSource {
-    /// nil where the response said it itself.
+    /// nil if the response gave its own lifetime.
     var sentence: String? {
         switch self {
         case .response: nil
@@ -266,7 +262,7 @@ extension LifetimeSource {
 }
 
 extension NoRescueReason {
-    /// In words, behind "the stored copy may not stand in: ".
+    /// Reason clause of a sentence about a stored response that may not be served as a rescue.
     public var sentence: String {
         switch self {
         case .noCache: "it said no-cache"
@@ -282,7 +278,7 @@ extension NoRescueReason {
         }
     }
 
-    /// nil where no setting changes it.
+    /// nil if no setting changes the result.
     public var advice: WhyAdvice? {
         switch self {
         case .noCache, .mustRevalidate, .proxyRevalidate, .sharedMaxAge, .requestNoCache, .staleIfError:
@@ -296,7 +292,7 @@ extension NoRescueReason {
 }
 
 extension SharedCopyPermission {
-    /// What went out, in words.
+    /// Name of the response that was served.
     public var copy: String {
         switch self {
         case .isPublic, .ownCookies, .always: "The stored response to those without credentials"
@@ -305,7 +301,7 @@ extension SharedCopyPermission {
         }
     }
 
-    /// In words, behind "went out instead: ".
+    /// Reason clause of a sentence about a stored response that was served instead.
     public var sentence: String {
         switch self {
         case .isPublic: "it said that it is for everyone"
@@ -319,7 +315,7 @@ extension SharedCopyPermission {
 }
 
 extension NoSharedRescueReason {
-    /// In words, behind "may not stand in: ".
+    /// Reason clause of a sentence about a response stored without credentials that may not be served.
     public var sentence: String {
         switch self {
         case .never: "cache.rescue_with_shared is never"
@@ -330,7 +326,7 @@ extension NoSharedRescueReason {
         }
     }
 
-    /// nil where no setting changes it.
+    /// nil if no setting changes the result.
     public var advice: WhyAdvice? {
         switch self {
         case .never:
@@ -345,7 +341,7 @@ extension NoSharedRescueReason {
 }
 
 extension UpstreamFault {
-    /// In words, of a response.
+    /// Text about a response.
     public var sentence: String {
         switch self {
         case .serverError: "the server says that it is in trouble"
@@ -367,7 +363,7 @@ extension UpstreamFault {
 }
 
 extension ContentOutcome {
-    /// nil where there is nothing to say.
+    /// nil if the outcome needs no sentence.
     public var sentence: String? {
         switch self {
         case .whole: nil
@@ -388,7 +384,6 @@ extension ContentOutcome {
 }
 
 extension FailureStop {
-    /// In words.
     public var sentence: String {
         let cause = "(\(StateSentence.words(ofCause: cause.text)))"
         return switch scope {
@@ -415,8 +410,7 @@ extension FailureStop {
 }
 
 extension FetchFailure {
-    /// In words.
-    /// - Parameter status: of the upstream's response; 0 where there was none.
+    /// - Parameter status: status of the upstream's response; 0 if there was none.
     public func sentence(status: UInt16) -> String {
         switch self {
         case .stopped(let stop): stop.sentence
@@ -455,7 +449,7 @@ extension UpstreamError {
 }
 
 extension UpstreamFault {
-    /// What the operator demands of a route's responses.
+    /// The setting with the violated requirement of the route; nil for other faults.
     var advice: WhyAdvice? {
         switch self {
         case .unexpectedSize: WhyAdvice("routes.good.min_bytes", "and routes.good.max_bytes say how long a good response of the route is")
@@ -469,7 +463,7 @@ extension UpstreamFault {
         }
     }
 
-    /// Advice for a response that does not match `good` of the route.
+    /// Advice for a response that violates `good` of the route.
     var demandAdvice: WhyAdvice? {
         guard self == .unexpectedType else { return advice }
         return WhyAdvice("routes.good.content_types", "names the media types of a good response of the route")

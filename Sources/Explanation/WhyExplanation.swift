@@ -1,5 +1,5 @@
-// One exchange explained: what its key was and what was dropped from it, what was found, how fresh it was, what was decided and why, what the
-// upstream did, and which setting would change it.
+// Explains one exchange: its key, the stored response, the decision and its reason, the upstream's part, and the setting that would change
+// the result.
 
 import CachePolicy
 import Decisions
@@ -9,15 +9,15 @@ import JSON
 import Telemetry
 import Upstream
 
-/// What an explanation has to know of the route.
+/// Properties of a route that explanations need.
 public struct ExplainedRoute: Sendable {
-    /// Empty for paths that no route is for.
+    /// Empty for paths without a route.
     public let name: String
     let arguments: ArgumentRules
-    /// Seconds for which a stale copy may stand in; nil: for ever.
+    /// Maximum staleness in seconds of a rescue; nil means no limit.
     let staleFor: Int64?
 
-    /// Of what no API is for.
+    /// For requests that belong to no API.
     public static let none = ExplainedRoute(name: "", arguments: ArgumentRules())
 
     public init(name: String, arguments: ArgumentRules, staleFor: Int64? = nil) {
@@ -31,7 +31,7 @@ public struct WhyExplanation {
     public let record: WhyRecord
     private let trace: ExchangeTrace
     private let route: ExplainedRoute
-    /// Empty for the only one.
+    /// Empty if there is only one API.
     private let api: String
     private let before: NotStoredBefore?
     private let unknownField: String?
@@ -47,9 +47,9 @@ public struct WhyExplanation {
     }
 
     /// - Parameters:
-    ///   - route: of the record's target. Not remembered: a hit does not need to know it.
-    ///   - unknownField: the name of the field that kept a copy from being used.
-    ///   - before: why what came earlier was not kept; nil where nobody knows, or need know.
+    ///   - route: route of the record's target. It is not recorded, because hits do not determine it.
+    ///   - unknownField: name of the field that prevented a hit; nil if none did.
+    ///   - before: why earlier responses were not stored; nil if unknown or irrelevant.
     ///   - refusal: reason for which the store wrote nothing at that time; nil if it wrote.
     public init(
         _ record: WhyRecord, route: ExplainedRoute, api: String = "", unknownField: String? = nil, before: NotStoredBefore? = nil,
@@ -58,18 +58,18 @@ public struct WhyExplanation {
         self.refusal = record.trace.reasons.notStored == .storeRefused || record.trace.isStored ? refusal : nil
         self.unknownField = unknownField
         self.api = api
-        // A response that says that the target is gone needs no explanation.
+        // A statement that the target is gone is a sufficient explanation.
         self.before = record.lacksCopy && record.trace.reasons.notStoodIn != .gone ? before : nil
         self.record = record
         trace = record.trace
         self.route = route
     }
 
-    // MARK: The key
+    // MARK: Key
 
     private var isLookedUp: Bool { trace.found.kind != .notLookedUp }
 
-    /// As the key has it; what was cut is missing.
+    /// The target in canonical form. If the recorded target is truncated, so is the result.
     private var canonicalTarget: [UInt8] {
         var key: [UInt8] = []
         CacheKey.append(to: &key, authority: [], target: record.target.span, rules: route.arguments)
@@ -80,7 +80,7 @@ public struct WhyExplanation {
         trace.partition == 0 ? nil : StoredKey.hexadecimal((0..<4).map { UInt8(truncatingIfNeeded: trace.partition >> (24 - 8 * $0)) })
     }
 
-    /// What the request said and the key does not, in words.
+    /// Parts of the request that the key omits, as text.
     private var dropped: [String] {
         var dropped: [String] = []
         if record.isCut { dropped.append("the end of the target: more is not remembered here") }
@@ -101,11 +101,11 @@ public struct WhyExplanation {
         return dropped
     }
 
-    // MARK: The decision
+    // MARK: Decision
 
     private var failure: FetchFailure? { trace.upstream.failure }
 
-    /// A word for what was done.
+    /// A word for the decision.
     public var decision: String {
         if trace.background != nil {
             if trace.isStored { return "stored_response_of_upstream" }
@@ -134,7 +134,7 @@ public struct WhyExplanation {
             sentences.append("The request wanted the upstream to be asked, which the setting client_directives ignores.")
         }
         if trace.upstream.isFaulted {
-            sentences.append("A fault was injected, to practise an outage: this says nothing of the upstream (cistern fault ls).")
+            sentences.append("A fault was injected, to practise an outage: this says nothing of the upstream (cistern drill ls).")
         }
         if let failure { sentences.append(failure.sentence(status: trace.upstream.status)) }
         if trace.upstream.patience > 0 {
@@ -182,7 +182,7 @@ public struct WhyExplanation {
         return sentences
     }
 
-    /// Where its lifetime is not what it said itself.
+    /// Sentences for a lifetime that the response did not give itself.
     private var freshnessSentences: [String] {
         var sentences: [String] = []
         if let sentence = trace.found.lifetimeSource.sentence { sentences.append(sentence) }
@@ -225,10 +225,10 @@ public struct WhyExplanation {
         }
     }
 
-    /// What the operator's demands say against a response that was not kept.
+    /// Violation of the operator's requirements by a response that was not stored; nil if none.
     private var demand: UpstreamFault? {
         guard trace.reasons.notStored == .notGood else { return nil }
-        // Only the media type is checked in the head. A response with another one is passed on without parsing its content.
+        // Only the media type is checked in the head. A response with another one is forwarded without parsing its content.
         return trace.reasons.fault ?? .unexpectedType
     }
 
@@ -236,14 +236,15 @@ public struct WhyExplanation {
 
     private var isAsked: Bool { trace.upstream.microseconds >= 0 && failure != .transfer(.connectionLimitReached) }
 
-    /// Before anything was asked or looked for, as where Cistern stops before the request's content is whole.
+    /// Whether the exchange ended before a lookup or a request, for example because Cistern stopped before the request's content was
+    /// complete.
     private var isUnasked: Bool { trace.result == .error && !isAsked && failure == nil && trace.status != 499 }
 
-    /// The settings that stand in the way.
+    /// The settings that caused the result.
     private var advice: [WhyAdvice] {
         var advice: [WhyAdvice] = []
         if trace.mode != .live { advice.append(WhyAdvice("cache.mode", "is the mode at the start; `cistern mode` switches it now")) }
-        // No setting makes writes be kept.
+        // No setting makes writes storable.
         let isWrite = trace.reasons.notStored == .methodNotCacheable && trace.method != .post
         if let refusal {
             advice.append(WhyAdvice("store.directory", "is on the disk that refuses writes: \(refusal.advice)"))
@@ -268,7 +269,7 @@ public struct WhyExplanation {
         return advice
     }
 
-    /// How old what rescued was, and for how long it may still; nil where nothing did.
+    /// The age of the response that rescued the request, and how much longer it may do so; nil if the request was not rescued.
     public var copySentence: String? {
         let found = trace.found
         guard trace.result == .rescued, found.age >= 0 else { return nil }
@@ -278,7 +279,7 @@ public struct WhyExplanation {
         return words + ", and may stand in for another \(ShownFigures.span(left)) (cache.stale_for: \(ShownFigures.span(staleFor)))."
     }
 
-    /// Where nothing is stored, no response comes of asking a failing upstream more often.
+    /// Without a stored response, more frequent requests to a failing upstream do not help.
     private var failureAdvice: WhyAdvice? {
         guard case .stopped(let stop) = failure, record.lacksCopy else {
             return failure?.advice(isUnderWay: trace.upstream.times.firstByte >= 0)
@@ -289,7 +290,7 @@ public struct WhyExplanation {
         }
     }
 
-    // MARK: Showing
+    // MARK: Output
 
     public var json: JSONValue {
         let text = { (value: String?) -> JSONValue in value.map { .string($0) } ?? .null }
@@ -357,7 +358,7 @@ public struct WhyExplanation {
         ]
     }
 
-    /// The same for the field Cistern-Why: an item with parameters (RFC 9651 §3.3).
+    /// The explanation as the field Cistern-Why: an item with parameters (RFC 9651 §3.3).
     public var field: [UInt8] {
         var text = "\(decision); reason=\(trace.reason); id=\"\(record.id)\"; found=\(found)"
         if trace.found.kind == .stored {
@@ -375,7 +376,7 @@ public struct WhyExplanation {
 }
 
 extension ExchangeTrace {
-    /// A word for why it went so.
+    /// A word for the reason.
     public var reason: String {
         if let background { return background.cause.rawValue }
         switch result {

@@ -1,4 +1,4 @@
-// Which exchanges somebody wants to see. Asked of each record on its loop, so what is cheap comes first.
+// Selects exchanges for display. It is applied to each record on the event loop, so cheap conditions come first.
 
 import CachePolicy
 import Decisions
@@ -6,22 +6,22 @@ import Forwarding
 import Telemetry
 
 public struct WhyFilter: Sendable {
-    /// What the targets begin with: as received, or as they are shown.
+    /// Prefix of the targets, as received or as displayed.
     private let prefix: [UInt8]
-    /// Where it has a query, it is held against targets as they are shown: what is left out of them could else be guessed byte by byte.
+    /// If the prefix has a query, it is compared with targets as displayed. Otherwise redacted values could be guessed byte by byte.
     private let isOfShown: Bool
     /// Empty for all.
     public var results: [CacheResult] = []
-    /// Microseconds: those that took longer.
+    /// Minimum duration in microseconds (exclusive).
     public var slowerThan: Int64 = -1
-    /// Of what the client got; nil for any.
+    /// Statuses sent to the client; nil for any.
     public var statuses: ClosedRange<UInt16>?
-    /// Why it went so, why it was not stored, or how the upstream failed: one of `reasons`.
+    /// One of `reasons`: why the exchange went as it did, why it was not stored, or how the upstream failed. nil for any.
     public var reason: String?
-    /// Responses that were no errors and were not kept.
+    /// Only successful responses that were not stored.
     public var isNotStored = false
 
-    /// - Parameter prefix: what the targets, as received, begin with.
+    /// - Parameter prefix: prefix of the targets as received.
     public init(prefix: [UInt8] = []) {
         isOfShown = prefix.contains(UInt8(ascii: "?"))
         self.prefix = isOfShown ? Array(SecretNames.redacted(prefix).utf8) : prefix
@@ -43,7 +43,7 @@ public struct WhyFilter: Sendable {
         isOfShown ? SecretNames.redacted(target).utf8.starts(with: prefix) : target.starts(with: prefix)
     }
 
-    /// All that `reason` may be: words of `why` and of metrics' labels.
+    /// All possible values of `reason`: words of `why` and metric labels.
     public static let reasons: Set<String> = {
         var words: Set = [
             "fresh", "stale_while_revalidate", "failed", "client_left", "only_if_cached", "refused", "no_store", "nothing_stored",

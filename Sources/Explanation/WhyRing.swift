@@ -1,12 +1,12 @@
-// The last exchanges of one shard, in memory that is taken once and used round and round.
+// The last exchanges of one shard, in a ring buffer that is allocated once.
 
 import HTTPCore
 
-/// One exchange, taken out of the ring.
+/// One exchange, copied from the ring.
 public struct WhyRecord: Sendable {
     public let trace: ExchangeTrace
     public let shard: Int
-    /// Path and query as received; cut where it is longer than what is kept.
+    /// Path and query as received; truncated to `WhyRing.targetBytes`.
     public let target: [UInt8]
 
     public init(trace: ExchangeTrace, shard: Int, target: [UInt8]) {
@@ -19,20 +19,20 @@ public struct WhyRecord: Sendable {
     public var isCut: Bool { Int(trace.targetCount) > target.count }
 }
 
-/// Touched on its shard's loop only.
+/// Used on its shard's event loop only.
 public final class WhyRing {
     private let shard: Int
     private let capacity: Int
     private let traces: UnsafeMutablePointer<ExchangeTrace>
     private let targets: UnsafeMutablePointer<UInt8>
     private var written = 0
-    /// Of the exchange that began last.
+    /// Number of the exchange that began last.
     public private(set) var lastNumber: UInt64 = 0
 
-    /// What is kept of a target. Most are shorter.
+    /// Maximum length of a recorded target in bytes. Most are shorter.
     public static let targetBytes = 256
 
-    /// - Parameter capacity: exchanges that are kept. Their memory is used only when they are written.
+    /// - Parameter capacity: maximum number of exchanges. Their memory is touched only when they are written.
     public init(shard: Int, capacity: Int) {
         self.shard = shard
         self.capacity = capacity
@@ -50,7 +50,7 @@ public final class WhyRing {
         return lastNumber
     }
 
-    /// - Parameter trace: is told how long the target is; inout so that its bytes are copied as they lie, and not member by member.
+    /// - Parameter trace: its `targetCount` is set. `inout`, so that it is copied as a block and not member by member.
     public func append(_ trace: inout ExchangeTrace, target: ArraySlice<UInt8>) {
         guard capacity > 0 else { return }
         let slot = written % capacity
@@ -63,23 +63,24 @@ public final class WhyRing {
         }
     }
 
-    /// What is looked for. Goes through the ring in pieces: with a million records all at once would hold up the loop.
+    /// A search. It goes through the ring in pieces, because a search through a million records at once would block the event loop.
     public struct Search: Sendable {
-        /// So many at most.
+        /// Maximum number of records.
         public let limit: Int
         public var filter: WhyFilter
-        /// The one exchange that is wanted.
+        /// Number of a single exchange to find; nil for all.
         public var number: UInt64?
-        /// Where an earlier search has ended on each shard (`next`): what came after it is wanted, oldest first. nil: the last, newest first.
+        /// Positions at which an earlier search ended on each shard (`next`): later records are returned, oldest first. nil: the last
+        /// records, newest first.
         public var after: [Int]?
-        /// What each piece has found: none is copied again when the next comes.
+        /// Records found by each piece, kept separately so that none is copied again.
         public fileprivate(set) var pieces: [[WhyRecord]] = []
         fileprivate var count = 0
-        /// With `after`: how many came after it and had to make room for others.
+        /// With `after`: number of later records that were already overwritten.
         public fileprivate(set) var missed = 0
-        /// Where to go on later.
+        /// Position at which a later search continues.
         public fileprivate(set) var next = 0
-        /// The record behind the one that was looked at last, with `after` the one to look at next; nil before the first piece.
+        /// Position after the last examined record; with `after`, position of the next record. nil before the first piece.
         fileprivate var position: Int?
 
         public init(limit: Int, filter: WhyFilter = WhyFilter(), number: UInt64? = nil, after: [Int]? = nil) {
@@ -89,16 +90,16 @@ public final class WhyRing {
         public var records: [WhyRecord] { Array(pieces.joined()) }
     }
 
-    /// What a search has found on all shards.
+    /// The results of a search on all shards.
     public struct Found: Sendable {
         private var pieces: [[WhyRecord]] = []
-        /// By shard.
+        /// Positions by shard.
         public private(set) var next: [Int]
         public private(set) var missed = 0
 
         public init(shards: Int) { next = Array(repeating: 0, count: shards) }
 
-        /// In no order. Made anew each time: not for a loop.
+        /// The records, unordered. Created anew for each call; do not call repeatedly.
         public var records: [WhyRecord] { Array(pieces.joined()) }
 
         public mutating func add(_ search: Search, ofShard shard: Int) {
@@ -108,10 +109,10 @@ public final class WhyRing {
         }
     }
 
-    /// What one turn of the loop does. To look at a record costs one; to take it, or to work out why it went as it did, ten.
+    /// Work in one turn of the event loop. Examining a record costs one; copying it, or computing its reason, costs ten.
     private static let (pieceCost, takenCost) = (1_000, 10)
 
-    /// Looks at some more; returns whether there are others. What is written meanwhile is not found, and what it took the place of neither.
+    /// Examines more records; returns whether there are others. Records written meanwhile are not found, nor are those that they overwrite.
     public func lookFurther(_ search: inout Search) -> Bool {
         if let after = search.after { return lookAhead(&search, from: after.indices.contains(shard) ? after[shard] : 0) }
         if search.position == nil { search.next = written }
@@ -125,7 +126,7 @@ public final class WhyRing {
         return position > oldest && search.count < search.limit
     }
 
-    /// The same, oldest first.
+    /// Examines more records, oldest first.
     private func lookAhead(_ search: inout Search, from start: Int) -> Bool {
         let oldest = max(0, written - capacity)
         var (position, piece) = (min(search.position ?? start, written), Piece(search))
@@ -142,10 +143,10 @@ public final class WhyRing {
         return position < written && search.count < search.limit
     }
 
-    /// What one turn finds.
+    /// The results of one turn.
     fileprivate struct Piece {
         fileprivate private(set) var records: [WhyRecord] = []
-        /// How many more may be found.
+        /// Maximum number of further records.
         private let wanted: Int
         private let lookCost: Int
         private var cost = 0
@@ -170,7 +171,7 @@ public final class WhyRing {
         piece.note(record(at: position, for: search))
     }
 
-    /// nil where it is not wanted.
+    /// nil if the record does not match.
     private func record(at position: Int, for search: borrowing Search) -> WhyRecord? {
         let slot = position % capacity
         let count = min(Int(traces[slot].targetCount), Self.targetBytes)
@@ -179,7 +180,7 @@ public final class WhyRing {
         return WhyRecord(trace: traces[slot], shard: shard, target: Array(target))
     }
 
-    /// All in one go.
+    /// Searches without interruption.
     public func records(last limit: Int, prefix: [UInt8] = [], number: UInt64? = nil) -> [WhyRecord] {
         var search = Search(limit: limit, filter: WhyFilter(prefix: prefix), number: number)
         while lookFurther(&search) {}

@@ -1,45 +1,45 @@
-// What comes of a response under a fault, as a machine: what the upstream brings goes in, and what is passed on comes out. It knows no clock: it says
-// for how long to wait.
+// State machine of a response with an injected fault: receives the events of the real response and returns what to pass on. It has no
+// clock; it returns wait times instead.
 
 public struct FaultyResponse: Sendable {
     public enum Event: Sendable {
         case headCame(contentLength: Int?)
         case contentCame(bytes: Int)
         case ended
-        /// What was waited for is over.
+        /// The wait has ended.
         case waitOver
     }
 
     public enum Action: Sendable, Equatable {
         case passOn
-        /// Hold what came, until the wait is over.
+        /// Hold the received part until the wait has ended.
         case hold
-        /// The same, and let that wait begin: so many milliseconds.
+        /// Hold the received part and start a wait of this many milliseconds.
         case holdFor(milliseconds: Int64)
-        /// Take what is held as if it came now.
+        /// Process the held parts as if they arrived now.
         case release
-        /// Pass on what is held: it has had its time.
+        /// Pass on the held parts without processing them again.
         case passOnHeld
-        /// Pass on so many bytes of the content that came; then the connection breaks.
+        /// Pass on this many bytes of the received content, then break the connection.
         case breakAfter(bytes: Int)
     }
 
     private enum State: Sendable {
-        /// Nothing is to be seen of it.
+        /// Nothing may be passed on yet.
         case delayed
         case open
-        /// Content has come that takes its time.
+        /// Content is held to limit its rate.
         case pacing
-        /// The connection has broken.
+        /// The connection is broken.
         case over
     }
 
     private let effect: InjectedFault.Effect
     private var state: State
-    /// Of content, until the connection breaks; nil where it does not.
+    /// Number of bytes of content before the connection breaks; nil if it does not.
     private var bytesLeft: Int?
 
-    /// So much is passed on of content of a length that nobody knows.
+    /// Number of bytes that are passed on before the break if the length is unknown.
     private static let cutBytes = 64
 
     public init(_ effect: InjectedFault.Effect, isDelayed: Bool) {
@@ -58,7 +58,7 @@ public struct FaultyResponse: Sendable {
             if effect == .cut { bytesLeft = length.map { $0 / 2 } ?? Self.cutBytes }
             return .passOn
         case .contentCame(let bytes): return content(bytes)
-        // There was less than it was to break after.
+        // The content was shorter than the position of the break.
         case .ended: return bytesLeft == nil ? .passOn : .breakAfter(bytes: 0)
         case .waitOver: return .release
         }

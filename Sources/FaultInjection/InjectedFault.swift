@@ -1,26 +1,26 @@
-// What is done to a request on its way to the upstream, or to its response, so that one sees what users would see in an outage.
+// The effect of a fault on a request to the upstream or on its response. Faults show operators what users would see in an outage.
 
 import HTTPCore
 
 public struct InjectedFault: Sendable, Equatable {
     public enum Effect: Sendable, Equatable {
-        /// Nothing but the delay.
+        /// Only the delay.
         case none
-        /// The upstream takes no connection.
+        /// The upstream refuses the connection.
         case refuse
-        /// The connection breaks before anything of a response has come.
+        /// The connection breaks before the response.
         case reset
-        /// It responds with this status, and a sentence in JSON.
+        /// A response with this status and an explanation in JSON.
         case status(Status)
-        /// It responds with 200 and JSON that breaks off.
+        /// A response with status 200 and truncated JSON.
         case badJSON
-        /// The connection breaks in the midst of the response's content.
+        /// The connection breaks within the response's content.
         case cut
-        /// No more than so many bytes of content come in a second.
+        /// Maximum rate of the content.
         case slow(bytesPerSecond: Int)
     }
 
-    /// Milliseconds that are waited for before anything of the response is seen: any number of them, each as likely as others.
+    /// Delay of the response in milliseconds, uniformly distributed in this range.
     public let delay: ClosedRange<Int64>
     public let effect: Effect
 
@@ -29,7 +29,7 @@ public struct InjectedFault: Sendable, Equatable {
         self.effect = effect
     }
 
-    /// Whether the request goes to the upstream all the same.
+    /// Whether the request is still sent to the upstream.
     public var asksUpstream: Bool {
         switch effect {
         case .none, .cut, .slow: true
@@ -37,10 +37,10 @@ public struct InjectedFault: Sendable, Equatable {
         }
     }
 
-    /// For metrics, the log and `why`.
+    /// Names of the kinds, for metrics, the log and `why`.
     public static let kinds = ["delay", "refuse", "reset", "status", "bad_json", "cut", "slow"]
 
-    /// Its place in `kinds`.
+    /// Index of its name in `kinds`.
     public var kind: Int {
         switch effect {
         case .none: 0
@@ -53,7 +53,7 @@ public struct InjectedFault: Sendable, Equatable {
         }
     }
 
-    /// What its kind is told beside its name: a status, or bytes a second.
+    /// Parameter of the kind: a status, or bytes per second; otherwise 0.
     public var argument: Int64 {
         switch effect {
         case .status(let status): Int64(status.rawValue)
@@ -62,7 +62,7 @@ public struct InjectedFault: Sendable, Equatable {
         }
     }
 
-    /// - Parameter kind: one of `kinds`; nil where it is none.
+    /// - Parameter kind: one of `kinds`. The result is nil for another name.
     public init?(kind: String, argument: Int64, delay: ClosedRange<Int64>) {
         let effect: Effect
         switch Self.kinds.firstIndex(of: kind) {
@@ -78,7 +78,7 @@ public struct InjectedFault: Sendable, Equatable {
         self.init(delay: delay, effect)
     }
 
-    /// In words, for people.
+    /// Description for people.
     public var text: String {
         let what =
             switch effect {

@@ -15,4 +15,8 @@ public enum BlindCause: Sendable, Hashable, CaseIterable {
     case removed
     /// Entries of another node are missing, and are waited for.
     case missing
+    /// The engine refuses what this node appends.
+    case refused
+    /// What this node has appended is not read.
+    case unheard
 }

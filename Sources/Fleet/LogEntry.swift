@@ -22,6 +22,8 @@ public struct LogMessage: Hashable, Sendable {
         case hello
         /// Of a newer version, or damaged: counts as `all`, soft.
         case unknown
+        /// Several of the first four: what one write or one purge changes. The argument lists their keys (`marks`).
+        case marks
     }
 
     public var kind: Kind
@@ -39,15 +41,21 @@ public struct LogMessage: Hashable, Sendable {
 }
 
 extension LogMessage {
-    /// Of a purge that is kept on the disk.
-    public var bytes: [UInt8] { [kind.letter, isSoft ? 1 : 0] + argument }
+    /// One message for several keys. Each key is preceded by its length, in eight bytes.
+    public init(marks keys: [[UInt8]], isSoft: Bool = false) {
+        self.init(.marks, argument: keys.flatMap { Fleet.bytes(of: UInt64($0.count)) + $0 }, isSoft: isSoft)
+    }
 
-    /// - Returns: nil unless they are those of a purge.
-    public init?(bytes: [UInt8]) {
-        guard bytes.count >= 2, bytes[1] <= 1 else { return nil }
-        let kind = Kind([bytes[0]])
-        guard kind != .unknown, kind != .fence, kind != .hello else { return nil }
-        self.init(kind, argument: Array(bytes[2...]), isSoft: bytes[1] == 1)
+    /// The keys that `init(marks:)` was given; nil if the argument is damaged.
+    public var marks: [[UInt8]]? {
+        var keys: [[UInt8]] = []
+        var rest = argument[...]
+        while !rest.isEmpty {
+            guard let count = number(of: rest.prefix(8)).flatMap(Int.init(exactly:)), count <= rest.count - 8 else { return nil }
+            keys.append(Array(rest.dropFirst(8).prefix(count)))
+            rest = rest.dropFirst(8 + count)
+        }
+        return keys
     }
 }
 
@@ -75,6 +83,10 @@ public struct LogEntry: Hashable, Sendable {
     /// What counts where the seal does not open: nobody of the fleet has made the entry, or with a secret that this node does not have.
     /// Who it is from is not believed either: it would make a true entry of that number look like one that was seen.
     public static let unopened = LogEntry(LogMessage(.unknown, isSoft: true), origin: nil)
+
+    /// What counts where an entry names a key that no node of the fleet has: nothing. Its origin is not read, so it fills no hole: where it is an
+    /// altered entry of the fleet, the next one of its sender shows that one is missing.
+    public static let foreign = LogEntry(LogMessage(.hello), origin: nil)
 }
 
 /// An entry and its place.
@@ -100,6 +112,7 @@ extension LogMessage.Kind {
         case .fence: UInt8(ascii: "f")
         case .hello: UInt8(ascii: "h")
         case .unknown: UInt8(ascii: "?")
+        case .marks: UInt8(ascii: "m")
         }
     }
 
@@ -125,7 +138,7 @@ extension LogEntry {
     }
 
     /// The fields with the argument's seal as the last.
-    public func fields(sealedArgument: [UInt8]) -> [LogField] { fields + [(Self.name("v"), sealedArgument)] }
+    public static func adding(sealedArgument: [UInt8], to fields: [LogField]) -> [LogField] { fields + [(name("v"), sealedArgument)] }
 
     /// What the seal of the argument vouches for beside it, so that nobody can make another entry of it: all other fields, as they lie there,
     /// those of newer versions too. An entry without argument is sealed like any other: who it is from must be true.

@@ -5,6 +5,7 @@ extension LogFollower {
         let wasSeeing = state == .seeing
         state = .away
         owesReading = false
+        echo.awaited = nil
         return wasSeeing ? [.blind(since: lastAnswer, cause)] : []
     }
 
@@ -13,11 +14,14 @@ extension LogFollower {
         lastTick = now
         if state != .away, now - lastAnswer > limits.silence { return leave(wasStopped ? .stopped : .silence) + [.reconnect] }
         if case .missing(let until) = state, now >= until { return abandonMissing() + checkpoint() }
+        if let failing = listenForEcho(now) { return failing }
+        let greeting = greetInTime(now)
         // Who does not read, because too much waits to be obeyed, hears nothing else.
         let rest = owesReading ? limits.looking / 4 : limits.looking
-        guard state == .seeing || (owesReading && state != .away), now - lastLook >= rest else { return [] }
+        let mayLook = state == .seeing || state == .mute || (owesReading && state != .away)
+        guard mayLook, now - lastLook >= rest else { return greeting }
         lastLook = now
-        return [.look]
+        return greeting + [.look]
     }
 
     /// A clock that counts while a machine is stopped as well; where it was set forward that looks the same, and the log is met again all the same.
@@ -48,6 +52,7 @@ extension LogFollower {
             (highest, lowestLate) = (.beginning, nil)
             // What waits to be obeyed still does.
             for index in checkpoints.indices { checkpoints[index].kept = nil }
+            (applied, formerCeiling) = (nil, .beginning)
         }
         (obeyed, next) = (position, remembers ? min(position, info.last) : .beginning)
         let isTrimmed = isTrimmed(info)
@@ -56,13 +61,17 @@ extension LogFollower {
             reached?.added = isOtherLog ? info.removed : nil
         }
         let isNewPrimary = former.map { isOtherLog || $0.primary != info.primary || info.last < highest } ?? false
+        losses.meet(info, isOtherLog: isOtherLog, isNewPrimary: isNewPrimary, read: position, hasGoneBack: info.last < highest)
         let fence = isNewPrimary && !isOtherLog ? meet(info, fleetMilliseconds ?? 0, &actions) : nil
         if !remembers { past = met == nil || isOtherLog ? obeyed : min(past, obeyed) }
         highest = max(highest, info.last)
+        // The same primary has all that an earlier process has read of it.
+        if !isNewPrimary { formerCeiling = min(formerCeiling, highest) }
         if !remembers || isNewPrimary { (verified, removed) = (next, info.removed) }
         if isTrimmed { (verified, removed) = (max(next, info.floor), info.removed) }
         counted = isTrimmed ? nil : reached?.added
         (isCounting, isMeeting, onTheWay) = (false, isNewPrimary && !isOtherLog, 0)
+        if isNewPrimary { losses.lift(to: highest) }
         (met, engineTime, state) = (info, nil, .catchingUp(to: info.last))
         return actions + [.mayAppend(fence: fence, isNewPrimary: isNewPrimary), .readFrom(next)]
     }
@@ -83,7 +92,8 @@ extension LogFollower {
         isFilled = true
         if let met { startCounting(met) }
         counted = reached?.added
-        reached?.primary = info.primary
+        actions += tellLosses(floor: info.floor)
+        if losses.owed == nil { reached?.primary = info.primary }
         state = .missing(until: now + limits.waitForMissing)
         return actions + lookForMissing(now) + checkpoint()
     }
@@ -118,9 +128,9 @@ extension LogFollower {
         next = min(next, obeyed)
         reached?.added = nil
         // The former primary has given no id above this one.
-        let bound = max(highest, position, LogPosition(fleetMilliseconds))
+        let bound = max(highest, position, formerCeiling, LogPosition(fleetMilliseconds))
         // What an earlier process obeyed may be lost: the table is filled without it.
-        if !remembers { actions.append(.raiseFloor(position)) }
+        if !remembers { actions.append(.raiseFloor(max(position, formerCeiling))) }
         guard info.last < bound else { return nil }
         let fence = Fence(at: bound.later(byMilliseconds: limits.fenceLead), doubtedAfter: info.last)
         highest = fence.position

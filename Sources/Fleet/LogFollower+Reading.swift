@@ -3,17 +3,20 @@
 extension LogFollower {
     mutating func take(_ entries: [PlacedEntry], _ now: Int64) -> [Action] {
         var actions: [Action] = []
+        let before = position
         for placed in entries where placed.position > next {
             take(placed, &actions)
             // What follows comes again.
             if next < placed.position { break }
         }
-        return finishBatch(isEnd: false, now, actions)
+        if position > before { echo.read(now) }
+        return finishBatch(isEnd: false, now, actions + hear())
     }
 
     private mutating func take(_ placed: PlacedEntry, _ actions: inout [Action]) {
         next = placed.position
         highest = max(highest, next)
+        losses.found(next)
         let isLate = next <= position
         count(isLate: isLate)
         if !isLate {
@@ -23,6 +26,7 @@ extension LogFollower {
         guard placed.entry.origin.map({ seen.note($0, at: placed.position) }) ?? true else { return }
         if let fence = Fence(placed) {
             actions.append(.doubt(after: fence.doubtedAfter, before: fence.position))
+            actions += takeLosses(of: fence)
             readBehind(fence, &actions)
             return
         }
@@ -80,7 +84,7 @@ extension LogFollower {
         switch state {
         case .catchingUp: actions += lookOnTheWay()
         case .away: break
-        case .verifying, .missing, .seeing:
+        case .verifying, .missing, .seeing, .mute:
             if let late = lowestLate {
                 lowestLate = nil
                 actions.append(.append(Fence(at: highest, doubtedAfter: late.previous)))
@@ -95,10 +99,11 @@ extension LogFollower {
         case (.seeing, true):
             state = .missing(until: now + limits.waitForMissing)
             return [.blind(since: now, .missing)]
-        case (.missing, false):
-            state = .seeing
-            return [.seeing]
-        case (.seeing, false), (.missing, true), (.away, _), (.catchingUp, _), (.verifying, _): return []
+        case (.mute, true):
+            state = .missing(until: now + limits.waitForMissing)
+            return []
+        case (.missing, false): return finishReading()
+        case (.seeing, false), (.mute, false), (.missing, true), (.away, _), (.catchingUp, _), (.verifying, _): return []
         }
     }
 
@@ -110,8 +115,7 @@ extension LogFollower {
             if lost > past { actions.append(.gap(.lostEntries)) }
         }
         guard case .missing = state else { return actions }
-        state = .seeing
-        return actions + [.seeing]
+        return actions + finishReading()
     }
 
     /// Whoever reads for long may be passed by trimming, and may end before all is read.
@@ -124,7 +128,7 @@ extension LogFollower {
     /// What was read is whole up to here, so the next process may go on from here: not where something of it is missing, which that would take for
     /// its past.
     mutating func keepOnTheWay() -> [Action] {
-        guard case .catchingUp = state, !seen.isMissingSome(shownAfter: past), let reached, reached != kept,
+        guard case .catchingUp = state, !isMeeting, !seen.isMissingSome(shownAfter: past), let reached, !reached.isSame(as: kept),
             checkpoints.last?.kept != reached
         else { return [] }
         return report(keeping: reached)
@@ -133,8 +137,10 @@ extension LogFollower {
     mutating func checkpoint() -> [Action] {
         switch state {
         case .away: return []
-        case .seeing:
-            guard let reached, checkpoints.last?.kept != reached else { return [] }
+        case .seeing, .mute:
+            // Until the others know of a loss, the next process has to find it again.
+            guard losses.owed == nil else { return handedBytes < limits.portionBytes ? [] : report(keeping: nil) }
+            guard let reached, reached != checkpoints.last?.kept ?? applied || handedBytes > 0 else { return [] }
             return report(keeping: reached)
         case .catchingUp, .verifying, .missing:
             // Until all is known of what was read, it is read again by the next process. What waits to be obeyed is bounded all the same.
@@ -155,11 +161,36 @@ extension LogFollower {
         return owesReading ? [] : [.readFrom(next)]
     }
 
-    mutating func keep(_ report: UInt64) -> [Action] {
+    mutating func applied(_ report: UInt64, _ now: Int64) -> [Action] {
         guard let last = checkpoints.lastIndex(where: { $0.report <= report }) else { return [] }
-        let kept = checkpoints[...last].last { $0.kept != nil }?.kept
+        applied = checkpoints[...last].last { $0.kept != nil }?.kept ?? applied
         checkpoints.removeSubrange(...last)
-        return (kept.map { [.keep($0)] } ?? []) + (owesReading && state != .away ? readOn() : [])
+        return keepIfDue(now) + (owesReading && state != .away ? readOn() : [])
+    }
+
+    /// At once where no record could be written without it: of another log or primary, or above the ceiling.
+    mutating func keepIfDue(_ now: Int64) -> [Action] {
+        guard let applied, !applied.isSame(as: kept) else { return [] }
+        let isUrgent = asked.map { $0.epoch != applied.epoch || $0.primary != applied.primary || $0.ceiling < applied.position } ?? true
+        guard isUrgent || now - askedAt >= limits.keepInterval else { return [] }
+        return [.keep(toKeep(applied, now))]
+    }
+
+    /// What remains to be kept when the process ends; nil: nothing.
+    public mutating func lastToKeep(now: Int64) -> KeptPosition? {
+        guard let applied, !applied.isSame(as: kept) else { return nil }
+        return toKeep(applied, now)
+    }
+
+    private mutating func toKeep(_ applied: KeptPosition, _ now: Int64) -> KeptPosition {
+        var position = applied
+        let top = max(applied.position, self.position)
+        let later = top.later(byMilliseconds: limits.ceilingLead)
+        let former = [asked, kept].compactMap { $0?.epoch == applied.epoch ? $0?.ceiling : nil }
+        // No clock has made the first and the last ids that there are.
+        position.ceiling = former.reduce(top == .beginning || later.milliseconds == .max ? top : later, max)
+        (asked, askedAt) = (position, now)
+        return position
     }
 
     /// What was not read for a while says nothing of whether this process was stopped.

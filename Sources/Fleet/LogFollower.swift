@@ -13,7 +13,12 @@ public struct LogFollower: Hashable, Sendable {
         public var readAgain: UInt64 = 120_000
         /// Milliseconds that a fence lies ahead, so that one will do for all who meet the primary meanwhile.
         public var fenceLead: UInt64 = 1_000
-        /// Batches that were handed over and not yet obeyed durably. Beyond, nothing is read.
+        /// Milliseconds between two positions that are kept: each costs a flush of the store and one of the file.
+        public var keepInterval: Int64 = 2_000
+        /// Milliseconds of the log that the ceiling lies above the position when it is kept (`KeptPosition.ceiling`). More than `keepInterval`, so
+        /// that records seldom wait for a flush.
+        public var ceilingLead: UInt64 = 10_000
+        /// Batches that were handed over and not yet obeyed. Beyond, nothing is read.
         public var batches = 64
         /// The same in bytes of memory: some ten thousand entries, most of which are short. Not less than a portion.
         public var aheadBytes = 4 << 20
@@ -24,6 +29,8 @@ public struct LogFollower: Hashable, Sendable {
         public var entriesOnTheWay = 4_096
         /// Milliseconds between two looks at the state of the log.
         public var looking: Int64 = 2_000
+        /// Milliseconds without a new entry until some node has appended one: half of how long a node may be disconnected without harm.
+        public var quiet: Int64 = 15_000
         public var nodes = 8_192
         public var missing = 1_024
 
@@ -41,6 +48,8 @@ public struct LogFollower: Hashable, Sendable {
         case missing(until: Int64)
         /// What the others say is obeyed as they say it.
         case seeing
+        /// All is read, and what this node appends is refused or not read: others may be as mute.
+        case mute
     }
 
     /// Times are those of a clock that never goes back, in milliseconds.
@@ -58,10 +67,14 @@ public struct LogFollower: Hashable, Sendable {
         /// What `look` has asked for, on the connection of the reading, after what was read last.
         case looked(LogInfo)
         case lost
-        /// All that was handed over before this report was asked for is obeyed, durably.
+        /// All that was handed over before this report was asked for is obeyed. After a crash it is read again.
         case applied(report: UInt64)
         /// What `keep` has asked for: it lies on the disk, or something later does.
         case kept(KeptPosition)
+        /// The engine has appended an entry of this node there.
+        case appended(LogPosition)
+        /// The engine has refused an entry of this node, which is sent again.
+        case refused
         /// The engine's clock differs from what it was before (`FleetClock.note`): ages of what was stored until now are not to be relied on.
         case clockJumped
         /// At least every 250 ms.
@@ -85,9 +98,9 @@ public struct LogFollower: Hashable, Sendable {
         case doubt(after: LogPosition, before: LogPosition)
         /// Entries may be missing: the local store is treated as `share.after_gap` says.
         case gap(LogGap)
-        /// Say `applied` with this number when all actions before this one are performed, durably. Reports may be said together, by the last.
+        /// Say `applied` with this number when all actions before this one are performed. Reports may be said together, by the last.
         case report(UInt64)
-        /// Keep it durably, in the place of the former, and say `kept` then. Nothing that follows waits for it.
+        /// Flush what was obeyed, then keep this durably in the place of the former, and say `kept` then. Nothing that follows waits for it.
         case keep(KeptPosition)
         /// Give the log another epoch, whatever it has; `reconnect` follows.
         case renewEpoch
@@ -95,6 +108,8 @@ public struct LogFollower: Hashable, Sendable {
         case mayAppend(fence: Fence?, isNewPrimary: Bool)
         /// To the writer (`LogWriter.Event.fence`), at whatever id the engine gives.
         case append(Fence)
+        /// Append a greeting (`LogWriter.Event.greet`).
+        case greet
         case seeing
         /// Since the last answer.
         case blind(since: Int64, BlindCause)
@@ -108,8 +123,15 @@ public struct LogFollower: Hashable, Sendable {
     public internal(set) var state = State.away
     /// How far the log was obeyed, by this process or an earlier one.
     var reached: KeptPosition?
+    /// What of it is obeyed, and may be kept.
+    var applied: KeptPosition?
     /// What of it is on the disk.
     var kept: KeptPosition?
+    /// What was to be kept last, and when.
+    var asked: KeptPosition?
+    var askedAt: Int64
+    /// An earlier process has neither obeyed an entry of this log nor written a record with a later position.
+    var formerCeiling: LogPosition
     /// What is asked for next comes after this one.
     var next = LogPosition.beginning
     /// Entries up to here were obeyed by the local store: they only fill the table.
@@ -150,6 +172,8 @@ public struct LogFollower: Hashable, Sendable {
     var handedBytes = 0
     /// Entries that were read since the log was looked at, of what was said while this node was away.
     var onTheWay = 0
+    var echo: Echo
+    var losses: Losses
 
     struct Checkpoint: Hashable, Sendable {
         var report: UInt64
@@ -161,16 +185,19 @@ public struct LogFollower: Hashable, Sendable {
     /// - Parameter kept: What an earlier process kept; nil: nothing of this log was ever obeyed.
     public init(node: UInt64, kept: KeptPosition?, now: Int64, limits: Limits = Limits()) {
         (self.node, self.limits, reached, lastAnswer, lastLook) = (node, limits, kept, now, now)
-        (self.kept, lastTick) = (kept, now)
+        (self.kept, lastTick, askedAt) = (kept, now, now - limits.keepInterval)
+        formerCeiling = kept.map { max($0.ceiling, $0.position) } ?? .beginning
+        reached?.ceiling = .beginning
         highest = kept?.position ?? .beginning
         seen = SeenSequences(nodes: limits.nodes, missing: limits.missing)
+        (echo, losses) = (Echo(last: now), Losses(kept: kept?.position))
     }
 
-    /// What a request that goes upstream now would write into its record; nil: its response is not shared. It is what the disk has: a
-    /// process that begins anew knows each position that its records carry, and sees where the log has gone back behind it.
+    /// What a request that goes upstream now would write into its record; nil: its response is not shared. It is not above the ceiling that the disk
+    /// has: the next process knows a bound of the positions that records of this one carry, and sees where another primary's log may end below them.
     public var version: RecordVersion? {
-        guard state == .seeing, let reached, let kept, kept.epoch == reached.epoch else { return nil }
-        return RecordVersion(epoch: reached.epoch, position: min(kept.position, reached.position))
+        guard state == .seeing, let reached, let kept, kept.epoch == reached.epoch, kept.primary == reached.primary else { return nil }
+        return RecordVersion(epoch: reached.epoch, position: min(max(kept.ceiling, kept.position), reached.position))
     }
 
     /// Of the log that is followed; nil where none was met.
@@ -189,13 +216,16 @@ public struct LogFollower: Hashable, Sendable {
         switch event {
         case .connected(let info, let fleetMilliseconds):
             lastAnswer = now
+            echo.meet(now, limits.quiet)
             return connect(info, fleetMilliseconds: fleetMilliseconds)
-        case .applied(let report): return keep(report)
+        case .applied(let report): return applied(report, now)
         case .kept(let position):
             kept = position
             return []
         case .lost: return leave(.lost)
-        case .tick: return tick(now)
+        case .tick: return tick(now) + keepIfDue(now)
+        case .appended(let position): return noteAppended(position, now)
+        case .refused: return noteRefused()
         case .entries, .nothingNew, .engineTime, .epoch, .looked, .clockJumped:
             guard state != .away else { return [] }
             // What lay there while this process was stopped says nothing of now.
@@ -210,7 +240,7 @@ public struct LogFollower: Hashable, Sendable {
         case .looked(let info): return verify(info, now)
         case .clockJumped:
             return [.raiseFloor(max(highest, position)), .append(Fence(at: highest, doubtedAfter: .beginning))]
-        case .connected, .applied, .kept, .lost, .tick: return []
+        case .connected, .applied, .kept, .lost, .tick, .appended, .refused: return []
         }
     }
 }

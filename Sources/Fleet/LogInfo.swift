@@ -41,8 +41,17 @@ public struct KeptPosition: Hashable, Sendable {
     public var primary: [UInt8]
     /// How many entries there ever were up to the position; nil where it is not known.
     public var added: UInt64?
+    /// Until another one is kept, no record carries a later position.
+    public var ceiling = LogPosition.beginning
     /// Of logs that were followed before, the oldest first.
     public var formerEpochs: [UInt64] = []
+
+    /// Whether both are equal but for the ceiling.
+    func isSame(as other: KeptPosition?) -> Bool {
+        guard var other else { return false }
+        other.ceiling = ceiling
+        return self == other
+    }
 
     public init(position: LogPosition, epoch: UInt64, primary: [UInt8], added: UInt64?) {
         (self.position, self.epoch, self.primary, self.added) = (position, epoch, primary, added)
@@ -56,10 +65,10 @@ public struct KeptPosition: Hashable, Sendable {
 
     private static let formerLimit = 32
 
-    /// In a file. Names of primaries have no zero.
+    /// In a file. Names of primaries have neither a zero nor 255, which comes before the ceiling.
     public var bytes: [UInt8] {
         RecordVersion(epoch: epoch, position: position).bytes + Fleet.bytes(of: added ?? .max) + primary
-            + (formerEpochs.isEmpty ? [] : [0] + formerEpochs.flatMap(Fleet.bytes))
+            + [255] + Fleet.bytes(of: ceiling.milliseconds) + Fleet.bytes(of: ceiling.sequence) + formerEpochs.flatMap(Fleet.bytes)
     }
 
     /// - Returns: nil where there are too few or too many. Whether they are whole is for the file to say.
@@ -67,8 +76,19 @@ public struct KeptPosition: Hashable, Sendable {
         guard (32...Self.lengthLimit).contains(bytes.count), let version = RecordVersion(bytes: bytes[..<24]),
             let added = number(of: bytes[24..<32])
         else { return nil }
-        let (primary, formers) = (bytes[32...].prefix { $0 != 0 }, bytes[32...].drop { $0 != 0 }.dropFirst())
+        let primary = bytes[32...].prefix { $0 != 0 && $0 != 255 }
+        var formers = bytes[32...].dropFirst(primary.count)
         self.init(position: version.position, epoch: version.epoch, primary: Array(primary), added: added == .max ? nil : added)
+        if formers.first == 255 {
+            guard let milliseconds = number(of: formers.dropFirst().prefix(8)), let sequence = number(of: formers.dropFirst(9).prefix(8))
+            else { return nil }
+            ceiling = LogPosition(milliseconds, sequence)
+            formers = formers.dropFirst(17)
+        } else {
+            // An earlier version kept each position before a record carried it.
+            ceiling = position
+            formers = formers.dropFirst()
+        }
         formerEpochs = stride(from: formers.startIndex, to: formers.endIndex, by: 8).compactMap { number(of: formers[$0...].prefix(8)) }
     }
 

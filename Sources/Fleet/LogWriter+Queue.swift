@@ -12,7 +12,8 @@ extension LogWriter {
             actions.append(.hold(covering))
         }
         guard let token else { return actions }
-        if phase == .away || unsentWrites[covering, default: []].count >= limits.waiters {
+        // While the engine is away or refuses, nobody waits.
+        if phase == .away || pausedUntil > .min || unsentWrites[covering, default: []].count >= limits.waiters {
             actions.append(.tell(token, .later))
         } else {
             unsentWrites[covering, default: []].append(token)
@@ -42,40 +43,34 @@ extension LogWriter {
     }
 
     mutating func appendPurge(
-        _ message: LogMessage, _ token: Token?, isKept: Bool, at place: LogPlace? = nil, _ now: Int64
+        _ message: LogMessage, _ token: Token?, isKept: Bool, _ now: Int64
     ) -> [Action] {
         if !isKept, !hasRoom(for: message) { return token.map { [.tell($0, .refused)] } ?? [] }
         // All of it is what it means, and more.
         let message = message.argument.count > limits.argumentBytes ? LogMessage(.all, isSoft: message.isSoft) : message
-        var item = Item(message: message, isPurge: true, isKept: isKept, isTold: isKept, tokens: token.map { [$0] } ?? [], since: now)
-        (item.place, item.isPlaceKept) = (place, place != nil)
+        var item = Item(message: message, isPurge: true, isKept: isKept, tokens: token.map { [$0] } ?? [], since: now)
         var actions: [Action] = [.hold(message)]
         if phase == .away { actions += Self.tell(&item, .notReached) }
         // The engine has refused what is before it a moment ago.
         if phase != .away, now < pausedUntil { actions += Self.tell(&item, .refused) }
         queue.append(item)
-        unreached.add(item)
+        pending.add(item)
         return actions
     }
 
     private func hasRoom(for message: LogMessage) -> Bool {
-        var (count, bytes) = (unreached.count, unreached.bytes)
-        // Where there is no replica, those in the log are as durable as can be, and the oldest give way.
-        if replicas != 0 { (count, bytes) = (count + unreplicated.count, bytes + unreplicated.bytes) }
-        return count < limits.purges && bytes + message.argument.count <= limits.purgeBytes
+        pending.count < limits.purges && pending.bytes + message.argument.count <= limits.purgeBytes
     }
 
-    /// Tells once that a purge is pending, after it is kept; and keeps where it is now. Static, since a writer that is asked while one of its items
-    /// changes is copied, with all of them.
+    /// Tells once that a purge is pending, after it is kept. Static, since a writer that is asked while one of its items changes is copied, with all
+    /// of them.
     static func tell(_ item: inout Item, _ cause: Pending) -> [Action] {
-        guard !item.isAllTold else { return [] }
-        let (isTold, isKept) = (item.isTold, item.isKept && (item.isPlaceKept || item.place == nil))
-        (item.isTold, item.isKept, item.isPlaceKept) = (true, true, item.place != nil)
-        let (message, place) = (item.message, item.place)
-        return item.tokens.flatMap { token -> [Action] in
-            (isKept ? [] : [.keepPending(token, message, at: place)]) + (isTold ? [] : [.tell(token, .pending(cause))])
-        }
+        guard item.isPurge, !item.isKept else { return [] }
+        item.isKept = true
+        return item.tokens.flatMap { [.keepPending($0, item.message), .tell($0, .pending(cause))] }
     }
+
+    mutating func tellUnreplicated() -> [Action] { unreplicated.indices.flatMap { Self.tell(&unreplicated[$0], .notReplicated) } }
 
     /// What has not come into the log for too long.
     mutating func tellPending(_ now: Int64) -> [Action] {
@@ -93,14 +88,11 @@ extension LogWriter {
         return actions
     }
 
-    /// Why purges that are in the log are pending, as things stand now. What the last primary had is in doubt.
-    public var reachedCause: Pending { phase == .away || replicas > 0 ? .notReplicated : .noReplica }
-
-    /// The same of those that are not, each.
+    /// Why each purge is pending that is not in the log. All others are `notReplicated`.
     public var unreachedCauses: [Token: Pending] {
         var causes: [Token: Pending] = [:]
-        guard unreached.count > 0 else { return causes }
-        causes.reserveCapacity(unreached.count)
+        guard unreachedPurges > 0 else { return causes }
+        causes.reserveCapacity(unreachedPurges)
         func add(_ items: [Item], _ cause: Pending) {
             for item in items where item.isPurge { for token in item.tokens { causes[token] = cause } }
         }
@@ -125,7 +117,7 @@ extension LogWriter {
             actions += tokens.map { .tell($0, .later) }
             unsentWrites[message] = []
         }
-        return actions + unreplicated.tell(.notReplicated)
+        return actions + tellUnreplicated()
     }
 
     /// Writes that have no place in the log, for the next process: said after `lost`, at the end of this one.

@@ -6,36 +6,31 @@ extension LogWriter {
         self.replicas = max(0, replicas)
         (phase, hasAppended, pausedUntil, pause, waitsAgainAt) = (.idle, false, .min, limits.firstPause, nil)
         if let fence { add(Outgoing(entry: fence.entry, position: fence.position)) }
-        actions += findPlaces(isNewPrimary: isNewPrimary)
-        if isNewPrimary, lastSequence > 0 || !unreplicated.isEmpty { actions += repeatLastMinute(now) }
+        if isNewPrimary, lastSequence > 0 { actions += repeatLastMinute(now) }
         if isNewPrimary ? lastSequence > 0 : !unreplicated.isEmpty { greet(now) }
         lostAt = nil
         return actions
     }
 
     /// Says how far the sequence has come; and gives a `WAIT` for earlier entries something to wait for.
-    private mutating func greet(_ now: Int64) {
-        guard !queue.contains(where: { $0.message.kind == .hello }) else { return }
+    mutating func greet(_ now: Int64) {
+        guard !queue.contains(where: { $0.message.kind == .hello && $0.sequence == nil }) else { return }
         queue.append(Item(message: LogMessage(.hello), since: now))
     }
 
     /// The new primary may not have what the former had when it was lost.
     private mutating func repeatLastMinute(_ now: Int64) -> [Action] {
         let since = (lostAt ?? now) - limits.sentAgain
-        // What an earlier process has put there has a number of that.
-        let former = unreplicated.removeAll()
-        for item in former { unreached.add(item) }
-        let unnumbered = former.filter { $0.sequence == nil }
-        var items = former.filter { $0.sequence != nil } + queue.filter { $0.sequence != nil }
+        var items = unreplicated + queue.filter { $0.sequence != nil }
+        unreplicated = []
         var sent = Set(items.compactMap(\.sequence))
         for entry in remembered where entry.time >= since && sent.insert(entry.sequence).inserted {
             items.append(Item(message: entry.message, sequence: entry.sequence, since: now, isSettled: true, isHeld: false))
         }
         items.sort { ($0.sequence ?? 0) < ($1.sequence ?? 0) }
-        items += unnumbered
         // Another log may have been met, whose marks lack what was said in the former.
-        let again = items.filter { !$0.isHeld }.map { Action.hold($0.message) }
-        for index in items.indices { (items[index].isHeld, items[index].place) = (true, nil) }
+        let again = items.filter { !$0.isHeld && $0.message.kind != .hello }.map { Action.hold($0.message) }
+        for index in items.indices { items[index].isHeld = true }
         queue = items + queue.filter { $0.sequence == nil }
         guard let forgotten, forgotten >= since, unsentWrites[.everythingStale] == nil else { return again }
         unsentWrites[.everythingStale] = []
@@ -103,9 +98,9 @@ extension LogWriter {
     /// When `tick` is to be said; nil: not before something else happens.
     public var nextTick: Int64? {
         // Who is away has told all of them.
-        var next = phase == .away ? nil : queue.lazy.filter { !$0.isTold && $0.isPurge }.map { $0.since + limits.patience }.min()
+        var next = phase == .away ? nil : queue.lazy.filter { !$0.isKept && $0.isPurge }.map { $0.since + limits.patience }.min()
         if case .sending(let items) = phase {
-            next = least(next, items.lazy.filter { !$0.isTold && $0.isPurge }.map { $0.since + limits.patience }.min())
+            next = least(next, items.lazy.filter { !$0.isKept && $0.isPurge }.map { $0.since + limits.patience }.min())
         }
         guard phase == .idle else { return next }
         next = least(next, waitsAgainAt)
@@ -143,7 +138,12 @@ extension LogWriter {
                     refused.append(item)
                 }
             }
-            for index in refused.indices { actions += Self.tell(&refused[index], .refused) }
+            for index in refused.indices {
+                actions += Self.tell(&refused[index], .refused)
+                guard !refused[index].isPurge, !refused[index].isKept else { continue }
+                actions += refused[index].tokens.map { .tell($0, .later) }
+                refused[index].tokens = []
+            }
             queue.insert(contentsOf: refused, at: 0)
             if refused.isEmpty { (pause, pausedUntil) = (limits.firstPause, .min) } else { pauseSending(now) }
             return actions + (items.contains(where: \.isPurge) || waitsAgainAt == nil ? askReplicas(now) : [])
@@ -166,21 +166,25 @@ extension LogWriter {
 
     private mutating func appended(_ item: Item, at position: LogPosition, _ now: Int64) -> [Action] {
         hasAppended = true
-        guard item.message.kind != .hello, let sequence = item.sequence else { return [] }
+        guard let sequence = item.sequence else { return [] }
+        // A greeting too: one that is lost with a primary would be a hole.
         remember(Remembered(message: item.message, sequence: sequence, time: now))
+        guard item.message.kind != .hello else { return [] }
         var item = item
         let (wasSettled, wasHeld) = (item.isSettled, item.isHeld)
         (item.isSettled, item.isHeld) = (true, false)
-        item.place = log.map { LogPlace(epoch: $0.epoch, primary: $0.primary, position: position) }
-        item.isPlaceKept = false
-        if item.isPurge {
-            unreached.remove(item)
-            unreplicated.append(item)
-        }
-        // A write is no longer anybody's concern.
+        if item.isPurge, replicas > 0 { unreplicated.append(item) }
+        // A write that an earlier process kept is no longer anybody's concern.
         if !item.isPurge, item.isKept { return [.settle(item.message, at: position)] + item.tokens.map { .dropPending($0) } }
         return (wasHeld ? [.settle(item.message, at: position)] : [])
             + (wasSettled ? [] : item.tokens.map { .tell($0, .appended(position)) })
+            + (item.isPurge && replicas == 0 ? finish(item, .noReplica) : [])
+    }
+
+    /// Nothing more is kept for a purge.
+    private mutating func finish(_ item: Item, _ outcome: Outcome) -> [Action] {
+        pending.remove(item)
+        return item.tokens.flatMap { (item.isKept ? [.dropPending($0)] : []) + [.tell($0, outcome)] }
     }
 
     private mutating func remember(_ entry: Remembered) {
@@ -198,18 +202,13 @@ extension LogWriter {
         guard replicas > 0 else { return waitAgain(now) }
         self.replicas = max(self.replicas, replicas)
         (waitsAgainAt, pause) = (nil, limits.firstPause)
-        return unreplicated.removeAll().flatMap { item in
-            item.tokens.flatMap { (item.isKept ? [.dropPending($0)] : []) + [.tell($0, .durable)] }
-        }
+        defer { unreplicated = [] }
+        return unreplicated.flatMap { finish($0, .durable) }
     }
 
     /// No replica has it: it is asked again, later and later.
     private mutating func waitAgain(_ now: Int64) -> [Action] {
-        var actions = unreplicated.tell(replicas == 0 ? .noReplica : .notReplicated)
-        if replicas == 0 {
-            let surplus = unreplicated.removeSurplus(over: limits.purges, bytes: limits.purgeBytes)
-            actions += surplus.flatMap(\.tokens).map { .dropPending($0) }
-        }
+        let actions = tellUnreplicated()
         if (waitsAgainAt ?? .min) <= now {
             waitsAgainAt = now + pause
             pause = min(pause * 2, limits.longestPause)

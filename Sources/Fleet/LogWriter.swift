@@ -46,8 +46,7 @@ public struct LogWriter: Hashable, Sendable {
         /// Somebody purges, and waits for an answer.
         case purge
         /// An earlier process answered it as pending.
-        /// - Parameter place: where it lies in the log, if it does.
-        case keptPurge(LogPlace? = nil)
+        case keptPurge
         /// An earlier process ended before it was in the log.
         case keptWrite
     }
@@ -65,15 +64,15 @@ public struct LogWriter: Hashable, Sendable {
         /// What is applied on this node already. Tokens are told of, each at most once as appended and once as durable or pending.
         case append(LogMessage, Purpose, token: Token?)
         /// `LogFollower.Action.mayAppend`, and a connection for writing to the same primary. Nothing was written on it yet.
-        /// - Parameters:
-        ///   - replicas: `connected_slaves`.
-        ///   - log: as the follower has met it; nil: nothing is known of it, and no place in it is.
-        case connected(isNewPrimary: Bool, fence: Fence?, replicas: Int, log: LogInfo? = nil)
-        /// `LogFollower.Event.looked`.
-        case looked(LogInfo)
+        /// - Parameter replicas: `connected_slaves`.
+        case connected(isNewPrimary: Bool, fence: Fence?, replicas: Int)
+        /// `connected_slaves`, read again on the same connection.
+        case replicas(Int)
         case lost
         /// `LogFollower.Action.append`.
         case fence(Fence)
+        /// `LogFollower.Action.greet`.
+        case greet
         /// What was sent last is answered, one reply for each entry, in their order.
         case answered([Reply])
         case waited(replicas: Int)
@@ -95,14 +94,14 @@ public struct LogWriter: Hashable, Sendable {
         case refused
         /// In the log, and no replica has said that it has it.
         case notReplicated = "not_replicated"
-        /// In the log, and the engine has no replica at all.
-        case noReplica = "no_replica"
     }
 
     public enum Outcome: Hashable, Sendable {
         case appended(LogPosition)
         /// A purge: a replica has it.
         case durable
+        /// A purge: in the log of an engine without replicas. Nothing is kept for it.
+        case noReplica
         /// A purge: kept, and sent again until it is durable, which is told as well.
         case pending(Pending)
         /// A write: nobody is told of it any more. It will be in the log, by itself or as "everything is stale".
@@ -119,8 +118,8 @@ public struct LogWriter: Hashable, Sendable {
         /// `MarkTable.hold`, `MarkTable.settle`: once each for each entry, whatever becomes of it; and once more where it is sent again.
         case hold(LogMessage)
         case settle(LogMessage, at: LogPosition?)
-        /// Keep it durably before it is told that anything is pending that follows here, in the place of what was kept for the token before.
-        case keepPending(Token, LogMessage, at: LogPlace? = nil)
+        /// Keep it durably before it is told that anything is pending that follows here.
+        case keepPending(Token, LogMessage)
         case dropPending(Token)
         case tell(Token, Outcome)
     }
@@ -136,14 +135,8 @@ public struct LogWriter: Hashable, Sendable {
     struct Item: Hashable, Sendable {
         var message: LogMessage
         var isPurge = false
-        /// Whether it lies on the disk.
+        /// Whether it lies on the disk. Then the token of a purge was told that the purge is pending.
         var isKept = false
-        /// Where it is in the log, or was when that was kept; nil: nowhere, as far as is known.
-        var place: LogPlace?
-        /// Whether that lies on the disk too.
-        var isPlaceKept = false
-        /// Whether its token was told that it is pending.
-        var isTold = false
         var tokens: [Token] = []
         /// Given when it is sent first.
         var sequence: UInt64?
@@ -153,9 +146,6 @@ public struct LogWriter: Hashable, Sendable {
         var isSettled = false
         /// Whether the table of marks holds it.
         var isHeld = true
-
-        /// Whether there is nothing to tell of it, nor to keep, where it is now.
-        var isAllTold: Bool { !isPurge || isTold && isKept && (isPlaceKept || place == nil) }
     }
 
     /// Of purges.
@@ -177,18 +167,16 @@ public struct LogWriter: Hashable, Sendable {
     public let limits: Limits
     let node: UInt64
     var phase = Phase.away
-    var lastSequence: UInt64 = 0
+    public internal(set) var lastSequence: UInt64 = 0
     /// What is to be sent, the oldest first; what has a sequence before what has none.
     var queue: [Item] = []
     /// Writes that wait in the queue without a sequence, and who waits for them.
     var unsentWrites: [LogMessage: [Token]] = [:]
     var fences: [Outgoing] = []
-    /// The log that it is connected to; nil: nothing is known of it.
-    var log: LogInfo?
     /// Purges that are in the log of this primary, and on no replica as far as we know.
-    var unreplicated = UnreplicatedPurges()
-    /// Those that are not in the log, as far as we know: in the queue, or under way.
-    var unreached = Load()
+    var unreplicated: [Item] = []
+    /// Pending purges: in the queue, under way, or in `unreplicated`.
+    var pending = Load()
     /// When each message was sent lately.
     var lately: [LogMessage: Int64] = [:]
     var remembered: [Remembered] = []
@@ -208,25 +196,28 @@ public struct LogWriter: Hashable, Sendable {
     }
 
     /// Purges that are not durable.
-    public var pendingPurges: Int { unreplicated.count + unreached.count }
+    public var pendingPurges: Int { pending.count }
 
     /// Those of them that are not in the log, as far as we know.
-    public var unreachedPurges: Int { unreached.count }
+    public var unreachedPurges: Int { pending.count - unreplicated.count }
 
     public mutating func handle(_ event: Event, now: Int64) -> [Action] {
         switch event {
         case .append(let message, .write, let token): return appendWrite(message, token, now) + proceed(now)
         case .append(let message, .purge, let token): return appendPurge(message, token, isKept: false, now) + proceed(now)
-        case .append(let message, .keptPurge(let place), let token):
-            return appendPurge(message, token, isKept: true, at: place, now) + proceed(now)
+        case .append(let message, .keptPurge, let token): return appendPurge(message, token, isKept: true, now) + proceed(now)
         case .append(let message, .keptWrite, let token): return appendKeptWrite(message, token, now) + proceed(now)
-        case .connected(let isNewPrimary, let fence, let replicas, let log):
-            self.log = log
+        case .connected(let isNewPrimary, let fence, let replicas):
             return connect(isNewPrimary: isNewPrimary, fence: fence, replicas: replicas, now) + proceed(now)
-        case .looked(let log): return dropTrimmed(log)
+        case .replicas(let count):
+            replicas = max(0, count)
+            return []
         case .lost: return leave(now)
         case .fence(let fence):
             add(Outgoing(entry: fence.entry, position: nil))
+            return proceed(now)
+        case .greet:
+            if phase != .away { greet(now) }
             return proceed(now)
         case .answered(let replies): return answer(replies, now) + proceed(now)
         case .waited(let replicas): return wait(replicas, now) + proceed(now)

@@ -1,8 +1,8 @@
-// Which clients get coded content: those that asked for it, and no others, whatever the upstream sends (RFC 9110 §12.5.3).
+// Which clients receive coded content: only those that requested the coding, whatever the upstream sends (RFC 9110 §12.5.3).
 
 import HTTPCore
 
-/// Codings that a client has asked for by name. Without the field any coding is allowed, and some clients that leave it out can read none.
+/// Codings that a client names in Accept-Encoding. Without the field, every coding is permitted, but some such clients cannot decode any.
 public struct AcceptedCodings: OptionSet, Sendable {
     public let rawValue: UInt8
     public init(rawValue: UInt8) { self.rawValue = rawValue }
@@ -40,7 +40,7 @@ public enum AcceptedCoding {
         coding != .identity && AcceptedCodings(fields).accept(coding)
     }
 
-    /// What the upstream is asked for: those of the client's codings that can be taken off again.
+    /// Value of Accept-Encoding for the upstream: the client's codings that Cistern can decode.
     public static func passedOn(_ fields: Fields) -> [UInt8] {
         let accepted = AcceptedCodings(fields)
         var out: [UInt8] = []

@@ -1,31 +1,32 @@
-// Requests that are refused for where they come from, whom they ask for, or how many of them there are.
+// Requests that are rejected because of their origin, their target, or the number of requests.
 
 import HTTPCore
 
 public enum AccessRefusal: String, Error, CaseIterable {
-    /// By an `allow` or `deny` list.
+    /// Rejected by an `allow` or `deny` list.
     case address = "client_address"
-    /// `forwarding.names` does not have the host, or a whole URI names another place than this.
+    /// The host is not in `forwarding.names`, or an absolute URI names another server.
     case misdirected = "name_not_served"
-    /// Of several APIs, none of those that have the host has the path.
+    /// None of the APIs for this host has the path.
     case noAPI = "path_not_served"
-    /// A reading of its path leaves the path of the upstream's URL.
+    /// A reading of the path is outside the path of the upstream's URL.
     case outside = "path_outside"
-    /// Where clients take this for their forward proxy: a whole URI names no API.
+    /// The client uses Cistern as a forward proxy, and its absolute URI belongs to no API.
     case notProxied = "not_proxied"
-    /// A whole URI names another scheme than the one that its connection speaks (RFC 9110 §7.4).
+    /// An absolute URI has another scheme than the connection (RFC 9110 §7.4).
     case otherScheme = "other_scheme"
-    /// The host's clients are asked for another certificate than this connection's were.
+    /// The host requires another client certificate than this connection.
     case otherCertificate = "other_client_certificate"
-    /// Its route wants a client certificate, and the connection has presented none that is good.
+    /// The route requires a client certificate, and the connection has no valid one.
     case noCertificate = "no_client_certificate"
-    /// `limits.requests_per_address`.
+    /// The limit `limits.requests_per_address` is reached.
     case requestsPerAddress = "requests_per_address"
-    /// The request would sign in an upstream connection (NTLM, Negotiate, Kerberos), and its client speaks HTTP/2.
+    /// The request would authenticate an upstream connection (NTLM, Negotiate, Kerberos), but the client uses HTTP/2.
     case userOverHTTP2 = "connection_user_http2"
-    /// The same, and the upstream is asked in HTTP/2 only.
+    /// The request would authenticate an upstream connection, but only HTTP/2 is used to the upstream.
     case userAtHTTP2Upstream = "connection_user_http2_upstream"
-    /// The same, and the client, or all clients together, have as many such connections as they may.
+    /// The request would authenticate an upstream connection, but the client, or all clients together, have reached the limit of such
+    /// connections.
     case userConnections = "connection_users"
 
     public var status: Status {
@@ -40,7 +41,7 @@ public enum AccessRefusal: String, Error, CaseIterable {
         }
     }
 
-    /// Whether what it asks for is not here.
+    /// Whether the requested resource does not exist here.
     public var isOfPlace: Bool { self == .misdirected || self == .noAPI || self == .notProxied }
 
     public var sentence: String {
@@ -63,11 +64,11 @@ public enum AccessRefusal: String, Error, CaseIterable {
         }
     }
 
-    /// Seconds.
+    /// Value of Retry-After in seconds; nil for none.
     private var retryAfter: Int? {
         switch self {
         case .requestsPerAddress: 1
-        // An idle one ends after a minute.
+        // An idle connection is closed after a minute.
         case .userConnections: 60
         case .address, .misdirected, .noAPI, .outside, .notProxied, .otherScheme, .otherCertificate, .noCertificate, .userOverHTTP2,
             .userAtHTTP2Upstream:
@@ -77,7 +78,7 @@ public enum AccessRefusal: String, Error, CaseIterable {
 
     func response(accept: [UInt8]?) -> OwnResponse {
         var response = OwnResponse(status: status, sentence: sentence, accept: accept)
-        // What is under way ends soon.
+        // Requests in progress end soon.
         if let retryAfter { response.fieldLines = Array("Retry-After: \(retryAfter)\r\n".utf8) }
         return response
     }

@@ -1,14 +1,14 @@
-// The head of the upstream's response as the client gets it: its length and what is meant for us alone left out, a redirect kept here, Date
-// added where it is missing, Via added. What an upstream may not say to clients is left out here and nowhere else.
+// Builds the head of a forwarded response. Removes Content-Length and fields that clients must not receive, rewrites Location, and adds
+// Date if missing, and Via. This is the only file that filters response fields of upstreams.
 
 import HTTPCore
 
-/// A class, so that using it copies nothing.
+/// A class, so that passing it along copies nothing.
 public final class ClientResponseHead {
     private let location: LocationRewriting
-    /// Names of fields that clients do not get, in lower case.
+    /// Names of fields that are removed, in lower case.
     private let hiddenFields: [[UInt8]]
-    /// Our entry in Via (RFC 9110 §7.6.3), as a line for each protocol that a response is received by; empty where it is switched off.
+    /// Cistern's line in Via (RFC 9110 §7.6.3) for each protocol version of a response; empty if disabled.
     private let viaLines: (http10: [UInt8], http11: [UInt8], http2: [UInt8])
 
     public init(settings: ForwardingSettings, location: LocationRewriting, hiddenFields: [[UInt8]]) {
@@ -28,12 +28,12 @@ public final class ClientResponseHead {
         }
     }
 
-    /// Status line and field lines, without the empty line that ends the head: more lines follow.
+    /// Returns status line and field lines without the empty line that ends the head, so that more lines can follow.
     /// - Parameters:
-    ///   - response: without its hop-by-hop fields.
-    ///   - date: now, for a response without Date (RFC 9110 §6.6.1).
-    ///   - room: bytes for which there is to be room behind it.
-    ///   - space: empty; its memory is used.
+    ///   - response: head without hop-by-hop fields.
+    ///   - date: current date, for a response without Date (RFC 9110 §6.6.1).
+    ///   - room: additional capacity to reserve, in bytes.
+    ///   - space: empty buffer to reuse.
     public func make(_ response: ResponseHead, date: [UInt8], room: Int = 0, in space: consuming [UInt8] = []) -> [UInt8] {
         guard !hiddenFields.isEmpty else { return write(response, date, room, space) }
         var response = response
@@ -58,6 +58,6 @@ public final class ClientResponseHead {
 
     /// An alternative service (RFC 7838) is the upstream's address, and would lead clients around this proxy.
     private static let omitted: KnownFieldSet = [.contentLength, .altSvc, .alternateProtocol]
-    /// More than the name of Date takes.
+    /// Upper bound for the name of Date and separators, in bytes.
     private static let ownBytes = 64
 }

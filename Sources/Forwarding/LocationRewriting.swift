@@ -1,18 +1,18 @@
-// References to the upstream's own origin are made relative, so that the client stays on this proxy: redirects (RFC 9110 §10.2.2), Content-Location and
-// links (RFC 8288).
+// Makes references to the upstream's origin relative, so that clients follow them through this proxy: redirects (RFC 9110 §10.2.2),
+// Content-Location, and links (RFC 8288).
 
 import HTTPCore
 
 public struct LocationRewriting: Sendable {
     private let isOn: Bool
-    /// Scheme and authority of the upstream in lower case, and what is put before each target.
+    /// Scheme and authority of the upstream in lower case, and the path prefix added to each target.
     private let origin: [UInt8]
     private let basePath: [UInt8]
-    /// What is taken off clients' paths before the upstream is asked.
+    /// Path prefix removed from client paths before they are forwarded.
     private let strippedPath: [UInt8]
     private let others: [Base]
 
-    /// One of the upstream's other addresses, as above.
+    /// Origin and base path of another address of the upstream.
     public typealias Base = (origin: [UInt8], basePath: [UInt8])
 
     public init(isOn: Bool, origin: [UInt8], basePath: [UInt8], strippedPath: [UInt8] = [], others: [Base] = []) {
@@ -21,7 +21,7 @@ public struct LocationRewriting: Sendable {
 
     private static let references: KnownFieldSet = [.location, .contentLocation, .link]
 
-    /// The fields with references within the upstream made relative; nil where they stay as they are.
+    /// Returns the fields with relative references; nil if nothing changes.
     public func kept(_ fields: Fields) -> Fields? {
         guard isOn, fields.containsAny(of: Self.references) else { return nil }
         var kept: Fields?
@@ -43,7 +43,7 @@ public struct LocationRewriting: Sendable {
         (atAnyAddress(reference) ?? within(reference)).map { strippedPath + $0 }
     }
 
-    /// The targets of links (RFC 8288 §3) made relative; nil where none is within the upstream.
+    /// Makes the targets of links (RFC 8288 §3) relative; nil if none belongs to the upstream.
     private func relativeLinks(_ line: ArraySlice<UInt8>) -> [UInt8]? {
         var out: [UInt8] = []
         var (isChanged, isQuoted) = (false, false)
@@ -78,7 +78,7 @@ public struct LocationRewriting: Sendable {
         return nil
     }
 
-    /// A path on the upstream, where clients' paths are others.
+    /// Converts an absolute path on the upstream, if client paths differ from upstream paths; nil otherwise.
     private func within(_ location: ArraySlice<UInt8>) -> [UInt8]? {
         guard !basePath.isEmpty || !strippedPath.isEmpty, location.first == UInt8(ascii: "/"), !Self.namesAuthority(Array(location)) else {
             return nil
@@ -86,10 +86,10 @@ public struct LocationRewriting: Sendable {
         return Self.without(basePath, location).flatMap { Self.namesAuthority($0) ? nil : $0 }
     }
 
-    /// The path and query of `location` where it names `origin`, else nil: then it stays as it is.
+    /// Returns path and query of `location` if it belongs to `origin`; nil otherwise, and the reference is not changed.
     /// - Parameters:
-    ///   - origin: scheme and authority in lower case, as in `http://api.example.com:8000`.
-    ///   - basePath: what is put before each target; taken off again.
+    ///   - origin: scheme and authority in lower case, for example `http://api.example.com:8000`.
+    ///   - basePath: path prefix added to each target, which is removed again.
     public static func relative(_ location: ArraySlice<UInt8>, to origin: [UInt8], basePath: [UInt8] = []) -> [UInt8]? {
         guard location.count >= origin.count else { return nil }
         let end = location.startIndex + origin.count
@@ -104,8 +104,8 @@ public struct LocationRewriting: Sendable {
         }
     }
 
-    /// A reference to one address of an upstream, as another of them would have made it; nil where it stays as it is. What lies outside the base
-    /// path is named whole, since nothing of the other is meant.
+    /// Converts a reference from one address of an upstream to another address; nil if it does not change. A path outside the base path
+    /// becomes an absolute URI, because the other address has no equivalent.
     public static func translated(_ location: ArraySlice<UInt8>, from: Base, to: Base) -> [UInt8]? {
         if let path = relative(location, to: from.origin, basePath: from.basePath) { return to.origin + to.basePath + path }
         guard location.first == UInt8(ascii: "/"), !namesAuthority(Array(location)) else { return nil }
@@ -113,14 +113,14 @@ public struct LocationRewriting: Sendable {
         return to.basePath.isEmpty && namesAuthority(path) ? nil : to.basePath + path
     }
 
-    /// "//x" would be read as another authority, and browsers take a backslash for a slash.
+    /// "//x" would be read as another authority, and browsers treat a backslash as a slash.
     private static func namesAuthority(_ path: [UInt8]) -> Bool {
         path.count > 1 && (path[1] == UInt8(ascii: "/") || path[1] == UInt8(ascii: "\\"))
     }
 
     private static func without(_ basePath: [UInt8], _ path: ArraySlice<UInt8>) -> [UInt8]? {
         guard !basePath.isEmpty else { return Array(path) }
-        // Outside the base path there is nothing that this proxy could serve.
+        // Paths outside the base path are not reachable through this proxy.
         guard path.starts(with: basePath), path.dropFirst(basePath.count).first == UInt8(ascii: "/") else { return nil }
         return Array(path.dropFirst(basePath.count))
     }

@@ -1,18 +1,18 @@
-// Responses that this proxy makes itself: errors and its own pages. One clear sentence as text, since many clients show nothing else;
-// problem details (RFC 9457) for a client that prefers them.
+// Responses that Cistern generates: errors and its own pages. Errors are one sentence of plain text, because many clients show nothing
+// else, or problem details (RFC 9457) for clients that prefer them.
 
 import HTTPCore
 
-/// A complete response of our own.
+/// A complete generated response.
 public struct OwnResponse: Sendable {
     public var status: Status
     public var contentType: StaticString = "text/plain; charset=utf-8"
     public var content: [UInt8]
-    /// Further field lines, each complete with CRLF.
+    /// Additional field lines, each with CRLF.
     public var fieldLines: [UInt8] = []
 
-    /// An error, in the form that the client prefers.
-    /// - Parameter accept: the request's Accept field, all lines joined.
+    /// Creates an error in the form that the client prefers.
+    /// - Parameter accept: the request's Accept field, all lines joined; nil if absent.
     public init(status: Status, sentence: String, accept: [UInt8]?) {
         self.status = status
         if let accept, Self.prefersProblem(accept) {
@@ -35,7 +35,7 @@ public struct OwnResponse: Sendable {
         self.content = content
     }
 
-    /// Status line and fields, without the empty line at the end.
+    /// Returns status line and fields, without the empty line at the end.
     /// - Parameter date: an IMF-fixdate.
     public func head(date: [UInt8]) -> [UInt8] {
         var head: [UInt8] = []
@@ -55,7 +55,7 @@ public struct OwnResponse: Sendable {
         return head
     }
 
-    /// Whether `application/problem+json` or JSON is named, and `text/plain` is not named before it. A bare `*/*` gets text.
+    /// Returns whether Accept names JSON or `application/problem+json` and no text type before it. `*/*` alone selects text.
     private static func prefersProblem(_ accept: [UInt8]) -> Bool {
         var isJSON = false
         for member in accept.split(separator: UInt8(ascii: ","), maxSplits: FieldListLimit.members) {

@@ -1,15 +1,15 @@
-// By which name a request is found again in the logs of all that it goes through: the client's own `X-Request-Id` where that can stand in any log,
-// else one that is made. It says nothing of what is asked for, so no key has it in it.
+// Request IDs identify a request in the logs of all services that it passes. The client's `X-Request-Id` is used if it is safe to log, else
+// one is generated. Request IDs do not select responses, so they are not part of keys.
 
 import HTTPCore
 
-/// Who is told a request's name beside our own log.
+/// Where a request ID is sent, besides the access log.
 public enum RequestIDUse: String, Sendable, CaseIterable {
-    /// Nobody: the field passes as any other does, either way.
+    /// Not sent. X-Request-Id is forwarded like other fields, in both directions.
     case off
-    /// The upstream.
+    /// To the upstream.
     case send
-    /// The client, in the place of what the upstream says.
+    /// To the client, instead of the upstream's value.
     case `return`
     case both
 
@@ -20,7 +20,7 @@ public enum RequestIDUse: String, Sendable, CaseIterable {
 public enum RequestID {
     private static let longest = 128
 
-    /// The client's: one line, of 1 to 128 letters, digits and `._~+/=:-`; nil where there is none such.
+    /// The client's request ID: one line of 1 to 128 letters, digits and `._~+/=:-`. nil if there is none.
     public static func own(_ head: RequestHead) -> ArraySlice<UInt8>? {
         guard let value = head.fields.only(.xRequestID), (1...longest).contains(value.count) else { return nil }
         let span = value.span
@@ -28,8 +28,8 @@ public enum RequestID {
         return value
     }
 
-    /// A head without the lines that name a request; nil where it has none.
-    /// - Parameter head: status line and field lines, each with its end.
+    /// Returns a head without its X-Request-Id lines; nil if it has none.
+    /// - Parameter head: status line and field lines, each with its line end.
     public static func removing(from head: UnsafeRawBufferPointer) -> [UInt8]? {
         head.withMemoryRebound(to: UInt8.self) { bytes in
             var others: [UInt8]?
@@ -63,11 +63,11 @@ public enum RequestID {
     }
 }
 
-/// Makes names, no two alike. Belongs to one shard.
+/// Generates unique request IDs. Used by one shard.
 public struct RequestIDs: Sendable {
-    /// Of this shard of this process: the first half of all its names.
+    /// First half of all IDs of this shard in this process.
     private let seed: UInt64
-    /// Told to nobody: without them a name's second half would tell how many there were before it.
+    /// Secret values that scramble the second half of IDs, which would otherwise reveal the number of requests.
     private let secrets: (before: UInt64, after: UInt64)
     private var made: UInt64 = 0
 
@@ -78,28 +78,28 @@ public struct RequestIDs: Sendable {
         self.secrets = secrets
     }
 
-    /// The request, with a number where it has no name of its own.
+    /// Returns the request with a number, if the client sent no request ID.
     public mutating func number(_ head: RequestHead) -> RequestHead {
         guard RequestID.own(head) == nil else { return head }
         made += 1
         return head.numbered(made)
     }
 
-    /// The same, and a field line with its end that says its name.
+    /// Returns the request with a number, and the field line with its request ID.
     public mutating func name(_ head: RequestHead) -> (head: RequestHead, line: [UInt8]) {
         if let own = RequestID.own(head) { return (head, Self.line(own)) }
         made += 1
         return (head.numbered(made), text(of: made, isLine: true))
     }
 
-    /// The line alone, of a request that is told from others by nothing else.
+    /// Returns only the field line, for a request that needs no number.
     public mutating func line(of head: RequestHead) -> [UInt8] {
         if let own = RequestID.own(head) { return Self.line(own) }
         made += 1
         return text(of: made, isLine: true)
     }
 
-    /// The name of a request that went through `number` or `name`; nil of another that has none of its own.
+    /// Returns the ID of a request that was processed by `number` or `name`; nil if the request has neither a number nor an ID.
     public func name(of head: RequestHead) -> [UInt8]? {
         head.number == 0 ? RequestID.own(head).map { Array($0) } : text(of: head.number, isLine: false)
     }

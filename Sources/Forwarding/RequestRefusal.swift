@@ -1,16 +1,16 @@
-// Requests that are refused although they are well formed: methods that a gateway does not pass on, loops, and Max-Forwards at its end.
+// Rejects valid requests that a gateway does not forward: CONNECT and TRACE, loops, and requests with Max-Forwards at its end.
 
 import HTTPCore
 
 public enum RequestRefusal: Sendable, Equatable {
     case connect, trace
-    /// OPTIONS whose Max-Forwards is used up: it is for Cistern itself (RFC 9110 §7.6.2).
+    /// OPTIONS with Max-Forwards 0: Cistern itself must respond (RFC 9110 §7.6.2).
     case lastForward
-    /// It has come through here before.
+    /// The request has already passed through this process.
     case loop
     case access(AccessRefusal)
 
-    /// nil where it is passed on.
+    /// nil if the request may be forwarded.
     public init?(_ head: borrowing RequestHead, _ fields: borrowing UpstreamRequestFields) {
         switch head.method {
         case .connect: self = .connect
@@ -23,8 +23,8 @@ public enum RequestRefusal: Sendable, Equatable {
     }
 
     /// - Parameters:
-    ///   - accept: the request's Accept field, all lines joined.
-    ///   - name: this deployment's, for Proxy-Status.
+    ///   - accept: the request's Accept field, all lines joined; nil if absent.
+    ///   - name: name of this deployment, for Proxy-Status.
     public func response(accept: [UInt8]?, name: String) -> OwnResponse {
         var response: OwnResponse
         switch self {
@@ -50,7 +50,7 @@ public enum RequestRefusal: Sendable, Equatable {
 
     private static let allow = Array("Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n".utf8)
 
-    /// Max-Forwards as it is passed on (RFC 9110 §7.6.2); nil where it is left alone.
+    /// Returns the decremented Max-Forwards (RFC 9110 §7.6.2); nil if it is forwarded unchanged.
     static func countedDown(_ head: RequestHead) -> [UInt8]? {
         guard head.method == .options, let value = head.fields.first(.maxForwards), value.count <= 9,
             let count = Int(String(decoding: value, as: UTF8.self)), count > 0

@@ -1,13 +1,12 @@
-// Changing to another protocol on the same connection (RFC 9110 §7.8): which of those that a request offers are let through, and whether a response
-// accepts one of them.
+// Protocol upgrades (RFC 9110 §7.8): which offered protocols are forwarded, and whether a response accepts one of them.
 
 import HTTPCore
 
 public enum Upgrade {
-    /// The protocols that are let through, as the value of an Upgrade field; nil where there is none, or nothing is offered.
-    /// - Parameter allowed: names in small letters, without versions.
+    /// Returns the permitted protocols as the value of an Upgrade field; nil if there are none, or none is offered.
+    /// - Parameter allowed: names in lower case, without versions.
     public static func offered(by head: RequestHead, allowed: [[UInt8]]) -> [UInt8]? {
-        // HEAD has a response without content: nothing could follow its 101.
+        // The response to HEAD has no content, so nothing could follow a 101.
         guard head.version == .http11, head.method != .head, head.contains(.upgrade), head.fields.connectionNames("upgrade"),
             !FieldListLimit.isExceeded(by: .upgrade, in: head.fields)
         else { return nil }
@@ -20,7 +19,7 @@ public enum Upgrade {
         return names.contains { $0[...].equalsIgnoringCase(name) }
     }
 
-    /// Whether a 101 changes to one of the protocols that were offered to its sender, and to no other.
+    /// Returns whether a 101 selects exactly one of the offered protocols.
     public static func isAccepted(by response: ResponseHead, offered request: Fields) -> Bool {
         let offered = FieldLists.members(of: .upgrade, in: request)
         let chosen = FieldLists.members(of: .upgrade, in: response.fields, limit: 2)

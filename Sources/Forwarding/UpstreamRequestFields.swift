@@ -1,19 +1,19 @@
-// The fields of a request as the upstream gets them: hop-by-hop fields and those that could re-route it gone, Host set to the upstream's,
-// Via and the forwarding fields added. What a client may not say is dropped here and nowhere else.
+// Builds the fields of forwarded requests. Removes hop-by-hop fields and fields that could redirect the request, sets Host, and adds Via
+// and forwarding fields. This is the only file that drops untrusted claims of clients.
 
 import HTTPCore
 
-/// A class, so that using it copies nothing.
+/// A class, so that passing it along copies nothing.
 public final class UpstreamRequestFields {
     public let settings: ForwardingSettings
     /// Host and port of the upstream, as in a Host field.
     public let authority: [UInt8]
-    /// Told apart from every other process's, so that a loop is recognised.
+    /// Identifies this process in Via, to detect loops.
     private let instance: String
     private let overrides: Overrides
-    /// The same of requests that come from nobody who is trusted.
+    /// Overrides for requests without a trusted proxy.
     private let overridesOfStrangers: Overrides
-    /// What each request has.
+    /// Fields of every forwarded request.
     private let constant: Fields
     private let via10: [UInt8]
     private let via11: [UInt8]
@@ -33,18 +33,18 @@ public final class UpstreamRequestFields {
         via2 = Array("2 \(settings.name) (\(instance))".utf8)
     }
 
-    /// The fields of `ForwardingSettings.overrideFields`, `addressFields` and `identityFields` that are dropped.
+    /// Dropped fields, from `ForwardingSettings.overrideFields`, `addressFields` and `identityFields`.
     private struct Overrides {
-        /// Those that have a number, and the others.
+        /// Dropped fields in `KnownField`; all others are in `names`.
         var known: KnownFieldSet = []
-        /// At the index of the first letter or digit of their names.
+        /// Names, indexed by the low bits of their first character.
         private var names: [[[UInt8]]] = Array(repeating: [], count: 32)
-        /// How names begin, in the same way.
+        /// Prefixes of names, indexed by the low bits of their first character.
         private var prefixes: [[[UInt8]]] = Array(repeating: [], count: 32)
 
-        /// - Parameter isTrusted: what the sender says of its user is believed.
+        /// - Parameter isTrusted: whether the sender's statements about users are trusted.
         init(_ settings: ForwardingSettings, _ policy: ForwardedPolicy, isTrusted isSenderTrusted: Bool) {
-            // What is trusted in front of us says by X-Forwarded-* what it did.
+            // A trusted proxy reports its own changes in X-Forwarded-*.
             let isTrusted = { (name: String) in policy == .trust && name.hasPrefix("x-forwarded-") }
             let overrides = settings.dropOverrides ? settings.overrideFields.filter { !isTrusted($0) } : []
             let addresses = policy == .trust ? [] : settings.addressFields
@@ -63,7 +63,7 @@ public final class UpstreamRequestFields {
 
         private static func index(_ byte: UInt8) -> Int { Int(byte & 0x1f) }
 
-        /// Whether a field without a number is among them, in any spelling that an upstream may read so.
+        /// Returns whether a field outside `KnownField` is dropped, in any spelling that an upstream may read as a dropped name.
         func holdsOther(_ name: Span<UInt8>) -> Bool {
             guard !name.isEmpty else { return false }
             let index = Self.index(name[0])
@@ -75,16 +75,16 @@ public final class UpstreamRequestFields {
         }
     }
 
-    /// Where the request came from, for the forwarding fields.
+    /// The origin of a request, for the forwarding fields.
     public struct Client: Sendable {
-        /// As text; empty for a Unix socket.
+        /// Address as text; empty for a Unix socket.
         public var address: [UInt8]
         public var isIPv6: Bool
-        /// The Host field or the authority of an absolute target.
+        /// Host field, or the authority of an absolute target.
         public var host: ArraySlice<UInt8>
-        /// Whether it asked by https.
+        /// Whether the client used https.
         public var isSecure = false
-        /// Whether somebody who is trusted has brought it: else its own forwarding fields count for nothing, whatever the policy.
+        /// Whether the request came through a trusted proxy. If not, its forwarding fields are ignored, whatever the policy is.
         public var isBelieved = true
 
         public init(address: [UInt8], isIPv6: Bool, host: ArraySlice<UInt8>) {
@@ -115,10 +115,10 @@ public final class UpstreamRequestFields {
         if let count = RequestRefusal.countedDown(head) { fields.set(.maxForwards, count) }
         if head.contains(.ifMatch) { strengthenTags(of: &fields) }
         if settings.via { fields.append(.via, viaValue(head.version)) }
-        return SessionCookie.removed(from: fields, target: head.pathAndQuery) ?? fields
+        return fields
     }
 
-    /// The client's certificate, where it is sent on (RFC 9440 §2.2). Nobody else's field of that name gets here.
+    /// Adds the client certificate, if it is forwarded (RFC 9440 §2.2). Fields of clients with this name were removed.
     private func addCertificate(to fields: inout Fields, source: Fields) {
         guard let value = source.all(named: Self.certificateName.span).first, let space = value.firstIndex(of: 0x20) else { return }
         fields.append(name: "Client-Cert", value: String(decoding: value[(space + 1)...], as: UTF8.self))
@@ -126,7 +126,7 @@ public final class UpstreamRequestFields {
 
     private static let certificateName = Array(ConnectionField.certificate.utf8)
 
-    /// Without what a stranger says of where it comes from, and of other routes.
+    /// Returns the request without a client's untrusted statements about its origin and about other routes.
     public func withoutClaims(_ head: RequestHead) -> RequestHead {
         let fields = head.fields
         let isClaim = { [self] (entry: Fields.Entry) in
@@ -140,8 +140,8 @@ public final class UpstreamRequestFields {
         return head.replacing(fields: Fields(bytes: fields.bytes, entries: fields.entries.filter { !isClaim($0) }))
     }
 
-    /// A weak tag matches no If-Match (RFC 9110 §13.1.1): a client that sends one has it from here, where its content was given another coding. The
-    /// upstream gets the tag that it has sent, or a write that says what it changes would fail for ever.
+    /// A weak tag matches no If-Match (RFC 9110 §13.1.1). A client with a weak tag received it from Cistern, with content in another
+    /// coding. The upstream must receive its original tag, or a conditional write would always fail.
     private func strengthenTags(of fields: inout Fields) {
         guard !FieldListLimit.isExceeded(by: .ifMatch, in: fields) else { return }
         var value: [UInt8] = []
@@ -156,14 +156,16 @@ public final class UpstreamRequestFields {
 
     private func isDropped(_ field: KnownField, _ overrides: Overrides) -> Bool {
         switch field {
-        // Content-Length and Transfer-Encoding follow from the framing; Expect was met here; what is said to us is not for others.
+        // Content-Length and Transfer-Encoding follow from the framing, Expect was handled here, and Cistern's own fields are not
+        // forwarded.
         case .host, .contentLength, .transferEncoding, .expect, .cisternKey, .cisternMode, .cisternWhy: true
         default:
             overrides.known.contains(field) || Self.forwarding.contains(field)
         }
     }
 
-    /// Of a field without a number. A name with other separators is the field itself to many upstreams (`isReadAsName`).
+    /// Returns whether a field outside `KnownField` is dropped. Many upstreams read a name with other separators as the field itself
+    /// (`isReadAsName`).
     private func isOtherOverride(_ name: Span<UInt8>, _ overrides: Overrides) -> Bool {
         if overrides.holdsOther(name) || Self.isCertificateField(name) || ConnectionField.isName(name) { return true }
         guard name.indices.contains(where: { name[$0] != UInt8(ascii: "-") && name[$0].asFieldNameByte == UInt8(ascii: "-") }) else {
@@ -173,16 +175,16 @@ public final class UpstreamRequestFields {
         return KnownField(hyphenated.span).map { Self.ofContent.contains($0) || isDropped($0, overrides) } ?? false
     }
 
-    /// Fields that say what the content is. In another spelling they are dropped: the upstream must not read two of them.
+    /// Fields that describe the content. They are dropped in other spellings, so that the upstream does not read two of them.
     private static let ofContent: KnownFieldSet = [.contentType, .contentEncoding, .contentRange]
 
-    /// Whether a field says who its client is, or where it comes from: a Connection option cannot take it away.
+    /// Returns whether a field states the client's identity or origin. Such a field cannot be removed by a Connection option.
     public func isClaim(_ name: Span<UInt8>) -> Bool {
         if let known = KnownField(name) { return overridesOfStrangers.known.contains(known) }
         return overridesOfStrangers.holdsOther(name) || Self.isCertificateField(name)
     }
 
-    /// What upstreams believe to be said by a proxy that has checked a client's certificate.
+    /// Returns whether upstreams treat a field as set by a proxy that has verified a client certificate.
     private static func isCertificateField(_ name: Span<UInt8>) -> Bool {
         guard name.count >= clientCert.count else { return false }
         let isExact = name.isReadAsName(clientCert.span) || name.isReadAsName(clientCertChain.span)
@@ -193,7 +195,7 @@ public final class UpstreamRequestFields {
     private static let clientCertChain = Array("client-cert-chain".utf8)
     private static let proxyPrefix = Array("x-ssl-client-".utf8)
 
-    /// `1.1 cistern (a1b2c3d4)` (RFC 9110 §7.6.3): the comment tells this process from others of the same name.
+    /// Via entry such as `1.1 cistern (a1b2c3d4)` (RFC 9110 §7.6.3). The comment distinguishes this process from others with this name.
     private func viaValue(_ version: HTTPVersion) -> [UInt8] {
         switch version {
         case .http10: via10
@@ -202,14 +204,14 @@ public final class UpstreamRequestFields {
         }
     }
 
-    /// Whether this very process has had the request before.
+    /// Returns whether this process has already forwarded the request.
     public func isLoop(_ head: RequestHead) -> Bool {
         guard head.contains(.via) else { return false }
         let own = Array("(\(instance))".utf8)
         return head.fields.all(.via).contains { Self.contains($0, own) }
     }
 
-    /// The byte that it begins with is rare in Via, so this goes through a value once.
+    /// The first byte of the text is rare in Via, so this is a single pass.
     private static func contains(_ value: ArraySlice<UInt8>, _ text: [UInt8]) -> Bool {
         value.indices.contains { value[$0] == text.first && value[$0...].starts(with: text) }
     }
@@ -237,10 +239,10 @@ public final class UpstreamRequestFields {
     }
 
     private static let (http, https) = (Array("http".utf8), Array("https".utf8))
-    /// More than the words of Forwarded take.
+    /// Upper bound for the fixed parts of Forwarded, in bytes.
     private static let forwardedBytes = 64
 
-    /// Both the standard's field and the ones that most frameworks read.
+    /// Adds Forwarded, and the X-Forwarded fields that most frameworks read.
     private func addOwn(to fields: inout Fields, client: Client) {
         let scheme: StaticString = client.isSecure ? "https" : "http"
         fields.append(.forwarded, atMost: client.address.count + client.host.count + Self.forwardedBytes) { value in

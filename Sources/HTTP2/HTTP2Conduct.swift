@@ -1,8 +1,8 @@
-// How a peer behaves: floods of frames that cost us more than they cost it, and streams that are begun only to be reset. Pure; the clock is
-// passed in. What a good peer does in numbers, the work that it asks for, gives it as many frames more.
+// Limits for the behavior of an HTTP/2 peer. They stop floods of frames that cost the receiver more than the sender, and streams that are
+// opened only to be reset. Pure; the time is an argument. A peer that causes useful work may send correspondingly more such frames.
 
-/// So many frames that carry nothing, each second: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, GOAWAY, empty DATA, frames that are not known. For each
-/// frame of content that is sent there may be two more: their receiver gives windows back.
+/// Limits frames without content per second: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, GOAWAY, empty DATA and unknown frames. Each sent
+/// frame of content permits two more, because its receiver returns flow-control windows.
 public struct HTTP2ControlBudget: Sendable {
     private let perSecond: Int
     private var left: Int
@@ -10,12 +10,14 @@ public struct HTTP2ControlBudget: Sendable {
 
     public init(perSecond: Int, now: Int64) { (self.perSecond, left, refilled) = (perSecond, perSecond, now) }
 
-    /// - Returns: false where there are too many.
+    /// Counts a received frame.
+    /// - Returns: false if the limit is exceeded.
     public mutating func take(_ frame: HTTP2FrameHead, now: @autoclosure () -> Int64) -> Bool {
         frame.isControl ? take(now: now()) : true
     }
 
-    /// The same for one on a stream that is over, of which nobody hears.
+    /// Counts a frame on a closed stream, which has no other effect.
+    /// - Returns: false if the limit is exceeded.
     public mutating func takeLate(now: Int64) -> Bool { take(now: now) }
 
     private mutating func take(now: Int64) -> Bool {
@@ -37,22 +39,23 @@ public struct HTTP2ControlBudget: Sendable {
 }
 
 extension HTTP2FrameHead {
-    /// The longest padding and its length.
+    /// Length of the longest padding, including its length byte.
     private static let paddingBytes = 256
     private var isPadded: Bool { flags & 0x8 != 0 }
 
     fileprivate var isControl: Bool {
         switch kind {
         case .headers, .reset, .continuation, .pushPromise: false
-        // Padding can be all that there is in it.
+        // Such a frame may consist of padding only.
         case .data: !endsStream && (length == 0 || isPadded && length <= Self.paddingBytes)
         case .priority, .settings, .ping, .goAway, .windowUpdate, nil: true
         }
     }
 }
 
-/// h2o's `reset_budget`: each stream that either side resets, but for our own faults, costs one (Rapid Reset, CVE-2023-44487; MadeYouReset,
-/// CVE-2025-8671), each one that ends well gives one back, and so do some with time: who types a search cancels many.
+/// The `reset_budget` of h2o. Each stream that either side resets costs one unit, except for errors on our side (Rapid Reset,
+/// CVE-2023-44487; MadeYouReset, CVE-2025-8671). Each stream that ends in order returns one, and some return with time, because interactive
+/// search cancels many requests.
 public struct HTTP2ResetBudget: Sendable {
     private let limit: Int
     private var left: Int
@@ -62,7 +65,8 @@ public struct HTTP2ResetBudget: Sendable {
 
     public init(limit: Int, now: Int64) { (self.limit, left, refilled) = (limit, limit, now) }
 
-    /// - Returns: false where there were too many.
+    /// Takes a unit for a reset stream.
+    /// - Returns: false if the budget is exhausted.
     public mutating func take(now: Int64) -> Bool {
         let more = min(Int64(limit), max(0, now - refilled) * Self.perSecond / 1_000)
         if more > 0 {
@@ -77,14 +81,14 @@ public struct HTTP2ResetBudget: Sendable {
     public mutating func endedWell() { left = min(limit, left + 1) }
 }
 
-/// The streams of a peer that are over, as far as it matters what it still sends on them (RFC 9113 §5.1, §5.1.1). Only what is certain is held
-/// against it, since what is on its way while we reset a stream is no fault.
+/// Records the closed streams of a peer, to judge later frames on them (RFC 9113 §5.1, §5.1.1). Only certain violations count, because
+/// frames in transit while we reset a stream are legitimate.
 public struct HTTP2StreamMemory: Sendable {
     private var highest: Int32 = 0
-    /// The last ones that the peer has ended, or both sides.
+    /// The last streams that the peer, or both sides, have ended.
     private var ended: [Int32] = []
     private var nextEnded = 0
-    /// The last ones that it has left out: never open, they are closed.
+    /// The last ranges of stream numbers that the peer has skipped. These streams were never open and are closed.
     private var skipped: [Range<Int32>] = []
     private var nextSkipped = 0
 
@@ -93,7 +97,8 @@ public struct HTTP2StreamMemory: Sendable {
 
     public init() {}
 
-    /// - Returns: whether the frame would be wrong on a stream that is over, and its stream is not a new one.
+    /// Records a frame.
+    /// - Returns: whether the frame would be a violation if its stream is closed, and the stream is not a new one.
     public mutating func note(_ frame: HTTP2FrameHead) -> Bool {
         guard frame.kind == .headers || frame.kind == .data else { return false }
         if frame.stream <= highest { return true }
@@ -101,7 +106,7 @@ public struct HTTP2StreamMemory: Sendable {
         return false
     }
 
-    /// What is wrong with such a frame on a stream that is not open.
+    /// The error code for such a frame on a closed stream; nil if the frame may be legitimate.
     public func fault(of frame: HTTP2FrameHead) -> HTTP2ErrorCode? {
         if skipped.contains(where: { $0.contains(frame.stream) }), frame.stream % 2 == 1 { return .protocolError }
         return ended.contains(frame.stream) ? .streamClosed : nil

@@ -1,4 +1,4 @@
-// Why a stream or a connection ends (RFC 9113 §7).
+// Error codes of streams and connections (RFC 9113 §7).
 
 public struct HTTP2ErrorCode: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     public let rawValue: UInt32

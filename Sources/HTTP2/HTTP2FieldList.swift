@@ -1,4 +1,4 @@
-// Field lines that are to be sent: names in lower case (RFC 9113 §8.2.1), in one array of bytes.
+// Field lines to be sent, with names in lower case (RFC 9113 §8.2.1), in one array of bytes.
 
 import CNGHTTP2
 
@@ -8,7 +8,7 @@ public struct HTTP2FieldList: Sendable {
 
     public init() {}
 
-    /// Room for so much, so that it need not grow while it is filled.
+    /// Creates a list with reserved capacity.
     public init(reservingBytes count: Int, lines lineCount: Int) {
         bytes.reserveCapacity(count)
         lines.reserveCapacity(lineCount)
@@ -17,7 +17,8 @@ public struct HTTP2FieldList: Sendable {
     public var count: Int { lines.count }
     var byteCount: Int { bytes.count }
 
-    /// - Parameter isSecret: it is in no table that others' requests are compressed with (RFC 7541 §7.1.3).
+    /// Appends a field line.
+    /// - Parameter isSecret: whether the line must not be added to compression tables that other requests use (RFC 7541 §7.1.3).
     public mutating func append(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, isSecret: Bool = false) {
         for byte in name { bytes.append(byte >= 0x41 && byte <= 0x5a ? byte | 0x20 : byte) }
         endLine(name.count, value, isSecret)
@@ -38,7 +39,7 @@ public struct HTTP2FieldList: Sendable {
         lines.append((nameEnd, bytes.count, isSecret))
     }
 
-    /// The library copies what it is given.
+    /// Calls `body` with the lines in the library's form. The library copies them.
     func withPairs<R>(_ body: (UnsafePointer<nghttp2_nv>?, Int) -> R) -> R {
         bytes.withUnsafeBufferPointer { bytes in
             let start = UnsafeMutablePointer(mutating: bytes.baseAddress)
@@ -59,7 +60,7 @@ public struct HTTP2FieldList: Sendable {
     }
 }
 
-/// Field lines that are sent often, in memory of their own, as the library takes them: it need not copy what lies there for as long as it is read.
+/// Field lines that are sent repeatedly, in the library's form and in stable memory. The library need not copy them.
 public final class HTTP2KeptFields {
     let list: HTTP2FieldList
     private let bytes: UnsafeMutableBufferPointer<UInt8>

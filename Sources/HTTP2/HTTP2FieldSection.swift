@@ -1,13 +1,13 @@
-// A field section as it was decoded (RFC 9113 §8.1): names and values in order, in one array of bytes, each line behind its lengths, so that no two
-// sections are alike in their bytes that are not alike. What is beyond the limits is counted and
-// not kept, since the decoder has to go on to the section's end: its table belongs to all streams.
+// A decoded field section (RFC 9113 §8.1): names and values in order, in one buffer. Each line follows its lengths, so different sections
+// always have different bytes. Lines beyond the limits are counted and not kept. Decoding continues to the end of the section, because all
+// streams share the compression table.
 
-/// How long a field section may be.
+/// Limits of a field section.
 public struct HTTP2FieldLimits: Sendable {
-    /// As RFC 9113 §6.5.2 counts: names, values, and 32 for each line.
+    /// Maximum bytes as defined in RFC 9113 §6.5.2: names, values, and 32 for each line.
     public var bytes: Int
     public var count: Int
-    /// Whoever sends so many times more is no client, and its connection ends.
+    /// Factor by which a section may exceed the limits before the connection is ended.
     public static let abuseFactor = 4
 
     public init(bytes: Int, count: Int) {
@@ -16,7 +16,7 @@ public struct HTTP2FieldLimits: Sendable {
     }
 }
 
-/// In memory of its own, which is used again: an array's checks at each line took as long as decoding it.
+/// Uses manually managed memory, which is reused: bounds checks of an array took as long as decoding.
 public struct HTTP2FieldSection: ~Copyable {
     public struct Entry: Sendable, BitwiseCopyable {
         public let nameStart: UInt32
@@ -31,13 +31,13 @@ public struct HTTP2FieldSection: ~Copyable {
     private var filled = 0
     private var lines = UnsafeMutableBufferPointer<Entry>(start: nil, count: 0)
     private var lineCount = 0
-    /// Both are good until the section is changed.
+    /// Both are valid until the section is changed.
     public var bytes: UnsafeBufferPointer<UInt8> { UnsafeBufferPointer(rebasing: space[..<filled]) }
     public var entries: UnsafeBufferPointer<Entry> { UnsafeBufferPointer(rebasing: lines[..<lineCount]) }
-    /// Of all lines, also of those that are not kept.
+    /// Size of all lines, including those that are not kept.
     public private(set) var decodedBytes = 0
     public private(set) var decodedCount = 0
-    /// Some lines are not kept.
+    /// Whether some lines were not kept.
     public private(set) var isTooLarge = false
 
     public init() {}
@@ -50,7 +50,7 @@ public struct HTTP2FieldSection: ~Copyable {
     public enum Taking: Equatable, Sendable { case taken, tooLarge, abuse }
 
     static let lineBytes = 32
-    /// Of the two lengths before each line.
+    /// Size of the two lengths before each line.
     private static let lengthBytes = 8
 
     public mutating func take(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>, _ limits: HTTP2FieldLimits)
@@ -67,7 +67,7 @@ public struct HTTP2FieldSection: ~Copyable {
         if filled + count > space.count { Self.grow(&space, filled, to: filled + count) }
         if lineCount == lines.count { Self.grow(&lines, lineCount, to: lineCount + 1) }
         let (nameLength, valueLength) = (UInt32(name.count), UInt32(value.count))
-        // There is room for all of it: without asking that of each part it takes half as long.
+        // The space was reserved above. Checking it for each part would double the time.
         if var place = space.baseAddress.map({ UnsafeMutableRawPointer($0 + filled) }) {
             place.storeBytes(of: nameLength, as: UInt32.self)
             place.storeBytes(of: valueLength, toByteOffset: 4, as: UInt32.self)
@@ -97,7 +97,7 @@ public struct HTTP2FieldSection: ~Copyable {
         (decodedBytes, decodedCount, isTooLarge) = (0, 0, false)
     }
 
-    /// For tests and messages: the value of the first line of that name.
+    /// For tests and messages: the value of the first line with this name.
     public func first(_ name: String) -> String? {
         for entry in entries where bytes[entry.nameRange].elementsEqual(name.utf8) {
             return String(decoding: bytes[entry.valueRange], as: UTF8.self)

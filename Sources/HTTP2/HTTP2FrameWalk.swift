@@ -1,5 +1,5 @@
-// Goes from frame to frame over the bytes of a connection and reads no more than their heads (RFC 9113 §4.1). The library does not tell of all
-// frames: not of those that it ignores, which a flood may consist of.
+// Iterates over the frames of a connection and reads only their heads (RFC 9113 §4.1). The library does not report frames that it ignores,
+// of which a flood may consist.
 
 public struct HTTP2FrameHead: Equatable, Sendable {
     public enum Kind: UInt8, Sendable {
@@ -7,7 +7,7 @@ public struct HTTP2FrameHead: Equatable, Sendable {
     }
 
     public let length: Int
-    /// nil for one that is not known.
+    /// nil for an unknown type.
     public let kind: Kind?
     public let flags: UInt8
     public let stream: Int32
@@ -24,20 +24,20 @@ public struct HTTP2FrameHead: Equatable, Sendable {
 }
 
 public struct HTTP2FrameWalk: Sendable {
-    /// Of the frame that is under way, bytes that are yet to come.
+    /// Number of bytes of the present frame that are still missing.
     public private(set) var rest: Int
     /// The beginning of a frame's head.
     private var begun: [UInt8] = []
-    /// A field section has begun and not ended.
+    /// Whether a field section has begun and not ended.
     public private(set) var isInSection = false
 
-    /// A client's connection begins with so many bytes (RFC 9113 §3.4).
+    /// Length of the client's connection preface (RFC 9113 §3.4).
     public static let prefaceBytes = 24
 
-    /// - Parameter skipping: bytes that come before the first frame.
+    /// - Parameter skipping: number of bytes before the first frame.
     public init(skipping: Int = HTTP2FrameWalk.prefaceBytes) { rest = skipping }
 
-    /// The next frame whose head ends within `bytes`, of which what lies before `position` has been walked over; nil where there is none.
+    /// Returns the next frame with a head that ends within `bytes`; nil if there is none. Bytes before `position` were already processed.
     public mutating func next(_ bytes: UnsafeRawBufferPointer, _ position: inout Int) -> HTTP2FrameHead? {
         let skipped = min(rest, bytes.count - position)
         rest -= skipped

@@ -1,14 +1,14 @@
-// What the library calls while it reads and writes.
+// Callbacks of the library, called while it reads and writes.
 
 import CNGHTTP2
 
-/// Stops the library: nothing is to be told any more.
+/// Stops the library, because no more events must be reported.
 private let failed = NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
-/// The stream that this concerns is reset.
+/// Makes the library reset the stream.
 private let streamFailed = NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue
 private let paused = NGHTTP2_ERR_PAUSE.rawValue
 
-/// The session's own call has called the library, and holds it: so it is not counted here, a dozen times for each request.
+/// The session is held by its caller, so it is not retained here. There are about a dozen callbacks per request.
 @inline(__always)
 private func withOwner<Result>(_ pointer: UnsafeMutableRawPointer?, _ body: (HTTP2Session) -> Result) -> Result {
     Unmanaged<HTTP2Session>.fromOpaque(pointer!)._withUnsafeGuaranteedRef { body($0) }
@@ -27,10 +27,10 @@ extension HTTP2Session {
         nghttp2_session_callbacks_set_send_data_callback(callbacks) { _, frame, head, count, _, own in
             withOwner(own) { $0.sendContent(of: frame!.pointee.hd.stream_id, head!, count) }
         }
-        // What is used is given back by hand, and a stream that has ended is forgotten.
+        // Flow-control windows are returned explicitly, and closed streams are dropped.
         nghttp2_option_set_no_auto_window_update(options, 1)
         nghttp2_option_set_no_closed_streams(options, 1)
-        // Servers write values as their applications give them, and clients of HTTP/1.1 never saw the white space.
+        // Servers send values as their applications provide them. HTTP/1.1 clients never saw the surrounding whitespace.
         if role == .client { nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(options, 1) }
         return body(callbacks, options) == 0
     }
@@ -45,7 +45,7 @@ extension HTTP2Session {
                 $0.take(UnsafeBufferPointer(start: name, count: nameLength), UnsafeBufferPointer(start: value, count: valueLength))
             }
         }
-        // By itself the library leaves out lines with characters that are not allowed, and goes on without them.
+        // By default the library omits lines with invalid characters and continues.
         nghttp2_session_callbacks_set_on_invalid_header_callback(callbacks) { _, _, _, _, _, _, _, _ in streamFailed }
         nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) { _, _, stream, bytes, count, own in
             withOwner(own) { session in
@@ -103,7 +103,7 @@ extension HTTP2Session {
 
     private func receivedSection(_ category: nghttp2_headers_category, _ stream: Int32, _ endsStream: Bool) {
         guard let delegate else { return }
-        // Behind a 1xx response comes another head, which the library calls by the name of trailers.
+        // A 1xx response is followed by another head, which the library reports as trailers.
         let isHead = category != NGHTTP2_HCAT_HEADERS || section.hasStatus
         delegate.received(section, isHead ? .head : .trailers, on: stream, endsStream: endsStream)
         if !isHead, endsStream, !isEnded { delegate.receivedEnd(of: stream) }
@@ -125,7 +125,7 @@ extension HTTP2Session {
         return 0
     }
 
-    /// Content is written by its owner, straight to where it goes.
+    /// Content is written by its owner directly into the output buffer.
     static var contentSource: nghttp2_data_provider {
         nghttp2_data_provider(source: nghttp2_data_source()) { _, stream, _, limit, flags, _, own in
             withOwner(own) { $0.offerContent(of: stream, limit, flags!) }
@@ -147,7 +147,7 @@ extension HTTP2Session {
     }
 
     private func sendContent(of stream: Int32, _ head: UnsafePointer<UInt8>, _ count: Int) -> Int32 {
-        // The room was there when the content was offered.
+        // The space was checked when the content was offered.
         guard place.count >= Self.frameHeadBytes + count else { return NGHTTP2_ERR_WOULDBLOCK.rawValue }
         put(UnsafeRawBufferPointer(start: head, count: Self.frameHeadBytes))
         guard count > 0 else { return 0 }

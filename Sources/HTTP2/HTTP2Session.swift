@@ -1,15 +1,14 @@
-// One HTTP/2 connection's frames, streams, windows and field tables, of either side, by nghttp2. No I/O: bytes that came are given to `receive`,
-// and what is to be sent is written into memory by `write`. Belongs to one loop.
-//
-// Tricky: the library calls back in the middle of `receive` and `write`, where neither may be called again; everything else may. Who ends a
-// connection in such a call lets go of the session, which stays alive until the call is over.
+// Frames, streams, flow control and field compression of one HTTP/2 connection, client or server, implemented with nghttp2. No I/O:
+// received bytes are passed to `receive`, and `write` writes output into memory. Belongs to one event loop.
+// Tricky: the library calls back during `receive` and `write`. These two must not be called then; all other functions may. A callback that
+// ends the connection may release the session, which stays alive until the call returns.
 
 import CNGHTTP2
 
 public struct HTTP2SessionSettings: Sendable {
-    /// Streams that the peer may have open at once. A server's; a client takes none.
+    /// Maximum number of concurrent streams that the peer may open. For servers; clients allow none.
     public var maximumStreams = 100
-    /// Content that may be on its way to us, of one stream and of all together.
+    /// Flow-control windows: maximum bytes of content in transit to us, of one stream and of all streams.
     public var streamWindowBytes: Int32 = 65_535
     public var connectionWindowBytes: Int32 = 65_535
     public var fieldLimits = HTTP2FieldLimits(bytes: 64 << 10, count: 256)
@@ -22,38 +21,38 @@ public final class HTTP2Session {
 
     public enum Failure: Error, Equatable { case outOfMemory }
 
-    /// What `receive` has come to.
+    /// Result of `receive`.
     public enum Receiving: Equatable, Sendable {
         case going
-        /// Nothing more is to be read: the connection ends when what is to be written has gone out.
+        /// No more bytes must be read. The connection ends when the remaining output was sent.
         case ended
     }
 
     let session: OpaquePointer
     let limits: HTTP2FieldLimits
-    /// Whom the call that runs tells.
+    /// The delegate of the active call; nil outside calls.
     var delegate: (any HTTP2SessionDelegate)?
-    /// The field section that is coming.
+    /// The field section that is being received.
     var section = HTTP2FieldSection()
-    /// Frames of the library that found no room yet; they are the library's until its next call.
+    /// Bytes of a frame that have not fitted into the output. The library owns them until its next call.
     private var rest = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// Where `write` writes, while it runs.
+    /// The part of the output buffer that `write` has not filled.
     var place = UnsafeMutableRawBufferPointer(start: nil, count: 0)
-    /// Nothing is read any more.
+    /// Whether no more bytes are read.
     var isEnded = false
-    /// Lines that the library reads where they lie, until it has written all that it has.
+    /// Lines that the library uses without a copy, until it has written all output.
     private var lent: [HTTP2KeptFields] = []
-    /// More are copied: a peer that takes nothing for long keeps no more alive.
+    /// Number of such lines above which lines are copied, so that a peer that reads nothing does not keep more of them alive.
     private static let lentLimit = 1_024
 
-    /// No content goes out where there is less room than this, unless it is all that there is: small frames cost more than they carry.
+    /// Minimum space in bytes for a frame of content, unless the content is shorter. Small frames cost more than they carry.
     static let leastContentRoom = 2_048
-    /// A frame's head (RFC 9113 §4.1).
+    /// Size of a frame's head (RFC 9113 §4.1).
     public static let frameHeadBytes = 9
-    /// The longest frame that is written or taken, with its head.
+    /// Maximum size of a frame that is sent or received, including its head.
     public static let frameBytes = frameHeadBytes + 16_384
 
-    /// Our SETTINGS, and as a client the preface, are the first that `write` writes.
+    /// Creates a session. The first output consists of SETTINGS, preceded by the preface for a client.
     public init(_ role: Role, _ settings: HTTP2SessionSettings = HTTP2SessionSettings()) throws(Failure) {
         limits = settings.fieldLimits
         var made: OpaquePointer?
@@ -91,20 +90,20 @@ public final class HTTP2Session {
 
     // MARK: Bytes
 
-    /// Takes bytes of the peer, all of them, and tells what they bring.
+    /// Processes all received bytes and reports their events.
     public func receive(_ bytes: UnsafeRawBufferPointer, telling delegate: any HTTP2SessionDelegate) -> Receiving {
         guard !isEnded else { return .ended }
         enter(delegate)
         defer { leave() }
         let count = nghttp2_session_mem_recv(session, bytes.bindMemory(to: UInt8.self).baseAddress, bytes.count)
-        // An error that the library cannot go on from leaves it without words.
+        // After an unrecoverable error the library sends nothing by default.
         if count < 0 { end(Self.code(of: count)) }
         return isEnded || nghttp2_session_want_read(session) == 0 ? .ended : .going
     }
 
-    /// Writes what is to be sent, as much as there is room for.
-    /// - Parameter place: room for one frame at least (`frameBytes`).
-    /// - Returns: how many bytes; 0 where there is nothing to send now.
+    /// Writes as much output as fits.
+    /// - Parameter place: space for at least one frame (`frameBytes`).
+    /// - Returns: the number of bytes; 0 if there is no output now.
     public func write(into place: UnsafeMutableRawBufferPointer, telling delegate: any HTTP2SessionDelegate) -> Int {
         enter(delegate)
         self.place = place
@@ -113,7 +112,7 @@ public final class HTTP2Session {
             let taken = min(rest.count, self.place.count)
             put(UnsafeRawBufferPointer(rebasing: rest[..<taken]))
             rest = UnsafeRawBufferPointer(rebasing: rest[taken...])
-            // The library would go on behind the GOAWAY that ends the connection.
+            // The library would continue after the GOAWAY that ends the connection.
             guard rest.isEmpty, !self.place.isEmpty, nghttp2_session_want_write(session) != 0 else { break }
             var frame: UnsafePointer<UInt8>?
             let count = nghttp2_session_mem_send(session, &frame)
@@ -130,7 +129,7 @@ public final class HTTP2Session {
     }
 
     private func leave() {
-        // Who is told may have let go of this session.
+        // The delegate may have released this session.
         withExtendedLifetime(self) {
             delegate = nil
             place = UnsafeMutableRawBufferPointer(start: nil, count: 0)
@@ -146,28 +145,28 @@ public final class HTTP2Session {
     /// Whether `write` would write something, as far as the library knows.
     public var wantsToWrite: Bool { !rest.isEmpty || nghttp2_session_want_write(session) != 0 }
 
-    /// Whether neither side has anything more to say.
+    /// Whether both sides have finished.
     public var isFinished: Bool { (isEnded || nghttp2_session_want_read(session) == 0) && !wantsToWrite }
 
-    /// Frames that wait to be written, content apart.
+    /// Number of frames that wait to be written, except content.
     public var waitingFrames: Int { nghttp2_session_get_outbound_queue_size(session) }
 
-    /// Frees what is only needed while streams are open. Not while a field section is coming.
+    /// Releases memory that is needed only while streams are open. Must not be called while a field section is being received.
     public func releaseMemory() { section = HTTP2FieldSection() }
 
     // MARK: The peer
 
-    /// The streams that the peer takes at once.
+    /// Maximum number of concurrent streams that the peer allows.
     public var peerMaximumStreams: Int {
         Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
     }
 
-    /// Whether another request can be made on this connection (RFC 9113 §5.1.1, §6.8).
+    /// Whether another request can be sent on this connection (RFC 9113 §5.1.1, §6.8).
     public var mayRequest: Bool { !isEnded && nghttp2_session_check_request_allowed(session) != 0 }
 
     // MARK: Sending (queued until `write`)
 
-    /// - Returns: the stream; nil where this connection takes no more.
+    /// - Returns: the stream; nil if the connection accepts no more requests.
     public func submitRequest(_ fields: HTTP2FieldList, hasContent: Bool) -> Int32? {
         let stream = withSource(hasContent) { source in
             fields.withPairs { nghttp2_submit_request(session, nil, $0, $1, source, nil) }
@@ -175,7 +174,7 @@ public final class HTTP2Session {
         return stream > 0 ? stream : nil
     }
 
-    /// - Returns: whether it is going to be written; else nothing is said on the stream.
+    /// - Returns: whether the response will be written. If not, nothing is sent on the stream.
     @discardableResult
     public func submitResponse(_ fields: HTTP2FieldList, hasContent: Bool, on stream: Int32) -> Bool {
         withSource(hasContent) { source in
@@ -183,7 +182,7 @@ public final class HTTP2Session {
         } == 0
     }
 
-    /// The same with lines that are not copied.
+    /// Sends a response with lines that are not copied.
     @discardableResult
     public func submitResponse(_ fields: HTTP2KeptFields, hasContent: Bool, on stream: Int32) -> Bool {
         guard lent.count < Self.lentLimit else { return submitResponse(fields.list, hasContent: hasContent, on: stream) }
@@ -191,29 +190,29 @@ public final class HTTP2Session {
         return withSource(hasContent) { nghttp2_submit_response(session, stream, fields.pairs.baseAddress, fields.pairs.count, $0) } == 0
     }
 
-    /// A 1xx response.
+    /// Sends a 1xx response.
     @discardableResult
     public func submitInformational(_ fields: HTTP2FieldList, on stream: Int32) -> Bool {
         fields.withPairs { nghttp2_submit_headers(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, nil, $0, $1, nil) } == 0
     }
 
-    /// What ends a stream whose last content was offered with `hasTrailers`.
+    /// Ends a stream after its last content was offered with `hasTrailers`.
     @discardableResult
     public func submitTrailers(_ fields: HTTP2FieldList, on stream: Int32) -> Bool {
         fields.withPairs { nghttp2_submit_trailer(session, stream, $0, $1) } == 0
     }
 
-    /// There is content again, after `HTTP2ContentOffer.later`.
+    /// Continues after `HTTP2ContentOffer.later`, because content is available again.
     public func resumeContent(of stream: Int32) { nghttp2_session_resume_data(session, stream) }
 
-    /// So much of a stream's content has been used: its peer may send as much again. Also for a stream that is closed by now.
+    /// Returns received bytes to both flow-control windows, of the connection and of the stream. The stream may already be closed.
     public func consume(_ count: Int, on stream: Int32) {
         guard count > 0 else { return }
         nghttp2_session_consume(session, stream, count)
     }
 
-    /// The same in two steps: what all streams share is given back as soon as content has come, the stream's own when it has been used. So one
-    /// whose content waits stops no other.
+    /// Returns received bytes to the connection's window only. Called when content arrives, while `consumeStream` is called when it was
+    /// used. A paused stream thus does not block other streams.
     public func consumeConnection(_ count: Int) {
         if count > 0 { nghttp2_session_consume_connection(session, count) }
     }
@@ -228,19 +227,19 @@ public final class HTTP2Session {
 
     public func ping() { nghttp2_submit_ping(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), nil) }
 
-    /// A server's: the connection is going to end, and requests that are on their way are still taken (RFC 9113 §6.8).
+    /// For servers: announces the end of the connection. Requests in transit are still accepted (RFC 9113 §6.8).
     public func announceEnd() { nghttp2_submit_shutdown_notice(session) }
 
-    /// No request is taken that has not come by now; those that have go on.
+    /// Accepts no requests beyond those received so far. Active requests continue.
     public func takeNoMore(_ code: HTTP2ErrorCode = .noError) {
         let last = nghttp2_session_get_last_proc_stream_id(session)
         nghttp2_submit_goaway(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), last, code.rawValue, nil, 0)
     }
 
-    /// Tells nothing any more, not even of what is being read.
+    /// Reports no more events, not even for bytes that are being read.
     public func abandon() { isEnded = true }
 
-    /// Ends the connection: nothing is read any more, and the GOAWAY is the last that is written.
+    /// Ends the connection: no more bytes are read, and GOAWAY is the last output.
     public func end(_ code: HTTP2ErrorCode) {
         isEnded = true
         nghttp2_session_terminate_session(session, code.rawValue)

@@ -1,7 +1,7 @@
-// What belongs to each open stream of a connection, by the stream's number.
+// A hash table of values by stream number, for the open streams of a connection.
 
-/// Numbers are their own hash: a peer's rise by two, so those that are open at once lie side by side. A peer may choose others, but so few are open at
-/// once that those which meet cost next to nothing.
+/// Numbers are their own hash. A peer's numbers usually increase by two, so open streams are adjacent. A peer may choose other numbers, but
+/// so few are open at once that collisions cost little.
 public struct HTTP2StreamTable<Value> {
     @usableFromInline struct Slot {
         @usableFromInline var number: Int32
@@ -10,10 +10,11 @@ public struct HTTP2StreamTable<Value> {
         @usableFromInline init(_ number: Int32, _ value: Value) { (self.number, self.value) = (number, value) }
     }
 
-    /// A power of two, at most three quarters of them taken; none before the first stream. What does not find its own place free lies in the next that is.
+    /// A power of two, at most three quarters occupied; empty before the first stream. A value with an occupied home slot is stored in the
+    /// next free slot.
     @usableFromInline var slots: [Slot?] = []
     @usableFromInline var taken = 0
-    /// Those that found their own place taken. Mostly there are none, and nobody moves up where one is removed.
+    /// Number of values outside their home slots. It is usually zero, and removals then need no moves.
     @usableFromInline var displaced = 0
 
     @inlinable static var leastCapacity: Int { 16 }
@@ -22,7 +23,7 @@ public struct HTTP2StreamTable<Value> {
 
     @inlinable public var isEmpty: Bool { taken == 0 }
     @inlinable public var count: Int { taken }
-    /// In no order.
+    /// All values, in no particular order.
     @inlinable public var values: [Value] { slots.compactMap { $0?.value } }
 
     public subscript(stream: Int32) -> Value? {
@@ -48,7 +49,7 @@ public struct HTTP2StreamTable<Value> {
         return slot.value
     }
 
-    /// Who lies behind a place that is free now, and would have taken it, does so: else a search for it would end there.
+    /// Moves later values into a freed slot if a search for them would otherwise end there.
     @inlinable mutating func moveUp(to free: Int) {
         var (hole, place) = (free, next(free))
         while let number = slots[place]?.number {

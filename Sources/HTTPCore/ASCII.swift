@@ -1,9 +1,9 @@
-// Letters, digits and the character classes of RFC 9110 §5.6, for code that reads bytes.
+// Letters, digits and the character classes of RFC 9110 §5.6, for code that processes bytes.
 
 extension UInt8 {
-    /// A–Z become a–z; every other byte stays.
+    /// The byte with A–Z converted to a–z; other bytes are unchanged.
     @inlinable public var asciiLowercased: UInt8 { self &- 0x41 < 26 ? self | 0x20 : self }
-    /// A byte of a field name as CGI servers read it: every character that is no letter or digit is one separator.
+    /// A byte of a field name as CGI servers read it: every character other than a letter or digit is one separator.
     @inlinable public var asFieldNameByte: UInt8 {
         let letter = self | 0x20
         if letter &- 0x61 < 26 { return letter }
@@ -14,7 +14,7 @@ extension UInt8 {
 
     @inlinable public var isASCIILetter: Bool { (self | 0x20) &- 0x61 < 26 }
 
-    /// The value of a hexadecimal digit, or nil.
+    /// The value of a hexadecimal digit; nil for other bytes.
     @inlinable public var hexValue: UInt8? {
         if isASCIIDigit { return self &- 0x30 }
         let letter = (self | 0x20) &- 0x61
@@ -26,7 +26,7 @@ extension UInt8 {
 }
 
 extension Span where Element == UInt8 {
-    /// Whether both hold the same ASCII text but for the case of its letters.
+    /// Returns whether both hold equal ASCII text, ignoring the case of letters.
     public func equalsIgnoringCase(_ other: Span<UInt8>) -> Bool {
         guard count == other.count else { return false }
         return withUnsafeBufferPointer { one in
@@ -34,13 +34,13 @@ extension Span where Element == UInt8 {
         }
     }
 
-    /// The place of the first `byte` from `start` on.
+    /// Returns the index of the first `byte` at or after `start`; nil if there is none.
     public func first(_ byte: UInt8, from start: Int = 0) -> Int? {
         for index in start..<count where self[index] == byte { return index }
         return nil
     }
 
-    /// What lies between the optional white space at both ends (RFC 9110 §5.6.3).
+    /// The range without optional white space at both ends (RFC 9110 §5.6.3).
     public var trimmedRange: Range<Int> {
         var (start, end) = (0, count)
         while start < end, self[start].isOptionalWhitespace { start += 1 }
@@ -48,8 +48,8 @@ extension Span where Element == UInt8 {
         return start..<end
     }
 
-    /// Whether both are one field name to upstreams that read names as CGI does (RFC 3875 §4.1.18), such as WSGI and PHP: `-` becomes `_`, and with
-    /// some (lighttpd) every character that is no letter or digit.
+    /// Returns whether both are one field name for upstreams that read names like CGI (RFC 3875 §4.1.18), such as WSGI and PHP. They
+    /// replace `-` by `_`, and some (lighttpd) replace every character other than a letter or digit.
     public func isReadAsName(_ other: Span<UInt8>) -> Bool {
         guard count == other.count else { return false }
         for index in indices where self[index].asFieldNameByte != other[index].asFieldNameByte { return false }
@@ -74,12 +74,12 @@ extension Span where Element == UInt8 {
     }
 }
 
-/// A number in decimal digits, without a `String` in between.
+/// Formats numbers in decimal digits without an intermediate `String`.
 public enum DecimalDigits {
-    /// Bytes of the longest, with its sign.
+    /// Maximum length in bytes, including the sign.
     public static let longest = 20
 
-    /// Returns how many bytes were written.
+    /// Returns the number of bytes written.
     public static func write(_ value: Int, to target: UnsafeMutablePointer<UInt8>) -> Int {
         var bound: UInt = 10
         let magnitude = value.magnitude
@@ -109,9 +109,9 @@ extension [UInt8] {
         span.withUnsafeBufferPointer { append(contentsOf: $0) }
     }
 
-    /// For content that comes bit by bit and whose length nobody has said. Growing copies what is there, which takes long where it is long: so
-    /// from 1 MiB on there is room at once for all that it may become. The kernel gives the pages of so much only as they are filled.
-    /// - Parameter limit: the longest that it may become. What is longer than 64 MiB grows by copying all the same.
+    /// Appends content of unknown length that arrives in pieces. Growing copies the existing content, which is slow for long content. So
+    /// from 1 MiB on, the capacity is reserved for the maximum length at once. The kernel allocates the pages only when they are written.
+    /// - Parameter limit: maximum length of the content in bytes. Beyond 64 MiB, the array grows by copying.
     public mutating func append(copying span: Span<UInt8>, growingTo limit: Int) {
         let (long, longest) = (1 << 20, 64 << 20)
         let count = self.count + span.count
@@ -124,7 +124,7 @@ extension [UInt8] {
         append(atMost: DecimalDigits.longest) { $0.put(decimal: value) }
     }
 
-    /// The line before a chunk of so many bytes (RFC 9112 §7.1).
+    /// Appends the line before a chunk of this size (RFC 9112 §7.1).
     public mutating func append(chunkSize count: Int) { append(contentsOf: "\(String(count, radix: 16))\r\n".utf8) }
 
     public init(_ text: StaticString) {
@@ -143,7 +143,7 @@ extension ArraySlice<UInt8> {
         return left.equalsIgnoringCase(right)
     }
 
-    /// Without the optional white space at both ends (RFC 9110 §5.6.3).
+    /// The slice without optional white space at both ends (RFC 9110 §5.6.3).
     public var trimmed: ArraySlice<UInt8> {
         var slice = self
         while let first = slice.first, first.isOptionalWhitespace { slice.removeFirst() }
@@ -151,10 +151,10 @@ extension ArraySlice<UInt8> {
         return slice
     }
 
-    /// Of a target's path and query: the path (RFC 3986 §3.3).
+    /// The path of a target (RFC 3986 §3.3).
     public var withoutQuery: ArraySlice<UInt8> { prefix { $0 != UInt8(ascii: "?") } }
 
-    /// Of a URI: all but who asks and with which password, before the host (RFC 3986 §3.2.1).
+    /// A URI without user name and password before the host (RFC 3986 §3.2.1).
     public var withoutUserInformation: ArraySlice<UInt8> {
         guard let slash = firstIndex(of: UInt8(ascii: "/")), self[(slash + 1)...].first == UInt8(ascii: "/") else { return self }
         let authority = self[(slash + 2)...].prefix { !"/?#".utf8.contains($0) }

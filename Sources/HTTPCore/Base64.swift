@@ -15,12 +15,12 @@ public enum Base64 {
         return String(decoding: out, as: UTF8.self)
     }
 
-    /// Returns text in the alphabet for URLs, without padding.
+    /// Returns text in the URL-safe alphabet, without padding.
     public static func encodeURL(_ bytes: [UInt8]) -> String {
         String(encode(bytes).compactMap { $0 == "=" ? nil : $0 == "+" ? "-" : $0 == "/" ? "_" : $0 })
     }
 
-    /// Skips white space. Returns nil unless the text is Base64 with padding.
+    /// Decodes Base64 and skips white space. Returns nil unless the text is valid Base64 with padding.
     public static func decode(_ text: String) -> [UInt8]? {
         let symbols = text.utf8.filter { $0 > 0x20 }
         guard symbols.count % 4 == 0 else { return nil }
@@ -28,15 +28,15 @@ public enum Base64 {
         return decode(symbols.dropLast(padding), "+/")?.bytes
     }
 
-    /// Reads the alphabet for URLs without padding (RFC 7515 §2) strictly, so that each value has one text.
-    /// - Returns: nil for another symbol, padding, an impossible length, or bits after the last byte.
+    /// Decodes the URL-safe alphabet without padding (RFC 7515 §2). Strict, so that each value has exactly one encoding.
+    /// - Returns: nil for an invalid symbol, padding, an impossible length, or bits after the last byte.
     public static func decodeURL(_ text: ArraySlice<UInt8>) -> [UInt8]? {
         guard text.count % 4 != 1, let (bytes, rest) = decode(text, "-_"), rest == 0 else { return nil }
         return bytes
     }
 
     /// - Parameter last: the symbols for 62 and 63.
-    /// - Returns: the bytes, and the bits after the last of them.
+    /// - Returns: the bytes, and the bits after the last byte; nil for an invalid symbol.
     private static func decode(_ text: some Collection<UInt8>, _ last: StaticString) -> (bytes: [UInt8], rest: UInt32)? {
         var out: [UInt8] = []
         out.reserveCapacity(text.count * 3 / 4)

@@ -1,4 +1,4 @@
-// Keys of tables: bytes, and what stands for bytes. An array hashes itself byte by byte, which takes ten times as long for a key of the cache.
+// Keys of hash tables. Hashing an array byte by byte takes ten times as long for a cache key.
 
 public struct ByteKey: Hashable, Sendable {
     public let bytes: [UInt8]
@@ -10,8 +10,8 @@ public struct ByteKey: Hashable, Sendable {
     }
 }
 
-/// A number that is a hash already, by a secret seed: nobody outside can choose numbers that meet in a table. So it is not hashed again, which
-/// would take as long as all the rest of looking it up.
+/// A number that is already a hash with a secret seed, so that attackers cannot choose colliding keys. It is not hashed again, which would
+/// take as long as the rest of the lookup.
 public struct SeededHash: Hashable, Sendable {
     public let value: UInt64
 
@@ -19,14 +19,14 @@ public struct SeededHash: Hashable, Sendable {
 
     @inlinable public func hash(into hasher: inout Hasher) { hasher.combine(value) }
 
-    /// What tables ask. Their seeds differ, so that copying one into another in its order fills no part of that first.
+    /// Called by hash tables. Their seeds differ, so that copying one table into another in its order does not cluster the entries.
     @inlinable public func _rawHashValue(seed: Int) -> Int {
         let mixed = (value ^ UInt64(truncatingIfNeeded: seed)) &* 0x9e37_79b9_7f4a_7c15
         return Int(truncatingIfNeeded: mixed ^ mixed >> 32)
     }
 }
 
-/// Bytes with their hash, where that is asked for several times.
+/// Bytes with their hash, for keys that are looked up several times.
 public struct HashedKey: Hashable, Sendable {
     public let bytes: [UInt8]
     public let hash: SeededHash

@@ -1,5 +1,5 @@
-// Heads are written of many short pieces. A check for room at each, and perhaps a move of all that is there, costs more than the piece; so there
-// is room for all of them first. What would go beyond it stops the program: it would be a mistake of ours.
+// Writes heads, which consist of many short pieces, into memory reserved in advance. Checking the capacity and growing for each piece would
+// cost more than the piece. Writing beyond the reserved memory is a programming error and stops the program.
 
 public struct ByteWriter {
     @usableFromInline var place: UnsafeMutablePointer<UInt8>
@@ -42,19 +42,19 @@ public struct ByteWriter {
         place += DecimalDigits.write(value, to: place)
     }
 
-    /// The line that tells how long a message's content is (RFC 9110 §8.6).
+    /// Writes Content-Length (RFC 9110 §8.6).
     public mutating func put(contentLength count: Int) {
         put("Content-Length: ")
         put(decimal: count)
         put("\r\n")
     }
 
-    /// What the longest of these lines takes.
+    /// Maximum length of a Content-Length line.
     public static let contentLengthBytes = 18 + DecimalDigits.longest
 }
 
 extension [UInt8] {
-    /// - Parameter room: more is not written.
+    /// - Parameter room: maximum number of bytes to write.
     @inlinable @inline(__always)
     public mutating func append(atMost room: Int, _ write: (inout ByteWriter) -> Void) {
         append(addingCapacity: room) { output in
@@ -67,10 +67,10 @@ extension [UInt8] {
         }
     }
 
-    /// - Parameter room: more is not written.
+    /// - Parameter room: maximum number of bytes to write.
     @inlinable @inline(__always)
     public init(atMost room: Int, _ write: (inout ByteWriter) -> Void) {
-        // `init(unsafeUninitializedCapacity:)` looks for the type of its storage each time, which costs more than the bytes do.
+        // `init(unsafeUninitializedCapacity:)` looks up the type of its storage each time, which costs more than writing the bytes.
         self.init()
         append(atMost: room, write)
     }

@@ -1,13 +1,13 @@
-// Takes the chunked transfer coding off a message's content (RFC 9112 §7.1) as it arrives, in pieces of any size. Strict: sizes are
-// hexadecimal digits and nothing else, every line ends in CRLF, extensions and trailers are bounded, and both are dropped.
+// Decodes the chunked transfer coding (RFC 9112 §7.1) as it arrives, in pieces of any size. Strict: sizes consist of hexadecimal digits
+// only, and every line ends in CRLF. Extensions and trailers are limited in size and discarded.
 
 public struct ChunkedDecoder: Sendable {
     public enum Event: Sendable, Equatable {
-        /// Content at this range of the bytes given.
+        /// Content at this range of the given bytes.
         case content(Range<Int>)
-        /// Everything given was taken; more is needed.
+        /// All given bytes were consumed; more are needed.
         case needsMore
-        /// The content is whole; `consumed` bytes of those given belonged to it.
+        /// The content is complete; `consumed` of the given bytes belonged to it.
         case end(consumed: Int)
         case refused(ChunkProblem)
     }
@@ -18,7 +18,7 @@ public struct ChunkedDecoder: Sendable {
             endLF, ended
     }
 
-    /// Bytes of chunk extensions taken in one message, and of trailers: nobody has a use for more, and both cost without bringing content.
+    /// Maximum size of chunk extensions and of trailers in one message, in bytes. Both cost time without carrying content.
     private static let extensionLimit = 16_384
     private static let trailerLimit = 8_192
 
@@ -32,7 +32,7 @@ public struct ChunkedDecoder: Sendable {
 
     public var isAtEnd: Bool { state == .ended }
 
-    /// The next event in `bytes` from `position` on; `position` moves behind what was taken.
+    /// Returns the next event in `bytes` from `position` on, and advances `position` past the consumed bytes.
     public mutating func next(_ bytes: Span<UInt8>, _ position: inout Int) -> Event {
         while position < bytes.count {
             if state == .data {

@@ -1,4 +1,4 @@
-// Days and dates of the proleptic Gregorian calendar, for the spellings that dates have in HTTP and in JSON.
+// Dates of the proleptic Gregorian calendar, for the date formats of HTTP and JSON.
 
 struct CivilDate {
     var year: Int
@@ -24,14 +24,14 @@ struct CivilDate {
         day = dayOfYear - (153 * shiftedMonth + 2) / 5 + 1
     }
 
-    /// Whether the calendar has it.
+    /// Whether the date exists in the calendar.
     var exists: Bool {
         let isLeap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
         let days = month == 2 ? (isLeap ? 29 : 28) : month == 4 || month == 6 || month == 9 || month == 11 ? 30 : 31
         return 1...12 ~= month && 1...days ~= day
     }
 
-    /// Since 1970-01-01. Years are counted from March, so that the leap day is a year's last; eras of 400 years repeat.
+    /// Days since 1970-01-01. Years begin in March, so that the leap day is the last day of a year; eras of 400 years repeat.
     var days: Int64 {
         let shifted = month <= 2 ? year - 1 : year
         let era = Int(floorDivide(Int64(shifted), 400))

@@ -1,28 +1,29 @@
-// Authentication schemes that sign in a connection and not a request (RFC 4559 §6): after the handshake the server takes every request on that
-// connection for its user's, also one without credentials. So such a connection must never carry another client's request.
+// Authentication schemes that authenticate a connection instead of a request (RFC 4559 §6). After the handshake, the server attributes
+// every request on the connection to its user, also requests without credentials. Such a connection must never carry another client's
+// request.
 
 public enum ConnectionAuthentication {
-    /// What a response says of such a scheme.
+    /// What a response states about such a scheme.
     public enum Challenge: Sendable, Equatable {
-        /// The server offers the scheme. No user is known on the connection.
+        /// The server offers the scheme. The connection has no user yet.
         case offered
-        /// The server has sent data of a handshake: the connection has a user, or is about to.
+        /// The server has sent handshake data: the connection has a user, or is about to have one.
         case underWay
     }
 
-    /// In lower case. CredSSP and Nego2 are Microsoft's successors of Negotiate.
+    /// Names in lower case. CredSSP and Nego2 are Microsoft's successors of Negotiate.
     private static let schemes: [[UInt8]] = ["negotiate", "ntlm", "kerberos", "credssp", "nego2"].map { Array($0.utf8) }
     private static let requestFields: KnownFieldSet = [.authorization, .proxyAuthorization]
     private static let responseFields: KnownFieldSet = [
         .wwwAuthenticate, .proxyAuthenticate, .authenticationInfo, .proxyAuthenticationInfo,
     ]
 
-    /// Whether a request's credentials are of such a scheme.
+    /// Returns whether a request's credentials use such a scheme.
     public static func isUsed(by fields: Fields) -> Bool {
         fields.containsAny(of: requestFields) && challenge(in: fields, requestFields) != nil
     }
 
-    /// What a response says of such a scheme. nil if it names none.
+    /// Returns what a response states about such a scheme; nil if it names none.
     public static func challenge(in fields: Fields) -> Challenge? {
         fields.containsAny(of: responseFields) ? challenge(in: fields, responseFields) : nil
     }
@@ -39,7 +40,7 @@ public enum ConnectionAuthentication {
         return found
     }
 
-    /// Each part between commas may begin with a scheme (RFC 9110 §11.6.1), also within a quoted string: servers differ in how they read those.
+    /// Each part between commas may begin with a scheme (RFC 9110 §11.6.1), also within a quoted string: servers parse those differently.
     private static func challenge(in value: Span<UInt8>) -> Challenge? {
         var found: Challenge?
         var position = 0
@@ -55,12 +56,13 @@ public enum ConnectionAuthentication {
     }
 
     private static func challenge(inPart part: Span<UInt8>) -> Challenge? {
-        // Quotes, and bytes that some servers take for whitespace. A no-break space is whitespace for servers that read fields as Latin-1.
+        // Skips quotes and bytes that some servers treat as white space. A no-break space is white space for servers that read fields as
+        // Latin-1.
         let start = index(in: part, from: 0) { $0.isLetterOrDigit }
         let schemeEnd = index(in: part, from: start) { !$0.isLetterOrDigit }
         let scheme = part.extracting(start..<schemeEnd)
         guard schemes.contains(where: { scheme.equalsIgnoringCase($0.span) }) else { return nil }
-        // A parameter of that name is no scheme.
+        // A parameter with such a name is not a scheme.
         if schemeEnd < part.count, part[schemeEnd] == UInt8(ascii: "=") { return nil }
         let rest = index(in: part, from: schemeEnd) { isSpace($0) }
         return index(in: part, from: rest) { !isSpace($0) } < part.count ? .underWay : .offered

@@ -1,10 +1,10 @@
-// The content codings that can be taken off again (RFC 9110 §8.4).
+// Content codings (RFC 9110 §8.4): parsing Content-Encoding, and matching it with Accept-Encoding.
 
-/// The content codings that can be taken off (RFC 9110 §8.4.1, RFC 7932, RFC 8878).
+/// The content codings that Cistern can decode (RFC 9110 §8.4.1, RFC 7932, RFC 8878).
 public enum ContentCoding: Sendable, Equatable, CaseIterable {
     case identity, gzip, brotli, zstd
 
-    /// As it is written in fields.
+    /// Name in fields.
     public var name: StaticString {
         switch self {
         case .identity: "identity"
@@ -14,7 +14,7 @@ public enum ContentCoding: Sendable, Equatable, CaseIterable {
         }
     }
 
-    /// One coding by its name, in any case.
+    /// Finds a coding by its name, in any case. nil if it is not supported.
     public init?(named name: ArraySlice<UInt8>) {
         guard let known = Self.allCases.first(where: { name.equalsIgnoringCase($0.name) }) else {
             guard name.equalsIgnoringCase("x-gzip") else { return nil }
@@ -24,7 +24,7 @@ public enum ContentCoding: Sendable, Equatable, CaseIterable {
         self = known
     }
 
-    /// nil where the content is coded in another way, or more than once.
+    /// The coding in Content-Encoding; nil if it is not supported, or if there are several.
     public init?(_ fields: Fields) {
         guard fields.contains(.contentEncoding) else {
             self = .identity
@@ -41,7 +41,7 @@ public enum ContentCoding: Sendable, Equatable, CaseIterable {
         self = coding
     }
 
-    /// What some servers take for a coding of JSON, and is none: its content is looked at as it is.
+    /// Values that some servers use as a coding of JSON although they are not codings. They are ignored.
     private static let noCodings: [StaticString] = ["utf-8", "utf8", "none", "binary"]
 
     private static func isNone(_ name: ArraySlice<UInt8>, _ fields: Fields) -> Bool {
@@ -49,11 +49,11 @@ public enum ContentCoding: Sendable, Equatable, CaseIterable {
         return type.subtype.equalsIgnoringCase("json") || type.suffix.equalsIgnoringCase("json")
     }
 
-    /// Whether the client of a request may have content in the codings that these fields of a response name (RFC 9110 §12.5.3): without
-    /// Accept-Encoding any; else those that it names, or allows by a star, with a weight other than 0.
+    /// Returns whether a client accepts the codings that a response names (RFC 9110 §12.5.3). Without Accept-Encoding, every coding is
+    /// accepted. Otherwise the field must name the coding, or match it by `*`, with a weight other than 0.
     public static func allows(_ response: Fields, _ request: Fields) -> Bool {
         guard request.contains(.acceptEncoding) else { return true }
-        // Each coding is looked for in the whole list. Nobody knows what a longer one allows.
+        // Each coding is searched in the whole list. A list above the limit is not read; the coding counts as not accepted.
         guard !FieldListLimit.isExceeded(by: request.all(.acceptEncoding)), !FieldListLimit.isExceeded(by: response.all(.contentEncoding))
         else { return false }
         let accepted = FieldLists.members(of: .acceptEncoding, in: request).map { FieldLists.members(of: $0, separator: UInt8(ascii: ";")) }
@@ -64,13 +64,13 @@ public enum ContentCoding: Sendable, Equatable, CaseIterable {
         }
     }
 
-    /// Coding names, in any case and with their older forms.
+    /// Compares the names of codings in any case, including older names.
     private static func isSame(_ one: ArraySlice<UInt8>, _ other: ArraySlice<UInt8>) -> Bool {
         if let known = ContentCoding(named: one) { return known == ContentCoding(named: other) }
         return one.equalsIgnoringCase(other)
     }
 
-    /// `q=0`, `q=0.000`.
+    /// Matches `q=0`, `q=0.000` and similar.
     public static func isZeroWeight(_ parameter: ArraySlice<UInt8>) -> Bool {
         parameter.prefix(2).equalsIgnoringCase("q=") && parameter.count > 2
             && parameter.dropFirst(2).allSatisfy { $0 == UInt8(ascii: "0") || $0 == UInt8(ascii: ".") }

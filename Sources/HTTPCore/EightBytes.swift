@@ -1,5 +1,5 @@
-// Eight bytes of a text looked at together: heads are long, and a step for each byte is most of what reading one costs. Little endian, as
-// all machines are that we build for: the first byte is the lowest.
+// Processes eight bytes of text at once, because a step for each byte is most of the cost of parsing a head. Little-endian: the first byte
+// is the lowest.
 
 struct EightBytes {
     private static let low: UInt64 = 0x0101_0101_0101_0101
@@ -7,32 +7,32 @@ struct EightBytes {
 
     private(set) var bits: UInt64
 
-    /// - Parameter place: eight bytes can be read from there on.
+    /// - Parameter place: address of at least eight readable bytes.
     @inline(__always)
     init(at place: UnsafePointer<UInt8>) { bits = UInt64(littleEndian: UnsafeRawPointer(place).loadUnaligned(as: UInt64.self)) }
 
-    /// A–Z become a–z; every other byte stays.
+    /// The bytes with A–Z converted to a–z; other bytes are unchanged.
     @inline(__always)
     var asciiLowercased: UInt64 {
         let letters = bits & ~Self.high
-        // The highest bit of each byte that is at least "A", and of each that is beyond "Z".
+        // The highest bit of each byte that is at least "A", and of each byte above "Z".
         let fromA = letters &+ Self.low &* (0x80 - 0x41)
         let beyondZ = letters &+ Self.low &* (0x80 - 0x5b)
         return bits | (((fromA ^ beyondZ) & ~bits & Self.high) >> 2)
     }
 
-    /// The place of the first byte that is `byte`.
+    /// Index of the first byte equal to `byte`; nil if there is none.
     @inline(__always)
     func first(_ byte: UInt8) -> Int? { Self.first(Self.zeros(bits ^ (Self.low &* UInt64(byte)))) }
 
-    /// The place of the first control character, which HTAB is too (RFC 9110 §5.5).
+    /// Index of the first control character, including HTAB (RFC 9110 §5.5); nil if there is none.
     @inline(__always)
     var firstControl: Int? {
         let below = (bits &- Self.low &* 0x20) & ~bits & Self.high
         return Self.first(below | Self.zeros(bits ^ (Self.low &* 0x7f)))
     }
 
-    /// Marks zero bytes. Behind the first some may be marked that are none.
+    /// Marks zero bytes. Marks after the first one may be wrong.
     @inline(__always)
     private static func zeros(_ bits: UInt64) -> UInt64 { (bits &- low) & ~bits & high }
 
@@ -41,7 +41,7 @@ struct EightBytes {
 }
 
 extension UnsafeBufferPointer<UInt8> {
-    /// The place of the first `byte` from `start` on; `limit` where there is none before.
+    /// Returns the index of the first `byte` at or after `start`; `limit` if there is none before it.
     @inline(__always)
     public func place(of byte: UInt8, from start: Int, before limit: Int) -> Int {
         var index = start
@@ -53,7 +53,7 @@ extension UnsafeBufferPointer<UInt8> {
         return index
     }
 
-    /// The place of the first byte from `start` on that may not stand in a field value; `limit` where there is none before.
+    /// Returns the index of the first byte at or after `start` that is invalid in a field value; `limit` if there is none before it.
     @inline(__always)
     func endOfFieldValue(from start: Int, before limit: Int) -> Int {
         var index = start
@@ -70,7 +70,7 @@ extension UnsafeBufferPointer<UInt8> {
         return index
     }
 
-    /// Whether `count` bytes at both places are the same text but for the case of `self`'s letters.
+    /// Returns whether `count` bytes at both addresses are equal, after `text` is converted to lower case.
     @inline(__always)
     static func isSame(_ text: UnsafePointer<UInt8>, asLowercased other: UnsafePointer<UInt8>, count: Int) -> Bool {
         guard count >= 8 else {
@@ -81,12 +81,12 @@ extension UnsafeBufferPointer<UInt8> {
         while true {
             guard EightBytes(at: text + index).asciiLowercased == EightBytes(at: other + index).bits else { return false }
             if index == count - 8 { return true }
-            // The last eight overlap with those before.
+            // The last eight bytes overlap with those before.
             index = Swift.min(index + 8, count - 8)
         }
     }
 
-    /// Whether both, of one length, are the same text but for the case of letters.
+    /// Returns whether two texts of equal length are equal, ignoring the case of ASCII letters.
     static func isSameText(_ text: UnsafeBufferPointer<UInt8>, _ other: UnsafeBufferPointer<UInt8>) -> Bool {
         let count = text.count
         guard count >= 8, let one = text.baseAddress, let two = other.baseAddress else {

@@ -1,19 +1,19 @@
-// One field line of a head (RFC 9112 §5), of a request or of a response: a token, a colon right behind it, and a value without control
-// characters. How a line may end, and what is said of one that is wrong, differs between the two: that is for the callers.
+// Parses one field line of a head (RFC 9112 §5): a token, a colon directly after it, and a value without control characters. Line ends and
+// error messages differ between requests and responses; the callers handle them.
 
 struct FieldLine {
-    /// Where its parts lie. Values are without the white space around them.
+    /// Offsets of the parts. Values exclude surrounding white space.
     let nameEnd: Int
     let valueStart: Int
     let valueEnd: Int
-    /// The first byte that may not stand in a value: there the line has to end.
+    /// Offset of the first byte that is invalid in a value; the line must end there.
     let end: Int
     let known: KnownField?
 
     /// - Parameters:
-    ///   - start: where the line begins.
-    ///   - limit: nothing of the line lies from there on.
-    /// - Returns: nil where the line does not begin with a name and a colon: white space before the colon, or a line that is folded.
+    ///   - start: offset of the line.
+    ///   - limit: end of the bytes that may belong to the line.
+    /// - Returns: nil if the line does not begin with a name and a colon: white space before the colon, or a folded line.
     @inline(__always)
     init?(in bytes: UnsafeBufferPointer<UInt8>, from start: Int, before limit: Int) {
         let colon = bytes.place(of: 0x3a, from: start, before: limit)
@@ -31,7 +31,7 @@ struct FieldLine {
         (nameEnd, valueStart, valueEnd, self.end, self.known) = (colon, first, last, end, known)
     }
 
-    /// One with white space between its name and its colon, which a proxy takes away from a response (RFC 9112 §5.1).
+    /// Parses a line with white space between name and colon, which a proxy must remove from a response (RFC 9112 §5.1).
     @inline(never)
     init?(spacedIn bytes: UnsafeBufferPointer<UInt8>, from start: Int, before limit: Int) {
         let colon = bytes.place(of: 0x3a, from: start, before: limit)
@@ -49,7 +49,7 @@ struct FieldLine {
         (self.nameEnd, valueStart, valueEnd, self.end, self.known) = (nameEnd, first, last, end, known)
     }
 
-    /// - Parameter offset: from these bytes to those that the entry will point into.
+    /// - Parameter offset: distance from these bytes to those that the entry will refer to.
     @inline(__always)
     func entry(from start: Int, movedBy offset: Int = 0) -> Fields.Entry {
         Fields.Entry(

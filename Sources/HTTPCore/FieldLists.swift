@@ -1,30 +1,30 @@
-// Lists in field values (RFC 9110 §5.6.1): members between commas, where a comma within a quoted string does not count. A head may be long, so
-// lists are gone through without an array of their members where only one of them is looked for, and what needs more than a pass has a limit.
+// Lists in field values (RFC 9110 §5.6.1): members separated by commas, except within quoted strings. Heads may be long, so a search for
+// one member allocates no array of members. Processing that needs more than one pass has a limit.
 
-/// How much of a list is read where each member costs more than a glance. Nobody sends as much in earnest; what lies beyond must not hold up
-/// the others on the loop, so whoever reads a list says what a longer one means: always what is safe.
+/// Maximum size of lists that need more than a simple scan. Legitimate lists are shorter, and longer ones must not block the event loop.
+/// Each caller defines a safe interpretation of a longer list.
 public enum FieldListLimit {
-    /// Members, or parameters and directives together.
+    /// Maximum number of members, or of parameters and directives together.
     public static let members = 128
-    /// Bytes of all lines of the field together.
+    /// Maximum total length of the field's lines in bytes.
     public static let bytes = 8_192
 
-    /// Of all lines of a field together, whose members end at commas, within quotes too.
+    /// Returns whether the lines of a field exceed the limits. Counts each comma as the end of a member, within quotes too.
     public static func isExceeded(by field: KnownField, in fields: Fields) -> Bool {
         guard fields.contains(field) else { return false }
         var count = 0
         for entry in fields.entries where entry.known == field { count += Int(entry.valueLength) + 1 }
-        // No more members than bytes: mostly that is all there is to know.
+        // A list has no more members than bytes, so counting bytes is usually sufficient.
         return count > members && isExceeded(by: fields.all(field))
     }
 
     /// - Parameters:
     ///   - lines: the values of all lines of the field.
-    ///   - separators: each of these bytes counts as the end of a member, also within quotes.
+    ///   - separators: bytes that end a member, also within quotes.
     public static func isExceeded(
         by lines: [ArraySlice<UInt8>], separators: StaticString = ",", members: Int = members, bytes: Int = bytes
     ) -> Bool {
-        // Before it is counted, since even that takes its time with 64 KiB.
+        // Checked before the members are counted, because counting is slow for 64 KiB.
         guard lines.reduce(0, { $0 + $1.count + 1 }) <= bytes + 1 else { return true }
         var count = lines.count
         for line in lines {
@@ -40,14 +40,14 @@ public enum FieldListLimit {
     }
 }
 
-/// The members of one value, one after the other: white space around them removed, empty ones left out.
+/// Iterates over the members of one value, without surrounding white space and without empty members.
 public struct FieldMembers: Sequence, IteratorProtocol {
     private let value: ArraySlice<UInt8>
     private let separator: UInt8
     private let hasEscapes: Bool
     private var position: Int
 
-    /// - Parameter hasEscapes: whether a backslash in quotes takes the next byte's meaning away. Entity tags know no such thing.
+    /// - Parameter hasEscapes: whether a backslash in quotes escapes the next byte. Entity tags have no escapes.
     public init(of value: ArraySlice<UInt8>, separator: UInt8 = UInt8(ascii: ","), hasEscapes: Bool = true) {
         self.value = value
         self.separator = separator
@@ -71,14 +71,14 @@ public struct FieldMembers: Sequence, IteratorProtocol {
         return base + Self.endOfMember(in: value.span, from: start - base, separator, hasEscapes: hasEscapes)
     }
 
-    /// Where the member ends that begins at `start`: at a separator that is not quoted, or at the end of all.
+    /// Returns the end of the member that begins at `start`: the next unquoted separator, or the end of the text.
     public static func endOfMember(
         in text: Span<UInt8>, from start: Int, _ separator: UInt8 = UInt8(ascii: ","), hasEscapes: Bool = true
     ) -> Int {
         var isQuoted = false
         var isEscaped = false
         var index = start
-        // Mostly nothing is quoted.
+        // Fast path: most members have no quotes.
         while index < text.count, text[index] != separator, text[index] != 0x22 { index += 1 }
         for index in index..<text.count {
             let byte = text[index]
@@ -97,15 +97,15 @@ public struct FieldMembers: Sequence, IteratorProtocol {
 }
 
 public enum FieldLists {
-    /// The members of one value.
+    /// Returns the members of one value.
     public static func members(
         of value: ArraySlice<UInt8>, separator: UInt8 = UInt8(ascii: ","), hasEscapes: Bool = true
     ) -> [ArraySlice<UInt8>] {
         Array(FieldMembers(of: value, separator: separator, hasEscapes: hasEscapes))
     }
 
-    /// The members of all lines of a field, in order.
-    /// - Parameter limit: so many at most.
+    /// Returns the members of all lines of a field, in order.
+    /// - Parameter limit: maximum number of members to return.
     public static func members(of field: KnownField, in fields: Fields, limit: Int = .max) -> [ArraySlice<UInt8>] {
         var members: [ArraySlice<UInt8>] = []
         for value in fields.all(field) {
@@ -117,7 +117,7 @@ public enum FieldLists {
         return members
     }
 
-    /// Whether a member of any line fits; stops at the first that does.
+    /// Returns whether a member of any line matches. Stops at the first match.
     public static func contains(_ field: KnownField, in fields: Fields, where fits: (ArraySlice<UInt8>) -> Bool) -> Bool {
         guard fields.contains(field) else { return false }
         for entry in fields.entries where entry.known == field {

@@ -1,26 +1,26 @@
-// Writes field lines (RFC 9112 §5). Those that lie one behind the other as they are to be written, as lines that were received or appended do,
-// are copied together.
+// Serializes field lines (RFC 9112 §5). Adjacent lines that are already in wire format, such as received or appended ones, are copied
+// together.
 
 public enum FieldSerializer {
-    /// `: ` and the end of the line.
+    /// Lengths of `: ` and of the line end.
     static let separatorBytes = 2
     static let endBytes = 2
 
-    /// What writing these takes at most.
+    /// Maximum length of the serialized fields in bytes.
     public static func room(for fields: Fields) -> Int { fields.bytes.count + (separatorBytes + endBytes) * fields.count }
 
     public static func room(for field: KnownField, _ value: [UInt8]) -> Int {
         field.name.utf8CodeUnitCount + value.count + separatorBytes + endBytes
     }
 
-    /// - Parameter omitted: fields that are left out.
+    /// - Parameter omitted: fields to leave out.
     public static func append(_ fields: Fields, without omitted: KnownFieldSet = [], to out: inout [UInt8]) {
         out.append(atMost: room(for: fields)) { write(fields, without: omitted, to: &$0) }
     }
 
     public static func write(_ fields: Fields, without omitted: KnownFieldSet, to writer: inout ByteWriter) {
         fields.bytes.withUnsafeBufferPointer { bytes in
-            // Lines that can be copied together.
+            // Range of adjacent lines to copy together.
             var run = 0..<0
             fields.entries.withUnsafeBufferPointer { entries in
                 for entry in entries where !omitted.holds(entry) {
@@ -45,8 +45,8 @@ public enum FieldSerializer {
         }
     }
 
-    /// Whether the line lies there just as it is written.
-    /// - Parameter range: where it would lie.
+    /// Returns whether the line is already in wire format.
+    /// - Parameter range: range of the line in wire format.
     @inline(__always)
     private static func isWritten(_ entry: Fields.Entry, _ range: Range<Int>, in bytes: UnsafeBufferPointer<UInt8>) -> Bool {
         let nameEnd = range.lowerBound + Int(entry.nameLength)
@@ -60,7 +60,7 @@ public enum FieldSerializer {
         if !range.isEmpty { writer.put(bytes.baseAddress.map { $0 + range.lowerBound }, count: range.count) }
     }
 
-    /// One line.
+    /// Appends one line.
     public static func append(_ field: KnownField, _ value: [UInt8], to out: inout [UInt8]) { append(field, value.span, to: &out) }
 
     static func append(_ field: KnownField, _ value: Span<UInt8>, to out: inout [UInt8]) {

@@ -1,10 +1,9 @@
-// The fields of a message, in order and with repeats (RFC 9110 §5): one array of bytes, and an entry for each field line that says
-// where its name and value lie in it. Values are bytes: obs-text survives. Lines that we append lie there as they are written in a message,
-// as those do that were received, so that writing them down is copying.
+// The fields of a message in order, with repeats (RFC 9110 §5). One array holds the bytes, and an entry the offsets of each field line.
+// Values are bytes, so obs-text is preserved. Appended lines are stored in wire format like received ones, so that serializing copies them.
 
-/// The field section of a message. Order and repeats are kept.
+/// The field section of a message. Order and repeats are preserved.
 public struct Fields: Sendable {
-    /// Where one field line lies in `bytes`. Values are without the white space around them.
+    /// Offsets of one field line in `bytes`. Values exclude surrounding white space.
     public struct Entry: Sendable {
         public var nameStart: UInt32
         public var nameLength: UInt32
@@ -26,7 +25,7 @@ public struct Fields: Sendable {
 
     public private(set) var bytes: [UInt8]
     public private(set) var entries: [Entry]
-    /// So that asking for an absent field costs nothing.
+    /// The known fields that are present, so that a test for an absent field costs nothing.
     @usableFromInline var present = KnownFieldSet()
 
     public init() {
@@ -34,14 +33,14 @@ public struct Fields: Sendable {
         entries = []
     }
 
-    /// Room for so much, so that it need not grow while it is filled.
+    /// Reserves capacity, so that the arrays need not grow.
     public init(reservingBytes bytes: Int, entries: Int) {
         self.init()
         self.bytes.reserveCapacity(bytes)
         self.entries.reserveCapacity(entries)
     }
 
-    /// Takes over a head that the parser has cut up already: entries point into `bytes`.
+    /// Takes over a parsed head: entries refer to `bytes`.
     public init(bytes: [UInt8], entries: [Entry]) {
         self.bytes = bytes
         self.entries = entries
@@ -50,26 +49,26 @@ public struct Fields: Sendable {
         }
     }
 
-    /// Takes the entry of a line whose bytes are taken afterwards, with those of others.
+    /// Adds the entry of a line. The bytes of several lines are added together afterwards.
     mutating func take(_ entry: Entry) {
         if entries.capacity == 0 { entries.reserveCapacity(Self.usualCount) }
         entries.append(entry)
         if let known = entry.known { present.insert(known) }
     }
 
-    /// Calls `take` with the value of each line of that name, in order.
+    /// Calls `take` with the value of each line with this name, in order.
     public func forEach(_ field: KnownField, _ take: (Span<UInt8>) -> Void) {
         guard contains(field) else { return }
         for entry in entries where entry.known == field { take(bytes.span.extracting(entry.valueRange)) }
     }
 
-    /// Room for so many more bytes and lines.
+    /// Reserves capacity for additional bytes and lines.
     public mutating func reserve(bytes more: Int, lines: Int) {
         bytes.reserveCapacity(bytes.count + more)
         entries.reserveCapacity(entries.count + lines)
     }
 
-    /// Field lines that entries point into already, as received.
+    /// Adds the bytes of received field lines. Their entries were already added.
     mutating func take(bytes more: Slice<UnsafeBufferPointer<UInt8>>) {
         let lines = UnsafeBufferPointer(rebasing: more)
         if bytes.isEmpty { bytes = Array(lines) } else { bytes.append(contentsOf: lines) }
@@ -79,7 +78,7 @@ public struct Fields: Sendable {
 
     public var count: Int { entries.count }
 
-    /// Which known fields there are lines of.
+    /// The known fields that are present.
     public var known: KnownFieldSet { present }
 
     @inlinable public func contains(_ field: KnownField) -> Bool { present.contains(field) }
@@ -90,7 +89,7 @@ public struct Fields: Sendable {
 
     public func value(at index: Int) -> ArraySlice<UInt8> { bytes[entries[index].valueRange] }
 
-    /// The first line's value.
+    /// Returns the value of the first line; nil if there is none.
     public func first(_ field: KnownField) -> ArraySlice<UInt8>? { firstEntry(field).map { bytes[$0.valueRange] } }
 
     func firstEntry(_ field: KnownField) -> Entry? {
@@ -99,7 +98,7 @@ public struct Fields: Sendable {
         return nil
     }
 
-    /// The value of the one line of that name; nil where there is none, or another.
+    /// Returns the value if exactly one line has this name; nil otherwise.
     public func only(_ field: KnownField) -> ArraySlice<UInt8>? {
         guard contains(field) else { return nil }
         var only: Entry?
@@ -110,7 +109,7 @@ public struct Fields: Sendable {
         return only.map { bytes[$0.valueRange] }
     }
 
-    /// Whether all lines of that name have the same value.
+    /// Returns whether all lines with this name have equal values.
     public func isOneValue(_ field: KnownField) -> Bool {
         var first: Entry?
         for entry in entries where entry.known == field {
@@ -120,13 +119,13 @@ public struct Fields: Sendable {
         return true
     }
 
-    /// The values of all lines of that name, in order.
+    /// Returns the values of all lines with this name, in order.
     public func all(_ field: KnownField) -> [ArraySlice<UInt8>] {
         guard contains(field) else { return [] }
         return entries.compactMap { $0.known == field ? bytes[$0.valueRange] : nil }
     }
 
-    /// Whether there is a line of that name (any case).
+    /// Returns whether a line has this name, in any case.
     public func contains(named name: Span<UInt8>) -> Bool {
         for entry in entries where entry.nameLength == name.count {
             if bytes.span.extracting(entry.nameRange).equalsIgnoringCase(name) { return true }
@@ -134,7 +133,7 @@ public struct Fields: Sendable {
         return false
     }
 
-    /// The values of all lines of that name (any case), in order.
+    /// Returns the values of all lines with this name in any case, in order.
     public func all(named name: Span<UInt8>) -> [ArraySlice<UInt8>] {
         values(nameLength: name.count) { $0.equalsIgnoringCase(name) }
     }
@@ -143,11 +142,11 @@ public struct Fields: Sendable {
         values(nameLength: name.utf8CodeUnitCount) { $0.equalsIgnoringCase(name) }
     }
 
-    /// Lines that an upstream may take for ones of that name, which are spelled with other separators (`isReadAsName`), in order: name and value, behind a
-    /// line's end, which no value has.
+    /// Returns the lines that an upstream may read as having this name, because only the separators differ (`isReadAsName`). Each result
+    /// has name and value after a line feed, which no value contains.
     public func all(readAs name: Span<UInt8>) -> [[UInt8]] {
         var lines: [[UInt8]] = []
-        // A field that is known is spelled with `-`.
+        // Known fields are always spelled with `-`.
         for entry in entries where entry.known == nil && entry.nameLength == name.count {
             let own = bytes.span.extracting(entry.nameRange)
             guard own.isReadAsName(name), !own.equalsIgnoringCase(name) else { continue }
@@ -165,7 +164,7 @@ public struct Fields: Sendable {
         return values
     }
 
-    /// All lines' values joined by ", " (RFC 9110 §5.3); nil where there is none.
+    /// Returns the values of all lines joined by ", " (RFC 9110 §5.3); nil if there is none.
     public func combined(_ field: KnownField) -> [UInt8]? {
         guard contains(field) else { return nil }
         let values = all(field)
@@ -183,7 +182,7 @@ public struct Fields: Sendable {
     public mutating func append(_ field: KnownField, _ value: String) { append(field, Array(value.utf8)) }
 
     /// - Parameters:
-    ///   - room: bytes that the value takes at most.
+    ///   - room: maximum length of the value in bytes.
     ///   - write: writes the value.
     public mutating func append(_ field: KnownField, atMost room: Int, _ write: (inout ByteWriter) -> Void) {
         let nameStart = bytes.count
@@ -207,7 +206,7 @@ public struct Fields: Sendable {
         append(name: Array(name.utf8).span, value: Array(value.utf8).span)
     }
 
-    /// Appends the lines of another message that `isKept` lets pass; their bytes come over in one piece.
+    /// Appends the lines of another message that `isKept` accepts. All bytes of the other message are copied at once.
     public mutating func append(contentsOf others: Fields, where isKept: (Entry) -> Bool) {
         let base = UInt32(bytes.count)
         bytes.append(contentsOf: others.bytes)
@@ -220,20 +219,20 @@ public struct Fields: Sendable {
         }
     }
 
-    /// Removes every line of that name.
+    /// Removes every line with this name.
     public mutating func remove(_ field: KnownField) {
         guard contains(field) else { return }
         entries.removeAll { $0.known == field }
         present.remove(field)
     }
 
-    /// Removes every line of these.
+    /// Removes every line of these fields.
     public mutating func remove(allOf fields: KnownFieldSet) {
         entries.removeAll { fields.holds($0) }
         present.subtract(fields)
     }
 
-    /// Removes every line of that name (any case).
+    /// Removes every line with this name, in any case.
     public mutating func remove(named name: Span<UInt8>) {
         var kept: [Entry] = []
         kept.reserveCapacity(entries.count)
@@ -246,7 +245,7 @@ public struct Fields: Sendable {
         append(field, value)
     }
 
-    /// The line is what comes last in `bytes`.
+    /// Adds the entry of the line at the end of `bytes`.
     private mutating func appendEntry(nameStart: Int, nameLength: Int, known: KnownField?) {
         let valueStart = nameStart + nameLength + FieldSerializer.separatorBytes
         entries.append(

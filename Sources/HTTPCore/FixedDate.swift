@@ -1,10 +1,10 @@
-// IMF-fixdate (RFC 9110 §5.6.7), the one spelling of dates that is sent nowadays: each of its 29 bytes has its place, so it is read without looking
-// for anything. What is spelt in another way, if only in another case, is left to `HTTPDate`.
+// Parses IMF-fixdate (RFC 9110 §5.6.7), the only date format that senders generate today. Its 29 bytes have fixed positions, so no scanning
+// is needed. Other formats, and this one in another case, are left to `HTTPDate`.
 
 enum FixedDate {
     private static let count = 29
 
-    /// `Sun, 06 Nov 1994 08:49:37 GMT`, as seconds since 1970; nil where it is something else.
+    /// Parses `Sun, 06 Nov 1994 08:49:37 GMT` to seconds since 1970; nil if the text is something else.
     static func parse(_ text: Span<UInt8>) -> Int64? {
         guard text.count == count, isDay(text), isFrame(text), let month = month(text) else { return nil }
         var isNumber = true
@@ -19,7 +19,7 @@ enum FixedDate {
         return date.days * 86_400 + Int64(hour * 3600 + minute * 60 + second)
     }
 
-    /// Three bytes as a number.
+    /// Returns three bytes as a number.
     private static func three(_ text: Span<UInt8>, at place: Int) -> UInt32 {
         UInt32(text[place]) << 16 | UInt32(text[place + 1]) << 8 | UInt32(text[place + 2])
     }
@@ -49,7 +49,7 @@ enum FixedDate {
         }
     }
 
-    /// The comma, the spaces and colons, and GMT.
+    /// Checks the comma, spaces, colons and GMT.
     private static func isFrame(_ text: Span<UInt8>) -> Bool {
         text[3] == 0x2c && text[4] == 0x20 && text[7] == 0x20 && text[11] == 0x20 && text[16] == 0x20 && text[19] == 0x3a
             && text[22] == 0x3a && text[25] == 0x20 && three(text, at: 26) == 0x474d54

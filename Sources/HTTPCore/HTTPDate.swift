@@ -1,13 +1,13 @@
-// HTTP dates (RFC 9110 §5.6.7): three spellings are read, one is written.
+// HTTP dates (RFC 9110 §5.6.7): parses three formats, writes one.
 
 public enum HTTPDate {
     private static let days: [StaticString] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
     private static let months: [StaticString] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
-    /// From the first second of the year 0 to the last of 9999: what four digits can say.
+    /// The seconds of the years 0 to 9999, which four digits can represent.
     private static let formattable: ClosedRange<Int64> = -62_167_219_200...253_402_300_799
 
-    /// IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`.
+    /// Formats a date as IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`.
     /// - Parameter seconds: since 1970-01-01 00:00 UTC.
     public static func format(_ seconds: Int64) -> [UInt8] {
         let seconds = min(max(seconds, formattable.lowerBound), formattable.upperBound)
@@ -32,14 +32,14 @@ public enum HTTPDate {
         return out
     }
 
-    /// Seconds since 1970, or nil where it is no HTTP date. Letters are read in any case (RFC 9111 §4.2). The name of the day is not compared with
-    /// the date.
-    /// - Parameter now: seconds since 1970, by which a year of two digits is told (not more than 50 years ahead).
+    /// Parses a date to seconds since 1970; nil if it is not a valid HTTP date. Letters may have any case (RFC 9111 §4.2). The day name is
+    /// not checked against the date.
+    /// - Parameter now: seconds since 1970, used to resolve two-digit years (at most 50 years ahead).
     public static func parse(_ text: ArraySlice<UInt8>, now: Int64) -> Int64? {
         FixedDate.parse(text.span) ?? parseAny(text, now: now)
     }
 
-    /// The same without a short way for the usual spelling.
+    /// Parses a date without the fast path for IMF-fixdate.
     static func parseAny(_ text: ArraySlice<UInt8>, now: Int64) -> Int64? {
         var reader = Reader(text: text)
         guard let day = reader.word(), reader.isDay(day) else { return nil }
@@ -96,7 +96,7 @@ public enum HTTPDate {
             return letters.isEmpty ? nil : letters
         }
 
-        /// A short name, or a long one of the obsolete form.
+        /// Returns whether the word is a short day name, or a long one of the obsolete format.
         func isDay(_ word: ArraySlice<UInt8>) -> Bool {
             let long: [StaticString] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"]
             return (days + long).contains { word.equalsIgnoringCase($0) }

@@ -1,7 +1,7 @@
-// Hexadecimal digits, many at once: a step for each takes longer than what makes the number.
+// Formats several hexadecimal digits at once, which is faster than one digit at a time.
 
 public enum HexDigits {
-    /// Eight of them, in lower case, the first in the lowest byte of memory.
+    /// Returns eight digits in lower case. The first digit is in the lowest byte in memory.
     public static func of(_ number: UInt32) -> UInt64 {
         var digits = UInt64(number.byteSwapped)
         digits = (digits | digits << 16) & 0x0000_ffff_0000_ffff

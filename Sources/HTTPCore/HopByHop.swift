@@ -1,4 +1,4 @@
-// Fields that concern one connection only and are not passed on (RFC 9110 §7.6.1).
+// Removes fields that concern a single connection and must not be forwarded (RFC 9110 §7.6.1).
 
 extension Fields {
     private static let always: KnownFieldSet = [
@@ -6,8 +6,8 @@ extension Fields {
         .transferEncoding, .upgrade, .http2Settings,
     ]
 
-    /// What a sender may not take away by naming it in Connection: without these the message would mean something else, or would seem to come from
-    /// another client.
+    /// Fields that a sender cannot remove by naming them in Connection. Without them, the message would have another meaning, or would
+    /// appear to come from another client.
     private static let protected: KnownFieldSet = [
         .xForwardedHost, .xForwardedPort, .xForwardedPrefix, .xForwardedScheme, .xForwardedServer, .xRealIP, .trueClientIP, .xRequestID,
         .traceparent, .tracestate, .cisternKey, .cisternMode, .cisternWhy, .xHost, .xOriginalURL, .xRewriteURL, .frontEndHTTPS,
@@ -19,7 +19,7 @@ extension Fields {
         .xAPIKey,
     ]
 
-    /// Without the fields of the connection, and without those that its Connection field names.
+    /// Returns the fields without hop-by-hop fields, and without those that Connection names.
     public func removingHopByHop() -> Fields {
         guard containsAny(of: Self.always) else { return self }
         var kept = self
@@ -27,10 +27,10 @@ extension Fields {
         return kept
     }
 
-    /// The same in place.
+    /// Removes hop-by-hop fields, and those that Connection names.
     public mutating func removeHopByHop() {
         guard containsAny(of: Self.always) else { return }
-        // Mostly Connection names Keep-Alive alone, which is of the connection in any case.
+        // Fast path: usually Connection contains only Keep-Alive, which is a hop-by-hop field anyway.
         if contains(.connection), !connectionIs("keep-alive") {
             let named = NamedFields(self)
             self = Fields(bytes: bytes, entries: entries.filter { !Self.always.holds($0) && !isNamed($0, by: named) })
@@ -39,10 +39,10 @@ extension Fields {
         }
     }
 
-    /// Without the fields that Connection names and may take away; nil if that changes nothing. The next hop never sees those fields, so nothing that
-    /// is decided of a request, least of all its key, may depend on them. Afterwards Connection names fields of the connection only: fields that are added
-    /// later are never taken for named ones.
-    /// - Parameter isKept: whether a field stays although it is named, such as a credential that a proxy in front of Cistern has added.
+    /// Returns the fields without those that Connection names and may remove; nil if that changes nothing. The next hop never receives
+    /// those fields, so no decision about the request, especially its cache key, may depend on them. Afterwards Connection names only
+    /// hop-by-hop fields, so fields that are added later are not removed.
+    /// - Parameter isKept: whether a named field is kept nevertheless, such as a credential added by a proxy in front of Cistern.
     public func removingNamed(keeping isKept: (_ name: Span<UInt8>) -> Bool) -> Fields? {
         guard contains(.connection), !connectionIs("keep-alive"), !connectionIs("close") else { return nil }
         let named = NamedFields(self)
@@ -73,10 +73,10 @@ extension Fields {
         }
     }
 
-    /// What Connection names.
+    /// The fields that Connection names.
     private enum NamedFields {
         case these([ArraySlice<UInt8>])
-        /// More than is read: then all that it may take away is taken away, so that nothing goes on that was not to.
+        /// The list exceeds the limit. All removable fields are then removed, so that none is forwarded against the sender's intent.
         case all
 
         init(_ fields: Fields) {
@@ -85,7 +85,7 @@ extension Fields {
                 self = .all
                 return
             }
-            // RFC 9110 §7.6.1: an option is a token. Words with a space between them name nothing.
+            // RFC 9110 §7.6.1: an option is a token. Words with a space between them name no field.
             self = .these(
                 members.filter { member in
                     member.allSatisfy(isTokenByte) && !Fields.options.contains { member.equalsIgnoringCase($0) }
@@ -101,7 +101,7 @@ extension Fields {
         }
     }
 
-    /// Whether Connection names `option` and nothing else.
+    /// Returns whether Connection consists of `option` only.
     private func connectionIs(_ option: StaticString) -> Bool {
         for entry in entries where entry.known == .connection {
             guard bytes.span.extracting(entry.valueRange).equalsIgnoringCase(option) else { return false }
@@ -109,12 +109,12 @@ extension Fields {
         return true
     }
 
-    /// Whether Connection names `option` (RFC 9110 §7.6.1), such as `close`.
+    /// Returns whether Connection contains `option` (RFC 9110 §7.6.1), such as `close`.
     public func connectionNames(_ option: StaticString) -> Bool {
         guard contains(.connection) else { return false }
         for entry in entries where entry.known == .connection {
             let value = bytes.span.extracting(entry.valueRange)
-            // Mostly there is only one.
+            // Usually there is a single option.
             if value.equalsIgnoringCase(option) { return true }
             guard value.count > option.utf8CodeUnitCount, value.first(UInt8(ascii: ",")) != nil else { continue }
             var position = 0
@@ -130,13 +130,13 @@ extension Fields {
 }
 
 extension ResponseHead {
-    /// Without what concerns the connection.
+    /// Returns the head without hop-by-hop fields.
     public func removingHopByHop() -> ResponseHead {
         var head = ResponseHead(status: status, reason: reason, fields: fields.removingHopByHop())
         head.version = version
         return head
     }
 
-    /// The same in place.
+    /// Removes hop-by-hop fields.
     public mutating func removeHopByHop() { fields.removeHopByHop() }
 }

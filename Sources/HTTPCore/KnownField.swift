@@ -1,7 +1,7 @@
-// The field names that this proxy itself reads or writes, as numbers, so that finding one in a message compares bytes, not texts.
-// A name that is not here is carried all the same: it is only not recognised.
+// The field names that Cistern reads or writes, as numbers, so that finding a field compares bytes instead of texts. Other fields are
+// forwarded without being recognized.
 
-/// A field name this proxy acts upon (RFC 9110 §5.1). Names are case-insensitive; `name` is the spelling we write.
+/// A recognized field name (RFC 9110 §5.1). Names are case-insensitive; `name` is the spelling used for writing.
 public enum KnownField: UInt8, CaseIterable, Sendable {
     case accept, acceptCharset, acceptEncoding, acceptLanguage, accessControlAllowOrigin, age, allow, alternateProtocol, altSvc
     case authenticationInfo, authorization
@@ -21,7 +21,7 @@ public enum KnownField: UInt8, CaseIterable, Sendable {
     case xForwardedScheme, xForwardedServer, xHost, xHTTPMethod, xHTTPMethodOverride, xMethodOverride, xOriginalURL, xRealIP, xRequestID
     case xRewriteURL, xWAPProfile
 
-    /// The registered spelling, as ASCII.
+    /// The registered spelling in ASCII.
     public var name: StaticString {
         switch self {
         case .accept: "Accept"
@@ -123,19 +123,19 @@ public enum KnownField: UInt8, CaseIterable, Sendable {
         }
     }
 
-    /// Recognises a name, whatever its case.
+    /// Recognizes a name in any case; nil if it is unknown.
     public init?(_ name: Span<UInt8>) {
         guard let field = KnownFieldTable.shared.find(name) else { return nil }
         self = field
     }
 }
 
-/// A small hash table over the names, made once and never freed: plain memory, since this runs for every field of every message.
-/// `@unchecked Sendable` because nothing changes after `init`.
+/// A small hash table of the names, created once and never freed. Plain memory, because it is searched for every field of every message.
+/// `@unchecked Sendable` because it is immutable after `init`.
 private struct KnownFieldTable: @unchecked Sendable {
     static let shared = KnownFieldTable()
     private let slots: UnsafeMutablePointer<UInt8>
-    /// 32 bytes a name, in lower case; and how many of them count.
+    /// 32 bytes for each name in lower case, and the lengths of the names.
     private let names: UnsafeMutablePointer<UInt8>
     private let lengths: UnsafeMutablePointer<UInt8>
 
@@ -177,7 +177,7 @@ private struct KnownFieldTable: @unchecked Sendable {
 
     private static func slot(of name: Span<UInt8>) -> Int {
         let count = name.count
-        // Letters' cases differ in this bit alone; that other bytes fall together makes no difference.
+        // Upper and lower case differ in this bit only. Other bytes may collide, which does no harm.
         let first = Int(name[0] | 0x20)
         let middle = Int(name[count / 2] | 0x20)
         let last = Int(name[count - 1] | 0x20)

@@ -1,7 +1,7 @@
-// A set of known field names, a bit each: asking it is one instruction, where a hashed set costs as much as finding the name did.
+// A set of known field names as bits. Testing membership takes one instruction; a hashed set costs as much as finding the name did.
 
 public struct KnownFieldSet: Sendable, Equatable, ExpressibleByArrayLiteral {
-    // Two words: 128 bits in one would have to be aligned, and allocating what holds them takes twice as long then.
+    // Two words, because a 128-bit integer requires an alignment with which allocations take twice as long.
     @usableFromInline var low: UInt64 = 0
     @usableFromInline var high: UInt64 = 0
 
@@ -24,7 +24,7 @@ public struct KnownFieldSet: Sendable, Equatable, ExpressibleByArrayLiteral {
         return all
     }
 
-    /// Whether the line's field is one of them.
+    /// Returns whether the line's field is in the set.
     public func holds(_ entry: Fields.Entry) -> Bool { entry.known.map(contains) ?? false }
 
     mutating func subtract(_ others: KnownFieldSet) {

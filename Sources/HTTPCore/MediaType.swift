@@ -1,10 +1,10 @@
-// What a message's content is said to be. It is asked for several times on a response's way, so reading it takes no memory.
+// The media type of a message's content. It is read several times for each response, so parsing allocates no memory.
 
-/// A media type (RFC 9110 §8.3.1), without parameters. Letters' case says nothing.
+/// A media type (RFC 9110 §8.3.1) without parameters. Case-insensitive.
 public struct MediaType: Sendable {
-    /// Type and subtype, as they are spelt.
+    /// Type and subtype in their original case.
     private let spelt: ArraySlice<UInt8>
-    /// The place of the slash between them.
+    /// Index of the slash between them.
     private let slash: Int
 
     public init?(_ value: ArraySlice<UInt8>) {
@@ -14,21 +14,21 @@ public struct MediaType: Sendable {
         slash = start + place.slash
     }
 
-    /// What Content-Type says; nil where it is missing or cannot be read.
+    /// The media type in Content-Type; nil if the field is missing or invalid.
     public init?(of fields: Fields) {
         guard let value = fields.first(.contentType) else { return nil }
         self.init(value)
     }
 
     private static func place(in text: Span<UInt8>) -> (essence: Range<Int>, slash: Int)? {
-        // What nearly all say here.
+        // Fast path for the most common type.
         if text.equalsIgnoringCase("application/json") { return (0..<text.count, "application".utf8.count) }
         let start = text.endOfWhitespace(from: 0)
         let slash = text.endOfToken(from: start)
         guard slash > start, slash < text.count, text[slash] == UInt8(ascii: "/") else { return nil }
         let end = text.endOfToken(from: slash + 1)
         guard end > slash + 1 else { return nil }
-        // A list of types counts as its first.
+        // If a list of types is given, the first one is used.
         let next = text.endOfWhitespace(from: end)
         guard next == text.count || text[next] == UInt8(ascii: ";") || text[next] == UInt8(ascii: ",") else { return nil }
         return (start..<end, slash)
@@ -37,13 +37,13 @@ public struct MediaType: Sendable {
     public var type: ArraySlice<UInt8> { spelt[..<slash] }
     public var subtype: ArraySlice<UInt8> { spelt[(slash + 1)...] }
 
-    /// Type and subtype, in lower case.
+    /// Type and subtype in lower case.
     public var essence: [UInt8] { spelt.map(\.asciiLowercased) }
 
     public func isEssence(_ text: StaticString) -> Bool { spelt.equalsIgnoringCase(text) }
     public func isEssence(_ text: [UInt8]) -> Bool { spelt.equalsIgnoringCase(text[...]) }
 
-    /// Whether it is text that a coding makes shorter; pictures and archives are coded already.
+    /// Whether the content is compressible text. Images and archives are already compressed.
     public var isText: Bool {
         if isEssence("application/json") { return true }
         if type.equalsIgnoringCase("text") || suffix.equalsIgnoringCase("json") || suffix.equalsIgnoringCase("xml") { return true }
@@ -51,7 +51,7 @@ public struct MediaType: Sendable {
         return type.equalsIgnoringCase("application") && texts.contains { subtype.equalsIgnoringCase($0) }
     }
 
-    /// The part behind the last `+` (RFC 6839), empty where there is none.
+    /// The suffix after the last `+` (RFC 6839); empty if there is none.
     public var suffix: ArraySlice<UInt8> {
         guard let plus = subtype.lastIndex(of: UInt8(ascii: "+")) else { return [] }
         return spelt[(plus + 1)...]

@@ -13,7 +13,7 @@ public enum Method: Sendable, Equatable {
         self = .other(token.withUnsafeBufferPointer { Array($0) })
     }
 
-    /// Written down as those of `Status` are.
+    /// Implemented explicitly for speed, like the operators of `Status`.
     public static func == (one: Method, other: Method) -> Bool {
         switch (one, other) {
         case (.other(let one), .other(let other)): one == other
@@ -56,13 +56,13 @@ public enum Method: Sendable, Equatable {
         if let name { out.put(name) }
     }
 
-    /// How many bytes that takes.
+    /// Number of bytes that `append(to:)` adds.
     public var length: Int {
         if case .other(let token) = self { return token.count }
         return name?.utf8CodeUnitCount ?? 0
     }
 
-    /// nil for one that is not known here.
+    /// nil for an unknown method.
     private var name: StaticString? {
         switch self {
         case .get: "GET"
@@ -79,7 +79,7 @@ public enum Method: Sendable, Equatable {
         }
     }
 
-    /// RFC 9110 §9.2.1. Unknown methods count as unsafe.
+    /// Whether the method is safe (RFC 9110 §9.2.1). Unknown methods count as unsafe.
     public var isSafe: Bool {
         switch self {
         case .get, .head, .options, .trace, .query: true
@@ -87,7 +87,7 @@ public enum Method: Sendable, Equatable {
         }
     }
 
-    /// GET or HEAD.
+    /// True for GET and HEAD.
     public var isRead: Bool {
         switch self {
         case .get, .head: true
@@ -104,26 +104,27 @@ public struct Status: RawRepresentable, Hashable, Sendable, ExpressibleByInteger
     @inlinable public init(rawValue: UInt16) { self.rawValue = rawValue }
     @inlinable public init(integerLiteral value: UInt16) { self.init(rawValue: value) }
 
-    /// Written down, since those for all types with raw values are asked through tables: a pass compares some thirty times.
+    /// Implemented explicitly: the generic operators of types with raw values use witness tables, and a request needs about thirty
+    /// comparisons.
     @inlinable public static func == (one: Status, other: Status) -> Bool { one.rawValue == other.rawValue }
 
     @inlinable public static func != (one: Status, other: Status) -> Bool { one.rawValue != other.rawValue }
 
-    /// What `switch` asks.
+    /// Used by `switch`.
     @inlinable public static func ~= (pattern: Status, status: Status) -> Bool { pattern.rawValue == status.rawValue }
 
     public var isInformational: Bool { rawValue < 200 }
     public var isSuccessful: Bool { rawValue / 100 == 2 }
     public var isRedirection: Bool { rawValue / 100 == 3 }
-    /// 204, 304 and 1xx never have content (RFC 9110 §6.4.1); 205 has none either (§15.3.6).
+    /// True for statuses without content: 1xx, 204 and 304 (RFC 9110 §6.4.1). 205 has no content either (§15.3.6) but is not included.
     public var forbidsContent: Bool { isInformational || rawValue == 204 || rawValue == 304 }
 }
 
-/// HTTP/1.x (RFC 9112 §2.3), where a minor version above 1 is read as 1; or HTTP/2 (RFC 9113).
+/// HTTP/1.x (RFC 9112 §2.3), where a minor version above 1 is treated as 1; or HTTP/2 (RFC 9113).
 public enum HTTPVersion: Sendable, Equatable {
     case http10, http11, http2
 
-    /// As logs and metrics have it.
+    /// Name in logs and metrics.
     public var name: String {
         switch self {
         case .http10: "HTTP/1.0"
@@ -132,7 +133,7 @@ public enum HTTPVersion: Sendable, Equatable {
         }
     }
 
-    /// As Via has it (RFC 9110 §7.6.3).
+    /// Name in Via (RFC 9110 §7.6.3).
     public var receivedProtocol: StaticString {
         switch self {
         case .http10: "1.0"
@@ -142,19 +143,19 @@ public enum HTTPVersion: Sendable, Equatable {
     }
 }
 
-/// A request's line and fields. `fields.bytes` is the head as received; `target` is a slice of it. A class, since it is handed from hand to
-/// hand: one reference to count instead of those of all its parts.
+/// A request's line and fields. `fields.bytes` is the head as received, and `target` is a slice of it. A class, because passing it along
+/// then counts one reference instead of those of all its parts.
 public final class RequestHead: Sendable {
     public let method: Method
     /// The request target exactly as received (RFC 9112 §3.2).
     public let target: ArraySlice<UInt8>
-    /// Path and query: of an absolute target too.
+    /// Path and query, also of an absolute target.
     public let pathAndQuery: ArraySlice<UInt8>
     public let version: HTTPVersion
     public let fields: Fields
-    /// By which it is told from others where it has no name of its own; 0 where nobody asks for that.
+    /// Number of the request, used as its identifier if it has no request ID; 0 if no identifier is needed.
     public let number: UInt64
-    /// The span that is recorded of it; `none` where nobody records it.
+    /// The span recorded for the request; `none` if it is not traced.
     public let span: SpanPlace
 
     public init(
@@ -169,34 +170,34 @@ public final class RequestHead: Sendable {
         self.span = span
     }
 
-    /// Asked of the head itself, no reference to its parts is counted.
+    /// Returns whether one of the fields is present. Avoids reference counting for `fields`.
     @inlinable public func hasAny(of fields: KnownFieldSet) -> Bool { self.fields.containsAny(of: fields) }
 
-    /// The same for one field.
+    /// Returns whether the field is present.
     @inlinable public func contains(_ field: KnownField) -> Bool { fields.contains(field) }
 
-    /// Without the end-to-end fields that its Connection field names.
-    /// - Parameter isKept: whether a field stays although it is named.
+    /// Returns the request without the end-to-end fields that its Connection field names.
+    /// - Parameter isKept: whether a named field is kept nevertheless.
     public func removingNamed(keeping isKept: (_ name: Span<UInt8>) -> Bool) -> RequestHead {
         fields.removingNamed(keeping: isKept).map(replacing) ?? self
     }
 
-    /// The same request with other fields.
+    /// Returns the request with other fields.
     public func replacing(fields: Fields) -> RequestHead {
         RequestHead(method: method, target: target, version: version, fields: fields, number: number, span: span)
     }
 
-    /// The same request under another number.
+    /// Returns the request with another number.
     public func numbered(_ number: UInt64) -> RequestHead {
         RequestHead(method: method, target: target, version: version, fields: fields, number: number, span: span)
     }
 
-    /// The same request, recorded so.
+    /// Returns the request with another span.
     public func recorded(as span: SpanPlace) -> RequestHead {
         RequestHead(method: method, target: target, version: version, fields: fields, number: number, span: span)
     }
 
-    /// The same request of nobody's: without the name and the trace that it came with or was given.
+    /// The request without its request ID, trace fields, number and span.
     public var unnamed: RequestHead {
         var fields = fields
         for field: KnownField in [.xRequestID, .traceparent, .tracestate] { fields.remove(field) }
@@ -209,7 +210,7 @@ public struct ResponseHead: Sendable {
     public var status: Status
     public var reason: [UInt8]
     public var fields: Fields
-    /// By which it was received.
+    /// Version in which the response was received.
     public var version = HTTPVersion.http11
 
     public init(status: Status, reason: [UInt8] = [], fields: Fields = Fields()) {
@@ -219,15 +220,15 @@ public struct ResponseHead: Sendable {
     }
 }
 
-/// How long a request's content is (RFC 9112 §6.3).
+/// Framing of a request's content (RFC 9112 §6.3).
 public enum ContentFraming: Sendable, Equatable {
     case none
     case length(Int)
     case chunked
-    /// None before the response; behind a 101, what another protocol says, as it comes and to the connection's end (RFC 9110 §7.8).
+    /// No content before the response. After a 101, the bytes of another protocol up to the end of the connection (RFC 9110 §7.8).
     case tunnel
 
-    /// Written down as those of `Status` are.
+    /// Implemented explicitly for speed, like the operators of `Status`.
     @inlinable public static func == (one: ContentFraming, other: ContentFraming) -> Bool {
         switch (one, other) {
         case (.none, .none), (.chunked, .chunked), (.tunnel, .tunnel): true

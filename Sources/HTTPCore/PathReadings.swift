@@ -1,24 +1,25 @@
-// The paths that servers may make of one request's path. Servers differ in what they take for a slash, for a parameter and for a dot segment, and in
-// the order of these steps; a proxy and its backend combine them. Rules are held against every reading (`PathTable`, `ServedAPIs`); cache keys and
-// the upstream's request keep the client's spelling.
+// The paths that servers may derive from one request's path. Servers differ in what they treat as a slash, a parameter or a dot segment,
+// and in the order of these steps. A proxy and its backend combine them. Rules are checked against every reading (`PathTable`,
+// `ServedAPIs`). Cache keys and forwarded requests keep the client's spelling.
 
 public struct PathReadings: Sendable {
-    /// The segments of each reading, percent-decoded. The first reading resolves nothing.
+    /// The percent-decoded segments of each reading. The first reading resolves nothing.
     public private(set) var all: [[[UInt8]]] = []
-    /// Whether the path has more readings than this computes. Then any rule that protects may hold, and none that opens.
+    /// True if the path has more readings than `limit` or `workLimitBytes` permits. Then every protective rule must be assumed to apply,
+    /// and no permissive one.
     public private(set) var isIncomplete = false
-    /// Whether a reading may lead above the root.
+    /// True if a reading may lead above the root.
     public private(set) var mayLeaveRoot = false
-    /// Whether the path has a control character, or a percent sign that was encoded twice: a server that cuts or decodes it once more reads a path that
-    /// is not among the readings.
+    /// True if the path has an encoded control character, or a percent sign that was encoded twice. A server that truncates or decodes it
+    /// again then reads a path that is not among the readings.
     public let isOpaque: Bool
 
-    /// A path that an honest client sends has one to six.
+    /// Maximum number of readings. Paths of legitimate clients have one to six.
     public static let limit = 16
-    /// Bounds the work for a long path: bytes that all steps together read.
+    /// Maximum number of bytes that all steps together may read. Bounds the work for a long path.
     static let workLimitBytes = 256 << 10
 
-    /// nil if the path has one reading only: itself.
+    /// nil if the path has a single reading, namely itself.
     /// - Parameter target: path and query.
     public init?(_ target: ArraySlice<UInt8>) {
         guard !Self.isPlain(target) else { return nil }
@@ -28,7 +29,7 @@ public struct PathReadings: Sendable {
         all = spellings.map(Self.segments)
     }
 
-    /// Whether a target's path has no byte that servers may read in several ways.
+    /// Returns whether a target's path contains no byte that servers may read in several ways.
     public static func isPlain(_ target: ArraySlice<UInt8>) -> Bool {
         target.withUnsafeBufferPointer { target in
             var last: UInt8 = 0
@@ -44,7 +45,7 @@ public struct PathReadings: Sendable {
         }
     }
 
-    /// What any sequence of steps makes of the path, each result once.
+    /// Returns the results of all sequences of steps, without duplicates.
     private mutating func spellings(of path: [UInt8]) -> [[UInt8]] {
         var found = [path]
         var next = 0
@@ -64,7 +65,7 @@ public struct PathReadings: Sendable {
         return found
     }
 
-    /// Percent-decoded; the slash at the end of a directory leaves an empty segment behind it.
+    /// Splits a path into percent-decoded segments. A trailing slash results in an empty last segment.
     public static func segments(of path: [UInt8]) -> [[UInt8]] {
         path.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).map { segment in
             guard segment.contains(UInt8(ascii: "%")) else { return Array(segment) }
@@ -90,15 +91,15 @@ public struct PathReadings: Sendable {
     }
 }
 
-/// One thing that a server may do to a path. Doing it twice changes nothing more.
+/// One transformation that a server may apply to a path. Each is idempotent.
 private enum PathStep: CaseIterable {
     case decodeSlashes, takeBackslashes, decodeBackslashes
-    /// Parameters of segments (`;…`), as servlet containers take them off before they decode, or after.
+    /// Parameters of segments (`;…`), which servlet containers remove before or after decoding.
     case dropParameters, dropEncodedParameters
     case mergeSlashes
-    /// As RFC 3986 §5.2.4 has it, with dots as they stand or also encoded ones; and without the slash that a dot segment at the end leaves.
+    /// Dot segments (RFC 3986 §5.2.4), plain or also encoded; with or without the slash that remains after a trailing dot segment.
     case resolveDots, resolveEncodedDots, resolveDotsOfFile, resolveEncodedDotsOfFile
-    /// As a server in C that takes the path for a string.
+    /// Truncation at a zero byte, as in a server that treats the path as a C string.
     case cutAtNull
 
     func apply(to path: [UInt8], leavesRoot: inout Bool) -> [UInt8] {
@@ -118,7 +119,7 @@ private enum PathStep: CaseIterable {
         }
     }
 
-    /// With a slash for each encoded byte of one kind.
+    /// Replaces each encoded byte of one kind by a slash.
     private static func decode(_ path: [UInt8], _ wanted: UInt8) -> [UInt8] {
         guard path.contains(UInt8(ascii: "%")) else { return path }
         var out: [UInt8] = []
@@ -166,7 +167,7 @@ private enum PathStep: CaseIterable {
         }
     }
 
-    /// 1 or 2 for a segment that is nothing but so many dots, else 0.
+    /// Returns 1 or 2 for a segment that consists of one or two dots, else 0.
     private static func dots(_ segment: [UInt8], areEncoded: Bool) -> Int {
         var count = 0
         var index = 0
@@ -181,7 +182,7 @@ private enum PathStep: CaseIterable {
 }
 
 extension [UInt8] {
-    /// The byte that a percent sign and two hexadecimal digits stand for; nil if there are none.
+    /// The byte encoded by a percent sign and two hexadecimal digits; nil if there is none.
     fileprivate func encodedByte(at index: Int) -> UInt8? {
         guard self[index] == UInt8(ascii: "%"), index + 2 < count, let high = self[index + 1].hexValue, let low = self[index + 2].hexValue
         else { return nil }

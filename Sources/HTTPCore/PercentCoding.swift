@@ -1,7 +1,7 @@
-// Percent-encoding (RFC 3986 §2.1) of the texts that this proxy's own interface takes and gives. Keys have a form of their own.
+// Percent-encoding (RFC 3986 §2.1) for the texts of Cistern's own interfaces. Cache keys use a separate canonical form.
 
 public enum PercentCoding {
-    /// nil where a percent sign encodes nothing, or the bytes are not UTF-8.
+    /// Decodes a text; nil if a percent sign encodes nothing, or the bytes are not UTF-8.
     public static func decode(_ text: some Collection<UInt8>, plusIsSpace: Bool) -> String? {
         var out: [UInt8] = []
         var iterator = text.makeIterator()
@@ -16,7 +16,7 @@ public enum PercentCoding {
         return String(validating: out, as: UTF8.self)
     }
 
-    /// Everything but unreserved characters is encoded.
+    /// Encodes everything except unreserved characters.
     public static func encode(_ text: String) -> String {
         let digits = Array("0123456789ABCDEF".utf8)
         var out: [UInt8] = []

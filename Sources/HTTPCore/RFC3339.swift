@@ -1,4 +1,4 @@
-// Dates as JSON carries them (RFC 3339): `2026-11-21T06:30:00.125Z`.
+// Timestamps in JSON (RFC 3339), for example `2026-11-21T06:30:00.125Z`.
 
 public enum RFC3339 {
     /// - Parameter milliseconds: since 1970, UTC.
@@ -12,7 +12,7 @@ public enum RFC3339 {
         return "\(date)T\(time).\(digits(milliseconds - second * 1000, 3))Z"
     }
 
-    /// Milliseconds since 1970; nil where the text is no date and time.
+    /// Milliseconds since 1970; nil if the text is not a valid date and time.
     public static func parse(_ text: String) -> Int64? {
         let bytes = Array(text.utf8)
         func number(_ range: Range<Int>) -> Int64? {
@@ -38,7 +38,7 @@ public enum RFC3339 {
         return (seconds - offset) * 1000 + milliseconds
     }
 
-    /// Seconds east of UTC.
+    /// Offset from UTC in seconds; positive values are east of Greenwich.
     private static func offset(_ text: ArraySlice<UInt8>) -> Int64? {
         let bytes = Array(text)
         if bytes == [UInt8(ascii: "Z")] || bytes == [UInt8(ascii: "z")] { return 0 }

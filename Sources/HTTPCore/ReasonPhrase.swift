@@ -1,4 +1,4 @@
-// Reason phrases (RFC 9110 §15). Clients show them, and some break on an empty one, so ours is never empty.
+// Reason phrases (RFC 9110 §15). Clients display them, and some fail on an empty one, so generated responses always have one.
 
 public enum ReasonPhrase {
     public static func standard(for status: Status) -> StaticString {

@@ -1,11 +1,12 @@
-// How long a request's content is (RFC 9112 §6). Whatever could be read in two ways is refused.
+// Determines the framing of a request's content (RFC 9112 §6). Ambiguous framing is rejected.
 
 enum RequestFraming {
-    /// Longest Content-Length taken: 15 digits, far above any limit on content and far below overflow.
+    /// Maximum number of digits in Content-Length: far above any limit on content and far below overflow.
     private static let lengthDigits = 15
 
     static func decide(_ request: RequestHead) throws(RequestRejection) -> ContentFraming {
-        // RFC 9110 §8.3: some read the first one and some the last, so the cache key could hold another reading than the upstream's.
+        // RFC 9110 §8.3: some servers read the first Content-Type and some the last. The cache key could be based on another one than the
+        // upstream's.
         guard request.fields.all(.contentType).count <= 1 else { throw .malformed("The request has more than one Content-Type.") }
         let lengths = request.fields.all(.contentLength)
         let codings = request.fields.all(.transferEncoding)
@@ -16,7 +17,7 @@ enum RequestFraming {
             return .chunked
         }
         guard let length = lengths.first else { return .none }
-        // RFC 9110 §8.6 would let equal repeats pass; two parsers in a row seldom agree on them.
+        // RFC 9110 §8.6 permits repeated equal values, but two parsers in a chain often disagree about them.
         guard lengths.count == 1 else { throw .framing("The request has more than one Content-Length.") }
         return .length(try value(of: length))
     }
@@ -29,7 +30,8 @@ enum RequestFraming {
         return length.reduce(0) { $0 * 10 + Int($1 - 0x30) }
     }
 
-    /// Exactly one coding, `chunked`, without parameters. One that we do not know is 501 (RFC 9112 §6.1), a wrong use of chunked 400.
+    /// Accepts exactly one coding, `chunked`, without parameters. Throws 501 for an unknown coding (RFC 9112 §6.1), and 400 for a wrong use
+    /// of chunked.
     private static func check(_ codings: [ArraySlice<UInt8>]) throws(RequestRejection) {
         guard !FieldListLimit.isExceeded(by: codings) else { throw .framing("Transfer-Encoding must be chunked, once and alone.") }
         let members = codings.flatMap { $0.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false) }

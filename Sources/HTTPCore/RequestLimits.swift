@@ -1,20 +1,20 @@
-// How much of a request's head is taken, and what is said when it is too much or wrong.
+// Limits on request heads, and rejections of requests that exceed them or are invalid.
 
-/// Limits on the head of a request. Each has a status of its own (RFC 9110 §15.5, RFC 6585 §5).
+/// Limits on the head of a request. Exceeding one results in a specific status (RFC 9110 §15.5, RFC 6585 §5).
 public struct RequestLimits: Sendable, Equatable {
-    /// Bytes of the request target; beyond it 414. RFC 9112 §3 recommends at least 8,000 for the whole line.
+    /// Maximum length of the request target in bytes; beyond it 414. RFC 9112 §3 recommends at least 8,000 for the whole line.
     public var targetBytes = 8192
-    /// Bytes of the whole head; beyond it 431.
+    /// Maximum length of the head in bytes; beyond it 431.
     public var headBytes = 32_768
-    /// Number of field lines; beyond it 431.
+    /// Maximum number of field lines; beyond it 431.
     public var fieldCount = 100
 
     public init() {}
 }
 
-/// Why a request is refused before anything is done with it.
+/// Why a request is rejected before it is processed.
 public struct RequestRejection: Error, Sendable, Equatable {
-    /// A label in metrics and logs.
+    /// The raw value is the label in metrics and logs.
     public enum Kind: String, Sendable, CaseIterable {
         case malformed, framing, host, version
         case clearOnTLS = "clear_on_tls"
@@ -30,7 +30,7 @@ public struct RequestRejection: Error, Sendable, Equatable {
 
     public let kind: Kind
     public let status: Status
-    /// What the client reads.
+    /// Text for the client.
     public let sentence: String
 
     public init(_ kind: Kind, _ status: Status, _ sentence: String) {

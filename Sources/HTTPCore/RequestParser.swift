@@ -1,24 +1,24 @@
-// Reads the head of an HTTP/1.1 request (RFC 9112 §2–§5) from the bytes received so far. Strict: where the grammar says one thing, nothing
-// else is taken, since every leniency here is somebody's request smuggling. One copy of the head is made; everything else points into it.
+// Parses the head of an HTTP/1.1 request (RFC 9112 §2–§5) from the bytes received so far. Strict, because leniency enables request
+// smuggling. The head is copied once; all parts refer to that copy.
 
 public enum RequestParseResult: Sendable {
-    /// The head is not complete yet.
+    /// The head is incomplete.
     case needsMore
-    /// A valid head of `consumed` bytes; its content follows as `framing` says.
+    /// A valid head of `consumed` bytes; its content follows as given by `framing`.
     case head(RequestHead, framing: ContentFraming, consumed: Int)
-    /// Not a request we take. The connection cannot be read any further.
+    /// The request is rejected. The rest of the connection cannot be parsed.
     case refused(RequestRejection)
 }
 
-/// Remembers how far a partial head has been searched for its end, so that a client that sends byte by byte costs no more than another.
+/// Remembers how far a partial head was searched for its end, so that a client that sends single bytes does not cause repeated scans.
 public struct RequestParser: Sendable {
     private var searched = 0
 
     public init() {}
 
-    /// Reads the head at the start of `bytes`: all received since the last request ended.
+    /// Parses the head at the start of `bytes`, which holds everything received since the last request ended.
     public mutating func parse(_ bytes: Span<UInt8>, limits: RequestLimits) -> RequestParseResult {
-        // RFC 9112 §2.2: at least one empty line before the request line should be ignored. We ignore one.
+        // RFC 9112 §2.2: at least one empty line before the request line should be ignored. One is ignored here.
         let start = bytes.count >= 2 && bytes[0] == 0x0d && bytes[1] == 0x0a ? 2 : 0
         if let whole = parseWhole(bytes, from: start, limits: limits) { return whole }
         guard let end = findEnd(bytes, from: start) else {
@@ -35,8 +35,8 @@ public struct RequestParser: Sendable {
         }
     }
 
-    /// Nearly every request comes alone and in one piece: then its end need not be looked for first, since reading it goes over all of it anyway.
-    /// An empty line before the last one is no field line, so nothing is taken for one head that are two.
+    /// Fast path: nearly every request arrives alone and complete, so its end need not be searched first. An earlier empty line is not a
+    /// valid field line, so two heads are never parsed as one.
     private func parseWhole(_ bytes: Span<UInt8>, from start: Int, limits: RequestLimits) -> RequestParseResult? {
         let count = bytes.count
         guard searched == 0, count - start > 4, count - start <= limits.headBytes, bytes[count - 1] == 0x0a, bytes[count - 2] == 0x0d,
@@ -54,7 +54,8 @@ public struct RequestParser: Sendable {
         }
     }
 
-    /// A head that came in another way, written down as HTTP/1.1 would have it: then the same is taken and refused however it came.
+    /// Parses a head from another protocol version that was converted to HTTP/1.1 form. All versions are thereby validated by one set of
+    /// rules.
     public static func read(
         written head: Span<UInt8>, version: HTTPVersion, limits: RequestLimits
     ) throws(RequestRejection) -> (RequestHead, ContentFraming) {
@@ -65,10 +66,10 @@ public struct RequestParser: Sendable {
         }
     }
 
-    /// The offset behind the empty line that ends the head.
+    /// Returns the offset after the empty line that ends the head; nil if it is incomplete.
     private mutating func findEnd(_ bytes: Span<UInt8>, from start: Int) -> Int? {
         let count = bytes.count
-        // The end may straddle what was seen before.
+        // The end may overlap with bytes that were searched before.
         var index = max(start, searched - 3) + 3
         let found: Int? = bytes.withUnsafeBufferPointer { buffer in
             while index < count {
@@ -81,12 +82,12 @@ public struct RequestParser: Sendable {
         return found
     }
 
-    /// What is wrong already, though the head is not complete: so that neither too much nor plain nonsense is waited for.
+    /// Returns a rejection if an incomplete head is already invalid or too long; nil if more bytes may complete it.
     private static func early(_ bytes: Span<UInt8>, start: Int, limits: RequestLimits) -> RequestRejection? {
         var lineEnd = start
         while lineEnd < bytes.count, bytes[lineEnd] != 0x0a { lineEnd += 1 }
         if lineEnd == bytes.count {
-            // A method is at most 32 letters, then the target.
+            // A method has at most 32 letters; the target follows.
             if bytes.count - start > limits.targetBytes + 64 {
                 return RequestRejection(.targetTooLong, 414, "The request target is too long.")
             }
@@ -102,14 +103,14 @@ public struct RequestParser: Sendable {
     public static let tooLarge = RequestRejection(.fieldsTooLarge, 431, "The request's header fields are too large.")
 }
 
-/// One pass over a complete head. It ends in an empty line, so no loop that stops at CR needs to look for the end.
+/// Parses a complete head in one pass. It ends in an empty line, so loops that stop at CR need no bounds check.
 private struct HeadReading {
     let head: UnsafeBufferPointer<UInt8>
     let limits: RequestLimits
     var position = 0
-    /// Whether the target holds bytes beyond ASCII.
+    /// Whether the target contains bytes outside of ASCII.
     private var hasRawTarget = false
-    /// Of the connection, where the head says another since it was written down.
+    /// Version of the connection, if it differs from the version in the head.
     private let spoken: HTTPVersion?
 
     init(head: UnsafeBufferPointer<UInt8>, limits: RequestLimits, version: HTTPVersion? = nil) {
@@ -175,7 +176,7 @@ private struct HeadReading {
         return start..<end
     }
 
-    /// The target as everybody behind the parser sees it: the key, the routes, the logs and the upstream.
+    /// Returns the target in the form used after the parser: in keys, routes, logs and forwarded requests.
     private func escaped(_ target: ArraySlice<UInt8>) throws(RequestRejection) -> ArraySlice<UInt8> {
         guard hasRawTarget else { return target }
         let escaped = RequestTarget.escaped(target)
@@ -186,7 +187,7 @@ private struct HeadReading {
     /// "HTTP/1.1".
     private static let http11: UInt64 = 0x312e_312f_5054_5448
 
-    /// RFC 9113 §3.4: what a client sends that takes for granted that HTTP/2 is spoken.
+    /// RFC 9113 §3.4: the client sent an HTTP/2 preface without negotiation.
     private static let clearHTTP2 = RequestRejection(
         .version, 505, "HTTP/2 is not spoken on this address: listen on it with h2c, or over TLS.")
 
@@ -214,10 +215,10 @@ private struct HeadReading {
         return version[7] == 0x30 ? .http10 : .http11
     }
 
-    /// One field line (RFC 9112 §5): no folding, and its end is CRLF.
+    /// Parses one field line (RFC 9112 §5). Folding is rejected, and the line must end in CRLF.
     private mutating func readField() throws(RequestRejection) -> Fields.Entry {
         let start = position
-        // The head's last empty line is not of this one.
+        // Excludes the empty line at the end of the head.
         guard let line = FieldLine(in: head, from: start, before: head.count - 2) else { throw Self.badName(head[start]) }
         guard head[line.end] == 0x0d, head[line.end + 1] == 0x0a else {
             throw .malformed("A field value holds a character that is not allowed, or its line does not end in CRLF.")
@@ -234,7 +235,7 @@ private struct HeadReading {
     }
 }
 
-/// Whether any field occurred that says something about the content. A GET seldom has one, and then `RequestFraming` is not asked.
+/// Whether a field occurred that affects the content. A GET seldom has one; `RequestFraming` is then skipped.
 private struct FramingFields {
     var isFramed = false
 

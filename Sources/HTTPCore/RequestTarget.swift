@@ -1,15 +1,15 @@
-// What a request's target and Host say (RFC 9112 §3.2, RFC 9110 §7.2): the four forms, and the one authority they must agree on.
+// Parses request targets and Host (RFC 9112 §3.2, RFC 9110 §7.2): the four forms of targets, and the authority, which must be unique.
 
 /// The parts of a request target, as slices of the head.
 public struct RequestTarget {
     public enum Form: Sendable, Equatable { case origin, absolute, authority, asterisk }
 
     public var form: Form
-    /// Path and query as received; `/` where an absolute target has no path; empty for the authority form.
+    /// Path and query as received. `/` if an absolute target has no path; empty for the authority form.
     public var pathAndQuery: ArraySlice<UInt8>
-    /// Of an absolute or authority target.
+    /// Authority of an absolute or authority target; nil for other forms.
     public var authority: ArraySlice<UInt8>?
-    /// Whether an absolute target is an https one; nil of the others.
+    /// True for an absolute target with https, false with http; nil for other forms.
     public var isSecure: Bool?
 
     public init?(_ target: ArraySlice<UInt8>, method: Method) {
@@ -46,10 +46,10 @@ public struct RequestTarget {
         return nil
     }
 
-    /// Bytes beyond ASCII percent-encoded (RFC 3986 §2.1), whether they are UTF-8 or not. Some clients send them as they are (HTTP-RPC for
-    /// Java). We differ: RFC 9112 §3 would rather have them refused, for fear of a request that others on the way read differently; whoever
-    /// comes behind us reads plain ASCII.
-    /// - Parameter isTyped: a person has typed it, who means by a space what clients write as `%20`; requests with one are refused.
+    /// Percent-encodes bytes outside of ASCII (RFC 3986 §2.1), whether they are UTF-8 or not, because some clients send them raw (HTTP-RPC
+    /// for Java). RFC 9112 §3 recommends rejecting such targets, because servers may read them differently. Here every later reader
+    /// receives plain ASCII.
+    /// - Parameter isTyped: true for text typed by a person, where a space means `%20`. Requests with a space are rejected.
     public static func escaped(_ target: ArraySlice<UInt8>, isTyped: Bool = false) -> ArraySlice<UInt8> {
         let digits: StaticString = "0123456789ABCDEF"
         var out: [UInt8] = []
@@ -66,7 +66,7 @@ public struct RequestTarget {
         return out[...]
     }
 
-    /// The usual case, told at once: a path, and one Host that holds letters, digits, dots, hyphens and a port.
+    /// Fast check for the usual case: a path, and one Host that consists of letters, digits, dots, hyphens and a port.
     static func isPlain(_ request: RequestHead) -> Bool {
         guard request.target.first == UInt8(ascii: "/"), request.method != .connect else { return false }
         var hosts = 0
@@ -86,7 +86,7 @@ public struct RequestTarget {
         return hosts == 1
     }
 
-    /// Refuses what RFC 9112 §3.2 has us refuse, and what is a Host in form only.
+    /// Rejects what RFC 9112 §3.2 requires to be rejected, and invalid Host values.
     static func check(_ request: RequestHead) throws(RequestRejection) {
         guard let target = RequestTarget(request.target, method: request.method) else {
             throw .malformed("The request target must be a path, or a whole http or https URI.")
@@ -110,7 +110,7 @@ public struct RequestTarget {
         try checkAuthority(host)
     }
 
-    /// uri-host [":" port] (RFC 9110 §7.2, RFC 3986 §3.2.2): a name, an IPv4 address or an IPv6 address in brackets.
+    /// Validates uri-host [":" port] (RFC 9110 §7.2, RFC 3986 §3.2.2): a name, an IPv4 address, or an IPv6 address in brackets.
     private static func checkAuthority(_ authority: ArraySlice<UInt8>) throws(RequestRejection) {
         let host = authority.span
         guard host.count > 0, host.count <= 261 else { throw .host("The host is empty or too long.") }
@@ -133,7 +133,8 @@ public struct RequestTarget {
         guard index == host.count || isPort(host, from: index) else { throw .host("The host is not valid.") }
     }
 
-    /// unreserved and sub-delims without the comma, which would make a list of it; `%` only ever hides something.
+    /// Accepts the unreserved characters. Sub-delims are rejected, because a comma would form a list; `%` is rejected, because it only
+    /// hides other characters.
     private static func isNameByte(_ byte: UInt8) -> Bool {
         if byte.isASCIILetter || byte.isASCIIDigit { return true }
         switch byte {
@@ -142,7 +143,7 @@ public struct RequestTarget {
         }
     }
 
-    /// ":" and a number up to 65535, or ":" alone (RFC 3986 §3.2.3 allows an empty port).
+    /// Accepts ":" and a number up to 65535, or ":" alone (RFC 3986 §3.2.3 permits an empty port).
     private static func isPort(_ host: Span<UInt8>, from colon: Int) -> Bool {
         guard host[colon] == UInt8(ascii: ":"), host.count - colon <= 6 else { return false }
         var port = 0
@@ -155,7 +156,7 @@ public struct RequestTarget {
 }
 
 extension RequestTarget {
-    /// Those of a target that may be none.
+    /// Returns path and query; the target itself if it is invalid.
     static func pathAndQuery(of target: ArraySlice<UInt8>, _ method: Method) -> ArraySlice<UInt8> {
         if target.first == UInt8(ascii: "/") { return target }
         return RequestTarget(target, method: method)?.pathAndQuery ?? target
@@ -163,7 +164,7 @@ extension RequestTarget {
 }
 
 extension RequestHead {
-    /// The host that the client asked for: an absolute target's, else the Host field's.
+    /// The requested host: that of an absolute target, else of the Host field. Empty if there is none.
     public var host: ArraySlice<UInt8> {
         if target.first != UInt8(ascii: "/"), let authority = RequestTarget(target, method: method)?.authority { return authority }
         return fields.first(.host) ?? []

@@ -1,12 +1,12 @@
-// Reads the head of an HTTP/1.1 response (RFC 9112 §4, §5) from whole lines as they come, and refuses what may not be in one: framing that
-// can be read in two ways, control characters, heads without end, floods of 1xx responses. Lines are copied together, once for each call.
+// Parses the head of an HTTP/1.1 response (RFC 9112 §4, §5) from complete lines as they arrive. Rejects ambiguous framing, control
+// characters, endless heads and floods of 1xx responses. The lines of one call are copied together.
 
-/// What bounds a response's head.
+/// Limits of a response's head.
 public struct ResponseLimits: Sendable, Equatable {
-    /// Bytes of its lines, without their ends.
+    /// Maximum total length of the lines in bytes, without line ends.
     public var headBytes = 65_536
     public var fieldCount = 1_000
-    /// 1xx responses before the final one.
+    /// Maximum number of 1xx responses before the final one.
     public var informational = 20
 
     public init() {}
@@ -20,47 +20,47 @@ public struct ResponseHeadParser: Sendable {
         case refused(ResponseProblem)
     }
 
-    /// What marks the end of the content (RFC 9112 §6.3).
+    /// How the end of the content is determined (RFC 9112 §6.3).
     public enum Framing: Sendable, Equatable {
-        /// There is none.
+        /// There is no content.
         case byProtocol
         case length(Int)
         case chunked
         case connectionEnd
-        /// Behind a 101: another protocol.
+        /// After a 101: another protocol.
         case tunnel
     }
 
-    /// Whether the request offered to change to another protocol.
+    /// Whether the request offered to change the protocol.
     var mayUpgrade = false
     private var fields = Fields()
-    /// Of the field lines so far.
+    /// Total length of the field lines so far.
     private var lineBytes = 0
     /// 0 before the status line.
     private var status: Status = 0
     private var reason: [UInt8] = []
     private var version = HTTPVersion.http11
     private var informational = 0
-    /// Whether the connection may go on after this response (RFC 9112 §9.3).
+    /// Whether the connection may be reused after this response (RFC 9112 §9.3).
     public private(set) var isPersistent = false
-    /// How long the upstream says that it keeps the connection, in milliseconds; nil where it says nothing.
+    /// The upstream's keep-alive timeout in milliseconds (`Keep-Alive: timeout`); nil if it gives none.
     public private(set) var keepAlive: Int64?
 
     public init() {}
 
-    /// Reads the whole lines at the start of `bytes`, no further than to the end of one head. Behind the final one there is nothing for it to read.
-    /// - Returns: what they come to, and their length: 0 where the first line has no end yet.
+    /// Parses the complete lines at the start of `bytes`, up to the end of one head. Must not be called after the final head.
+    /// - Returns: the event and the number of bytes consumed; 0 if the first line is incomplete.
     public mutating func take(_ bytes: Span<UInt8>, limits: ResponseLimits) -> (event: Event, count: Int) {
         bytes.withUnsafeBufferPointer { take($0, limits) }
     }
 
     private mutating func take(_ bytes: UnsafeBufferPointer<UInt8>, _ limits: ResponseLimits) -> (event: Event, count: Int) {
         var position = 0
-        // The field lines of this call begin here. Entries point to where they will have been copied.
+        // Start of this call's field lines. Entries refer to the position to which the lines will be copied.
         var first = 0
         while position < bytes.count {
             let start = position
-            // Nearly every line is a field's, and whole: reading it finds its end.
+            // Fast path: nearly every line is a complete field line, and parsing it finds its end.
             if status != 0, let next = takeField(bytes, from: start, offset: fields.bytes.count - first) {
                 position = next
                 guard lineBytes <= limits.headBytes, fields.count <= limits.fieldCount else { return (.refused(excess(limits)), position) }
@@ -84,7 +84,7 @@ public struct ResponseHeadParser: Sendable {
         return (.more, position)
     }
 
-    /// What is wrong with these bytes, whatever may still come of their line: the rest is not waited for then.
+    /// Returns the problem with an incomplete line that no further bytes can repair; nil if there is none.
     public func problem(withPartOfLine bytes: Span<UInt8>, limits: ResponseLimits) -> ResponseProblem? {
         guard lineBytes + bytes.count <= limits.headBytes else { return .headTooLong }
         return status == 0 ? ResponseProblem.inStart(bytes) : nil
@@ -106,7 +106,8 @@ public struct ResponseHeadParser: Sendable {
 
     private static let versionStart: StaticString = "HTTP/1."
 
-    /// - Returns: false where it is none. `HTTP/1.1 200` and a reason phrase, which may be empty; the space before it may be missing.
+    /// Parses `HTTP/1.1 200` and a reason phrase, which may be empty; the space before it may be missing. Returns false if the line is
+    /// something else.
     private mutating func takeStatusLine(_ bytes: UnsafeBufferPointer<UInt8>, _ range: Range<Int>) -> Bool {
         let line = UnsafeBufferPointer(rebasing: bytes[range])
         let text = Span(_unsafeElements: line)
@@ -131,14 +132,14 @@ public struct ResponseHeadParser: Sendable {
         return true
     }
 
-    /// - Returns: where the next line begins; nil where there is no whole field line.
+    /// - Returns: start of the next line; nil if there is no complete field line.
     private mutating func takeField(_ bytes: UnsafeBufferPointer<UInt8>, from start: Int, offset: Int) -> Int? {
-        // The empty line, behind which nothing is to be searched.
+        // The empty line that ends the head.
         guard bytes[start] != 0x0d, bytes[start] != 0x0a,
             let field = FieldLine(in: bytes, from: start, before: bytes.count)
                 ?? FieldLine(spacedIn: bytes, from: start, before: bytes.count)
         else { return nil }
-        // A bare LF is what some origins send; it cannot be misread in a response's field line, and CR alone is refused.
+        // Some origins send a bare LF. In a response's field line it is unambiguous; a bare CR is rejected.
         let end = field.end < bytes.count && bytes[field.end] == 0x0d ? field.end + 1 : field.end
         guard end < bytes.count, bytes[end] == 0x0a else { return nil }
         fields.take(field.entry(from: start, movedBy: offset))
@@ -147,7 +148,7 @@ public struct ResponseHeadParser: Sendable {
     }
 
     private mutating func finish(_ limits: ResponseLimits) -> Event {
-        // Taken out and handed on: nobody else's reference is to be counted.
+        // Swapped out, so that no second reference to the storage exists.
         var taken = Fields()
         swap(&taken, &fields)
         guard !status.isInformational else { return finishInformational(taken, limits) }
@@ -182,7 +183,7 @@ public struct ResponseHeadParser: Sendable {
 
     private static let framingFields: KnownFieldSet = [.contentLength, .transferEncoding]
 
-    /// RFC 9112 §6.3: what could be read in two ways is not used.
+    /// Determines the framing (RFC 9112 §6.3). Throws if it is ambiguous.
     private static func framing(_ status: Status, _ fields: Fields, _ version: HTTPVersion) throws(ResponseProblem) -> Framing {
         var framing = Framing.connectionEnd
         if fields.containsAny(of: framingFields) { framing = try Self.framing(fields, version) }
@@ -192,7 +193,8 @@ public struct ResponseHeadParser: Sendable {
     private static func framing(_ fields: Fields, _ version: HTTPVersion) throws(ResponseProblem) -> Framing {
         guard fields.contains(.transferEncoding) else { return .length(try fields.statedLength()) }
         let codings = FieldLists.members(of: .transferEncoding, in: fields, limit: 2)
-        // RFC 9112 §6.1: HTTP/1.0 knows no transfer codings. A field that names none is not a list (RFC 9110 §5.6.1), and not read alike by all.
+        // RFC 9112 §6.1: HTTP/1.0 has no transfer codings. A field without a coding is not a valid list (RFC 9110 §5.6.1), and parsers
+        // disagree on it.
         if version == .http10 { throw .codingInHTTP10 }
         if codings.isEmpty { throw .emptyCoding }
         guard !fields.contains(.contentLength) else { throw .lengthAndCoding }
@@ -200,12 +202,12 @@ public struct ResponseHeadParser: Sendable {
         return .chunked
     }
 
-    /// Of a length, at most: no sum of two such overflows.
+    /// Maximum number of digits in a length. The sum of two such lengths does not overflow.
     fileprivate static let lengthDigits = 15
 }
 
 extension ResponseHead {
-    /// What Content-Length says, which the parser has found to be digits; nil where there is none.
+    /// Value of Content-Length, which the parser has checked; nil if absent.
     public var contentLength: Int? {
         guard let entry = fields.firstEntry(.contentLength), entry.valueLength <= ResponseHeadParser.lengthDigits else { return nil }
         let text = fields.bytes.span.extracting(entry.valueRange)
@@ -216,7 +218,7 @@ extension ResponseHead {
 }
 
 extension Fields {
-    /// What Content-Length says, of which there is one at least: digits only, and the same in each line.
+    /// Returns the value of Content-Length, which must be present. Throws unless all lines have one value that consists of digits.
     public func statedLength() throws(ResponseProblem) -> Int {
         guard let entry = firstEntry(.contentLength), entry.valueLength > 0, entry.valueLength <= ResponseHeadParser.lengthDigits
         else { throw .contentLength }
@@ -230,10 +232,10 @@ extension Fields {
         return length
     }
 
-    /// Whether they say that their connection ends with this response.
+    /// Whether the fields state that the connection ends after this response.
     fileprivate var areLastOnConnection: Bool { contains(.proxyConnection) || connectionNames("close") }
 
-    /// `Keep-Alive: timeout=5, max=100`: the seconds, of digits only and no more than a day's, in milliseconds.
+    /// The timeout in `Keep-Alive: timeout=5, max=100`, in milliseconds; at most a day. nil if absent or not a number.
     fileprivate var keepAlive: Int64? {
         guard contains(.keepAlive) else { return nil }
         let name: StaticString = "timeout="

@@ -1,5 +1,5 @@
-// Problems in the bytes of a response, with one text for HTTP/1.1 and HTTP/2. The list is bounded, so passing a problem on allocates nothing.
-// The text never quotes the response, which may contain secrets.
+// Problems in the bytes of a response, with one text for HTTP/1.1 and HTTP/2. The list is fixed, so passing a problem along allocates
+// nothing. The text never quotes the response, which may contain secrets.
 
 public enum ResponseProblem: UInt8, Error, Sendable, CaseIterable {
     // Problems of the status line.
@@ -77,22 +77,22 @@ public enum ResponseProblem: UInt8, Error, Sendable, CaseIterable {
 extension ResponseProblem {
     private static let versionStart: StaticString = "HTTP/1."
 
-    /// Problem of the first bytes of a response; nil if they may become a status line.
+    /// Returns the problem with the first bytes of a response; nil if they may become a status line.
     public static func inStart(_ bytes: Span<UInt8>) -> ResponseProblem? {
         let count = min(bytes.count, versionStart.utf8CodeUnitCount)
         for index in 0..<count where bytes[index] != versionStart.utf8Start[index] {
-            // The digit of the minor version.
+            // The digit of the major version.
             return index == 5 && bytes[index].isASCIIDigit ? .version : foreign(bytes)
         }
         return nil
     }
 
-    /// The other protocol that begins with these bytes.
+    /// Identifies another protocol by these bytes.
     private static func foreign(_ bytes: Span<UInt8>) -> ResponseProblem {
         guard bytes.count > 0 else { return .notHTTP }
         // RFC 8446 §5.1: an alert, or a handshake message.
         if bytes[0] == 0x15 || bytes[0] == 0x16, bytes.count < 2 || bytes[1] == 3 { return .tlsRecord }
-        // RFC 9113 §3.4: a short SETTINGS frame is first.
+        // RFC 9113 §3.4: a short SETTINGS frame comes first.
         if bytes[0] == 0, bytes.count >= 4 ? bytes[1] == 0 && bytes[3] == 4 : true { return .http2Frame }
         guard bytes.count >= 4, bytes[0].isASCIIDigit, bytes[1].isASCIIDigit, bytes[2].isASCIIDigit,
             bytes[3] == 0x20 || bytes[3] == UInt8(ascii: "-")
@@ -100,7 +100,7 @@ extension ResponseProblem {
         return .replyCode
     }
 
-    /// Problem of a rejected field line.
+    /// Returns the problem with a rejected field line.
     /// - Parameter line: the line without its end.
     static func inFieldLine(_ line: UnsafeBufferPointer<UInt8>) -> ResponseProblem {
         guard let first = line.first else { return .noColon }
@@ -129,10 +129,10 @@ public enum ChunkProblem: UInt8, Error, Sendable, CaseIterable {
         }
     }
 
-    /// Refusal of a request with this problem.
+    /// The rejection of a request with this problem.
     public var rejection: RequestRejection { self == .trailersTooLarge ? RequestParser.tooLarge : .framing(sentence) }
 
-    /// Text for the middle of a sentence.
+    /// Text for use within a sentence.
     public var words: String {
         switch self {
         case .size: "a chunk size is not a hexadecimal number"

@@ -1,37 +1,37 @@
-// Reads one response as its bytes come (RFC 9112 §6): informational heads, the final head, the content without its transfer coding, and the end, which
-// a length, the last chunk or the connection's end proves. It also says whether a response still stands that more bytes follow. No I/O.
+// Reads one response as its bytes arrive (RFC 9112 §6): informational heads, the final head, and the content without its transfer coding. A
+// length, the last chunk or the end of the connection proves the end. Also reports bytes after the end. No I/O.
 
-/// Not copyable, so that asking it costs no references to its parts.
+/// Not copyable, so that calls do not count references to its parts.
 public struct ResponseReader: ~Copyable, Sendable {
     public enum Event: Sendable {
-        /// All bytes given were taken; more are needed.
+        /// All bytes were consumed; more are needed.
         case needsMore
-        /// Whole lines of a head were taken; its end has not come.
+        /// Complete lines of a head were consumed; the head is not complete yet.
         case headLines
         case informational(ResponseHead)
         case final(ResponseHead)
-        /// Content at this range of the bytes given.
+        /// Content at this range of the given bytes.
         case content(Range<Int>)
-        /// The response is whole.
-        /// - Parameter hasSurplus: bytes follow that belong to no response. The connection cannot be used again.
+        /// The response is complete.
+        /// - Parameter hasSurplus: bytes follow that belong to no response. The connection must not be reused.
         case end(hasSurplus: Bool)
-        /// Nothing more is read.
+        /// The response is invalid, and reading stops.
         case refused(Refusal)
     }
 
-    /// Why a response is not used.
+    /// Why a response is rejected.
     public enum Refusal: Error, Sendable, Equatable {
         case head(ResponseProblem)
         case chunks(ChunkProblem)
-        /// Bytes follow the end that the last chunk marks, or a length on a connection that goes on: so the end may be wrong.
+        /// Bytes follow the last chunk, or follow the announced length on a persistent connection. The end may therefore be wrong.
         case surplus
     }
 
-    /// What the connection's end means for the response.
+    /// What the end of the connection means for the response.
     public enum Ending: Sendable, Equatable {
-        /// It had no other end.
+        /// The response is complete; the end of the connection delimits it.
         case whole
-        /// No byte of it has come.
+        /// No byte of the response was received.
         case nothing
         case incomplete
     }
@@ -40,11 +40,11 @@ public struct ResponseReader: ~Copyable, Sendable {
         case nothing
         case head
         case withoutContent
-        /// So many bytes are left.
+        /// Number of bytes left.
         case length(Int)
         case chunked(ChunkedDecoder)
         case untilEnd
-        /// Another protocol, whose end is its own matter.
+        /// Another protocol, which has separate rules for its end.
         case tunnel
         case ended
     }
@@ -53,22 +53,22 @@ public struct ResponseReader: ~Copyable, Sendable {
     private let isToHEAD: Bool
     private var state = State.nothing
     private var head = ResponseHeadParser()
-    /// The beginning of a line whose end has not come: the head's limit bounds it.
+    /// Start of an incomplete line. The limit of the head bounds its length.
     private var line: [UInt8] = []
 
     /// - Parameters:
-    ///   - method: the request's.
-    ///   - mayUpgrade: whether it offered to change to another protocol.
+    ///   - method: method of the request.
+    ///   - mayUpgrade: whether the request offered to change the protocol.
     public init(to method: Method, mayUpgrade: Bool = false, limits: ResponseLimits) {
         isToHEAD = method == .head
         self.limits = limits
         head.mayUpgrade = mayUpgrade
     }
 
-    /// Whether any byte has come.
+    /// True if any byte was received.
     public var hasBegun: Bool { if case .nothing = state { false } else { true } }
 
-    /// Whether the next bytes are content, or frame it.
+    /// True if the next bytes are content, or frame it.
     public var isInContent: Bool {
         switch state {
         case .length(let left): left > 0
@@ -77,16 +77,17 @@ public struct ResponseReader: ~Copyable, Sendable {
         }
     }
 
-    /// Whether what comes is another protocol.
+    /// True if the next bytes belong to another protocol.
     public var isTunnel: Bool { if case .tunnel = state { true } else { false } }
 
-    /// Whether the connection may go on after this response (RFC 9112 §9.3). Known with the final head.
+    /// Whether the connection may be reused after this response (RFC 9112 §9.3). Valid after the final head.
     public var isPersistent: Bool { head.isPersistent }
 
-    /// How long the upstream says that it keeps the connection, in milliseconds. Known with the final head; nil where it says nothing.
+    /// The upstream's keep-alive timeout in milliseconds; nil if it gives none. Valid after the final head.
     public var keepAlive: Int64? { head.keepAlive }
 
-    /// The next event in `bytes` from `position` on; `position` moves behind what was taken. To be called until it needs more, or has ended.
+    /// Returns the next event in `bytes` from `position` on, and advances `position` past the consumed bytes. Call it until it needs more
+    /// bytes or the response has ended.
     public mutating func next(_ bytes: Span<UInt8>, _ position: inout Int) -> Event {
         switch state {
         case .nothing, .head: return nextOfHead(bytes, &position)
@@ -100,12 +101,12 @@ public struct ResponseReader: ~Copyable, Sendable {
             return content(count, &position)
         case .chunked(let chunks): return nextOfChunks(chunks, bytes, &position)
         case .untilEnd, .tunnel: return content(bytes.count - position, &position)
-        // Nobody asks for more; what comes would be no part of it.
+        // The response has ended; further bytes are surplus.
         case .ended: return position < bytes.count ? .refused(.surplus) : .needsMore
         }
     }
 
-    /// - Parameter isClean: the peer said that it sends no more.
+    /// - Parameter isClean: whether the peer closed the connection in an orderly way.
     public func atConnectionEnd(isClean: Bool) -> Ending {
         switch state {
         case .nothing: .nothing
@@ -115,7 +116,7 @@ public struct ResponseReader: ~Copyable, Sendable {
         }
     }
 
-    // MARK: The head
+    // MARK: Head
 
     private mutating func nextOfHead(_ bytes: Span<UInt8>, _ position: inout Int) -> Event {
         guard position < bytes.count else { return .needsMore }
@@ -137,7 +138,7 @@ public struct ResponseReader: ~Copyable, Sendable {
         return hold(bytes, &position)
     }
 
-    /// The line has no end yet. What no end could make one of a head is not waited for.
+    /// Stores an incomplete line. Rejects a line that cannot become part of a head.
     private mutating func hold(_ bytes: Span<UInt8>, _ position: inout Int) -> Event {
         line.append(copying: bytes.extracting(position...))
         position = bytes.count
@@ -155,7 +156,7 @@ public struct ResponseReader: ~Copyable, Sendable {
         }
     }
 
-    // MARK: The content
+    // MARK: Content
 
     private func content(_ count: Int, _ position: inout Int) -> Event {
         guard count > 0 else { return .needsMore }

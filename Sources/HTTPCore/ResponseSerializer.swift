@@ -1,7 +1,7 @@
-// Writes the head of an HTTP/1.1 response (RFC 9112 §4, §5).
+// Serializes the head of an HTTP/1.1 response (RFC 9112 §4, §5).
 
 public enum ResponseSerializer {
-    /// Status line and field lines, without the empty line that ends the head: more lines may follow.
+    /// Appends status line and field lines without the empty line that ends the head, so that more lines may follow.
     public static func append(_ head: ResponseHead, to out: inout [UInt8]) {
         appendStatusLine(head.status, reason: head.reason, to: &out)
         FieldSerializer.append(head.fields, to: &out)
@@ -11,12 +11,12 @@ public enum ResponseSerializer {
         out.append(atMost: statusLineRoom(reason)) { writeStatusLine(status, reason: reason, to: &$0) }
     }
 
-    /// What a status line takes at most.
+    /// Maximum length of a status line in bytes.
     public static func statusLineRoom(_ reason: [UInt8]) -> Int { 64 + reason.count }
 
-    /// A reason that is empty or holds a control character is replaced by the standard one.
+    /// Writes a status line. An empty reason, or one with a control character, is replaced by the standard phrase.
     public static func writeStatusLine(_ status: Status, reason: [UInt8], to writer: inout ByteWriter) {
-        // Nearly all.
+        // Fast path for nearly all responses.
         if status == 200, reason.isEmpty { return writer.put("HTTP/1.1 200 OK\r\n") }
         writer.put("HTTP/1.1 ")
         writer.put(decimal: Int(status.rawValue))

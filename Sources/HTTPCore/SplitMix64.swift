@@ -1,8 +1,8 @@
-// A sequence of numbers that look like chance and are made in a moment (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014). Whoever sees
-// one can find its place in the sequence, and so all the others: for secrets there is the system's generator.
+// A fast pseudorandom number generator (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014). Not for secrets: one
+// number reveals all others.
 
 public enum SplitMix64 {
-    /// The number at a place of the sequence: another for each.
+    /// Returns the number at an index of the sequence. Different indices give different numbers.
     public static func number(at place: UInt64) -> UInt64 {
         var mixed = place &* 0x9e37_79b9_7f4a_7c15
         mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9

@@ -1,7 +1,7 @@
 // Strings of structured fields.
 
 extension String {
-    /// A string of RFC 9651 §3.3.3; what it cannot hold is `?`.
+    /// The text as a string of RFC 9651 §3.3.3. Bytes outside of printable ASCII are replaced by `?`.
     public var asStringItem: String {
         var out: [UInt8] = [0x22]
         for byte in utf8 {

@@ -1,6 +1,6 @@
-// Which trace a request belongs to (W3C Trace Context, level 2, §3.2), as the field traceparent says it. Pure.
+// Parses and writes traceparent (W3C Trace Context, level 2, §3.2).
 
-/// 16 bytes that name a trace (§3.2.2.3); all zeros name none.
+/// Identifier of a trace, 16 bytes (§3.2.2.3). All zeros are invalid.
 public struct TraceID: Sendable, Hashable {
     public let high: UInt64
     public let low: UInt64
@@ -17,15 +17,15 @@ public struct TraceID: Sendable, Hashable {
     }
 }
 
-/// One span of one trace.
+/// Identifier of one span in one trace.
 public struct SpanPlace: Sendable, Hashable {
     public let trace: TraceID
-    /// 8 bytes that name it (§3.2.2.4); 0 names none.
+    /// Identifier of the span, 8 bytes (§3.2.2.4); 0 if there is none.
     public let span: UInt64
 
     public init(trace: TraceID, span: UInt64) { (self.trace, self.span) = (trace, span) }
 
-    /// Where nothing is recorded.
+    /// Value for requests that are not traced.
     public static let none = SpanPlace(trace: TraceID(high: 0, low: 0), span: 0)
 
     @inlinable public var isRecorded: Bool { span != 0 }
@@ -48,22 +48,22 @@ extension UInt64 {
 
 public struct TraceParent: Sendable, Equatable {
     public let trace: TraceID
-    /// The span that has sent the request.
+    /// The span that sent the request.
     public let span: UInt64
-    /// Those that have a meaning: `sampled`, and `random` (§3.2.3).
+    /// The defined flags: `sampled` and `random` (§3.2.3).
     public let flags: UInt8
 
     public static let sampled: UInt8 = 0x01
-    /// The trace's number is a random one.
+    /// The trace identifier is random.
     public static let random: UInt8 = 0x02
     private static let known: UInt8 = 0x03
 
-    /// Whether who sent it keeps the trace, perhaps.
+    /// Whether the sender may have recorded the trace.
     public var isSampled: Bool { flags & Self.sampled != 0 }
 
     public init(_ place: SpanPlace, flags: UInt8) { (trace, span, self.flags) = (place.trace, place.span, flags) }
 
-    /// nil where it does not say so, or not by the rules, or more than once.
+    /// nil if the field is missing, repeated or invalid.
     public init?(_ fields: Fields) {
         guard let value = fields.only(.traceparent) else { return nil }
         self.init(value)
@@ -71,19 +71,19 @@ public struct TraceParent: Sendable, Equatable {
 
     init?(_ value: ArraySlice<UInt8>) {
         let (bytes, hyphen) = (value.span, UInt8(ascii: "-"))
-        // 00-<32>-<16>-<2>; later versions may go on behind a hyphen.
+        // 00-<32>-<16>-<2>; later versions may add a hyphen and more data.
         guard bytes.count >= 55, let version = Self.number(bytes, 0..<2), version != 0xff else { return nil }
         guard bytes.count == 55 || version != 0 && bytes[55] == hyphen else { return nil }
         guard bytes[2] == hyphen, bytes[35] == hyphen, bytes[52] == hyphen else { return nil }
         guard let high = Self.number(bytes, 3..<19), let low = Self.number(bytes, 19..<35), let span = Self.number(bytes, 36..<52),
             let flags = Self.number(bytes, 53..<55)
         else { return nil }
-        // All zeros name nothing.
+        // All zeros are invalid identifiers.
         guard high | low != 0, span != 0 else { return nil }
         (trace, self.span, self.flags) = (TraceID(high: high, low: low), span, UInt8(flags) & Self.known)
     }
 
-    /// Capital letters are none of its digits.
+    /// Parses hexadecimal digits in lower case; nil for others.
     private static func number(_ bytes: Span<UInt8>, _ places: Range<Int>) -> UInt64? {
         var number: UInt64 = 0
         for place in places {
@@ -94,6 +94,6 @@ public struct TraceParent: Sendable, Equatable {
         return number
     }
 
-    /// As the field has it, in the version that is known here.
+    /// The value of the field, in version 00.
     public var bytes: [UInt8] { Array("00-\(trace.text)-\(span.hexDigits)-0\(flags & Self.known)".utf8) }
 }

@@ -1,23 +1,23 @@
-// Asks for a set of keys, by libcurl, on a thread of its own: once in some minutes, for all. Nothing of a request goes with it, and no
-// redirect is followed: the operator has said where the keys are.
+// Fetches a key set with libcurl, on a separate thread, every few minutes for all requests. No data of a request is sent. Redirects are not
+// followed, because the operator has configured the location of the keys.
 
 import CLibcurl
 import Glibc
 
 enum KeyFetch {
-    /// Why there are no keys, for people.
+    /// Why the keys could not be fetched, in words for the operator.
     struct Failure: Error { let sentence: String }
 
     private static let timeoutMilliseconds = 10_000
-    /// Kept by libcurl: initialised once, and thread-safe since.
+    /// Initialized once. libcurl is thread-safe afterwards.
     private static let isReady = curl_global_init(cistern_global_all()) == CURLE_OK
 
     private final class Received {
         var bytes: [UInt8] = []
     }
 
-    /// Blocks.
-    /// - Parameter authorities: the file of those that are trusted instead of the system's.
+    /// Fetches the keys. Blocks.
+    /// - Parameter authorities: path of a file with trusted certificates, used instead of the system's; nil for the system's.
     static func get(_ url: String, authorities: String?) throws(Failure) -> [UInt8] {
         let words = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
         words.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
@@ -43,7 +43,7 @@ enum KeyFetch {
         _ = cistern_easy_set_write(handle) { bytes, _, count, user in
             guard let bytes, let user else { return 0 }
             let received = Unmanaged<Received>.fromOpaque(user).takeUnretainedValue()
-            // Less than what was given ends it.
+            // Returning fewer bytes than were passed aborts the transfer.
             guard received.bytes.count + count <= KeySet.byteLimit else { return 0 }
             received.bytes += UnsafeRawBufferPointer(start: bytes, count: count)
             return count

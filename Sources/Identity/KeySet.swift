@@ -1,21 +1,21 @@
-// The keys that a token may be signed with: a JWK Set (RFC 7517 §5). A key that we cannot use is left out, with the reason; the others count.
+// The keys with which tokens may be signed: a JWK Set (RFC 7517 §5). Unusable keys are omitted with a reason; the other ones remain valid.
 
 import CSignature
 import CachePolicy
 import HTTPCore
 import JSON
 
-/// A public key. `@unchecked Sendable` because OpenSSL lets several threads check signatures with one, and nothing changes it.
+/// A public key. `@unchecked Sendable` because OpenSSL allows several threads to verify signatures with one key, and nothing changes it.
 public final class VerificationKey: @unchecked Sendable {
     public enum Kind: Sendable { case rsa, p256, p384, p521, ed25519, ed448 }
 
     public let kind: Kind
-    /// `kid`: its name in the set.
+    /// `kid`: the key's name in the set; nil if it has none.
     public let name: String?
-    /// `alg`: the only algorithm that it is for.
+    /// `alg`: the only algorithm for which the key may be used; nil for any that fits.
     let algorithm: SignatureAlgorithm?
     private let key: OpaquePointer
-    /// The same for the same key under the same conditions, also after the set was read anew.
+    /// Equal for keys with equal parameters, also after the set was read again.
     let fingerprint: [UInt8]
 
     fileprivate init(_ kind: Kind, name: String?, algorithm: SignatureAlgorithm?, key: OpaquePointer, fingerprint: [UInt8]) {
@@ -51,10 +51,10 @@ public enum KeyRefusal: String, Sendable {
 
 public struct KeySet: Sendable {
     public let keys: [VerificationKey]
-    /// What was left out: its name, or its place in the set, and why.
+    /// The omitted members: name, or position in the set, and reason.
     public let refused: [(name: String, reason: KeyRefusal)]
 
-    /// More than that is no set of keys. Half a mebibyte and 256 keys.
+    /// Maximum size of a key set: half a mebibyte and 256 keys.
     public static let byteLimit = 512 * 1024
     public static let keyLimit = 256
 
@@ -63,7 +63,7 @@ public struct KeySet: Sendable {
         refused = []
     }
 
-    /// nil where the text is no JWK Set at all.
+    /// Returns nil if the text is no JWK Set.
     public init?(_ text: [UInt8]) {
         guard text.count <= Self.byteLimit, let members = JSONValue(text)?["keys"]?.array, members.count <= Self.keyLimit else {
             return nil
@@ -80,8 +80,8 @@ public struct KeySet: Sendable {
         self.refused = refused
     }
 
-    /// The one key that a token's head means; nil where it is unclear.
-    /// - Parameter name: the token's `kid`. Without one a set must have just one key for the algorithm.
+    /// Returns the key that a token's head identifies; nil if there is none, or more than one.
+    /// - Parameter name: the token's `kid`; nil if it has none. The set must then have exactly one key for the algorithm.
     func key(named name: String?, for algorithm: SignatureAlgorithm) -> VerificationKey? {
         var found: VerificationKey?
         for key in keys where key.isFor(algorithm) && (name == nil || key.name == name) {
@@ -91,12 +91,12 @@ public struct KeySet: Sendable {
         return found
     }
 
-    /// Of a set without keys, in words behind "it has".
+    /// Why a set has no usable keys, as a continuation of "it has".
     public var whyUnusable: String {
         "no key that can be used" + (refused.first.map { " (\($0.name): \($0.reason.rawValue))" } ?? "")
     }
 
-    /// Whether any key has that name.
+    /// Whether any key has this name.
     public func contains(named name: String) -> Bool { keys.contains { $0.name == name } }
 
     // MARK: Reading
@@ -128,7 +128,7 @@ public struct KeySet: Sendable {
             kind, name: member["kid"]?.string, algorithm: algorithm, key: try pointer(member, kind), fingerprint: fingerprint(member))
     }
 
-    /// All that it is made of, each with its length.
+    /// All parameters of a key, each with its length.
     private static func fingerprint(_ member: JSONValue) -> [UInt8] {
         var fingerprint: [UInt8] = []
         for name in ["kid", "alg", "kty", "crv", "n", "e", "x", "y"] {
@@ -169,13 +169,13 @@ public struct KeySet: Sendable {
         return key
     }
 
-    /// OpenSSL takes longer the longer the numbers are: a key from outside must not hold a loop.
+    /// Creates an RSA key. Its size is limited, because verification with long numbers could block an event loop.
     private static func rsa(modulus: [UInt8], exponent: [UInt8]) throws(Refused) -> OpaquePointer? {
         let bits = modulus.drop { $0 == 0 }.count * 8 - (modulus.first { $0 != 0 }?.leadingZeroBitCount ?? 0)
         guard bits >= 2048 else { throw Refused(reason: .tooShort) }
         let trimmed = Array(exponent.drop { $0 == 0 })
         guard bits <= 8192, trimmed.count <= 4 else { throw Refused(reason: .tooLong) }
-        // Of an even exponent, or 1, nothing can be checked: with 1 any message is its own signature.
+        // With an even exponent, or 1, nothing can be verified: with 1 any message would be its own signature.
         guard let last = trimmed.last, last & 1 == 1, trimmed != [1] else { return nil }
         return csignature_rsa_key(modulus, modulus.count, trimmed, trimmed.count)
     }

@@ -1,5 +1,5 @@
-// Where the keys of a route's tokens come from, a file or a URL, and when they are read again. What was fetched is kept in a file, so that
-// the keys are there when the network is not. Requests never wait for keys: they go by those that are there.
+// The location of a route's token keys, a file or a URL, and the schedule for reading them. Fetched keys are stored in a file, so that they
+// are available without the network. Requests never wait for keys; they use those that are available.
 
 import Descriptors
 import Glibc
@@ -11,15 +11,15 @@ public final class KeySource: Sendable {
     public enum Place: Sendable, Equatable {
         case file(String)
         /// - Parameters:
-        ///   - kept: the file that keeps what was fetched; nil where nothing is stored.
-        ///   - authorities: the file of the certificates that the URL's is checked against; nil for the system's.
+        ///   - kept: path of the file that stores fetched keys; nil to store none.
+        ///   - authorities: path of a file with trusted certificates for the URL; nil for the system's.
         case url(String, kept: String?, authorities: String? = nil)
     }
 
-    /// What happened, for the log.
+    /// An event for the log.
     public enum Event: Sendable, Equatable {
         case read(keys: Int, refused: [String])
-        /// - Parameter hasKeys: whether earlier ones are used meanwhile.
+        /// - Parameter hasKeys: whether earlier keys remain in use.
         case failed(String, hasKeys: Bool)
     }
 
@@ -27,26 +27,26 @@ public final class KeySource: Sendable {
         var keys = KeySet()
         var text: [UInt8] = []
         var isReading = false
-        /// When it was last tried, and when it last succeeded: milliseconds of the monotonic clock.
+        /// Time of the last attempt and of the last success, in milliseconds of the monotonic clock; nil if there was none.
         var triedAt: Int64?
         var readAt: Int64?
         var readCount = 0
         var failedCount = 0
     }
 
-    /// A key that nobody knows is looked for no more often, for all: any client can name one.
+    /// Minimum interval between searches for unknown keys, for all requests. Any client can name an unknown key.
     public static let unknownKeyPauseMilliseconds: Int64 = 30_000
-    /// Keys are read again so often, so that one that was withdrawn is not trusted for longer.
+    /// Interval between reads of the keys. A withdrawn key is trusted for up to this long.
     public static let refreshMilliseconds: Int64 = 600_000
 
     public let place: Place
     private let state = Mutex(State())
     private let changes = Atomic<UInt64>(0)
     private let tell: @Sendable (Event) -> Void
-    /// Runs what blocks beside the loops.
+    /// Runs blocking work off the event loops.
     private let run: @Sendable (@escaping @Sendable () -> Void) -> Bool
 
-    /// - Parameter tell: is called on any thread.
+    /// - Parameter tell: called on any thread.
     public init(
         _ place: Place, run: @escaping @Sendable (@escaping @Sendable () -> Void) -> Bool = PlainThread.start,
         tell: @escaping @Sendable (Event) -> Void
@@ -54,15 +54,15 @@ public final class KeySource: Sendable {
         (self.place, self.run, self.tell) = (place, run, tell)
     }
 
-    /// Goes up whenever the keys are others: what was verified with those before counts no longer.
+    /// Increases whenever the keys change. Earlier verification results are then invalid.
     public var version: UInt64 { changes.load(ordering: .acquiring) }
 
-    /// How many keys are there, and how often they were read, or could not be.
+    /// Number of keys, of successful reads and of failed reads.
     public var figures: (keys: Int, read: Int, failed: Int) {
         state.withLock { ($0.keys.keys.count, $0.readCount, $0.failedCount) }
     }
 
-    /// The keys that are there. Begins to read them again where they are old.
+    /// Returns the available keys. Starts to read them again if they are old.
     public func keys(now: Int64) -> KeySet {
         let (keys, isDue) = state.withLock { state in
             (state.keys, Self.isDue(state, now: now, after: Self.refreshMilliseconds))
@@ -71,14 +71,13 @@ public final class KeySource: Sendable {
         return keys
     }
 
-    /// A token names a key that is not among them: perhaps it is new.
+    /// Reports a token with an unknown key name. The key may be new, so the keys are read again if the interval permits.
     public func miss(now: Int64) {
         let isDue = state.withLock { Self.isDue($0, now: now, after: Self.unknownKeyPauseMilliseconds) }
         if isDue { read(now: now) }
     }
 
-    /// Reads what a start has to have: the file, or what was kept; and begins to fetch what is to be fetched. Blocks for as long as reading a
-    /// file does.
+    /// Reads the file, or stored keys, and starts to fetch keys from a URL. Blocks while a file is read.
     public func start(now: Int64) {
         switch place {
         case .file: readNow(now: now)
@@ -91,7 +90,7 @@ public final class KeySource: Sendable {
     private static func isDue(_ state: State, now: Int64, after pause: Int64) -> Bool {
         guard !state.isReading else { return false }
         guard let tried = state.triedAt else { return true }
-        // What failed is tried again sooner than what succeeded grows old.
+        // After a failure the next attempt follows sooner than after a success.
         let wait = state.readAt == tried ? pause : min(pause, unknownKeyPauseMilliseconds)
         return now - tried >= wait
     }
@@ -121,7 +120,7 @@ public final class KeySource: Sendable {
             guard let set = KeySet(text) else {
                 throw KeyFetch.Failure(sentence: "it is no JWK Set (RFC 7517) of at most 512 KiB and 256 keys")
             }
-            // An issuer without a key signs nothing: this is a mistake, and what was read before is better.
+            // A set without usable keys must be a mistake of the issuer, so the former keys remain in use.
             guard !set.keys.isEmpty else {
                 throw KeyFetch.Failure(sentence: "it has \(set.whyUnusable)")
             }
@@ -145,7 +144,7 @@ public final class KeySource: Sendable {
         }
     }
 
-    /// - Parameter time: when it was read; nil for what was kept.
+    /// - Parameter time: when the keys were read; nil for stored keys.
     private func use(_ set: KeySet, _ text: [UInt8], at time: Int64?) {
         let isNew = state.withLock { state in
             if let time {
@@ -177,7 +176,8 @@ public final class KeySource: Sendable {
         return Array(bytes.prefix(count))
     }
 
-    /// What was fetched from that URL: a line before the keys names it, so that one issuer's keys are never taken for another's.
+    /// Returns the keys stored from this URL. The first line of the file names the URL, so that keys of one issuer are never used for
+    /// another.
     private static func kept(of url: String, in path: String) -> [UInt8]? {
         let line = firstLine(url)
         guard let text = contents(path, limit: KeySet.byteLimit + line.count), text.starts(with: line) else { return nil }
@@ -186,7 +186,7 @@ public final class KeySource: Sendable {
 
     private static func firstLine(_ url: String) -> [UInt8] { Array("\(url)\n".utf8) }
 
-    /// Whole or not at all. That it cannot be kept harms nobody now.
+    /// Stores the keys completely or not at all. A failure has no immediate effect.
     private static func keep(_ keys: [UInt8], of url: String, in path: String) {
         let text = firstLine(url) + keys
         let new = path + ".new"

@@ -1,18 +1,18 @@
-// What is known of requests whose tokens were looked at before: checking a signature costs fifty times a hit. On one thread only.
+// Cache of verified tokens, because verifying a signature takes fifty times as long as a hit. Used on one thread only.
 
 import CachePolicy
 import HTTPCore
 
-/// Whose a request is, since its token is good.
+/// The user of a request with a valid token.
 public final class VerifiedIdentity: Sendable {
-    /// Of the cache: the same for all tokens of one user with the same rights.
+    /// The user's cache partition, equal for all tokens of one user with equal rights.
     public let partition: [UInt8]
-    /// When the token ends: seconds since 1970.
+    /// Expiry of the token, in seconds since 1970.
     let expires: Int64
-    /// The key that it was verified with.
+    /// Fingerprint of the key that verified the token.
     let keyFingerprint: [UInt8]
     private let source: KeySource
-    /// Of the keys, when it was last seen that its own is among them.
+    /// Version of the keys when the token's key was last found among them.
     let keysVersion: UInt64
     private let leeway: Int64
     private let rescue: Int64
@@ -22,29 +22,29 @@ public final class VerifiedIdentity: Sendable {
         (self.source, self.keysVersion, leeway, rescue) = (source, keysVersion, settings.leeway, settings.rescuesExpired)
     }
 
-    /// The same after the keys were read anew.
+    /// Copies an identity for a newer version of the keys that still contains its key.
     init(_ other: VerifiedIdentity, keysVersion: UInt64) {
         (partition, expires, keyFingerprint) = (other.partition, other.expires, other.keyFingerprint)
         (source, leeway, rescue, self.keysVersion) = (other.source, other.leeway, other.rescue, keysVersion)
     }
 
-    /// Whether the keys are the same as when it was verified. Asked from any thread.
+    /// Whether the keys have not changed since the verification. May be called on any thread.
     public var isCurrent: Bool { source.version == keysVersion }
 
-    /// The first moment at which it is no more: milliseconds since 1970.
+    /// The first moment at which the identity is no longer valid, in milliseconds since 1970.
     public var ends: Int64 { (expires + leeway) * 1000 }
 
-    /// The same for its user's copies while the upstream is away.
+    /// The first moment at which the token can no longer be used for a rescue with its user's stored responses, in milliseconds since 1970.
     public var rescueEnds: Int64 { (expires + rescue) * 1000 }
 }
 
 public enum RequestIdentity: Sendable {
     case verified(VerifiedIdentity)
-    /// The token has ended: it is nobody's, but while the upstream is away it may have its own user's copy.
+    /// The token has expired. It identifies no user, except for a rescue with its user's stored responses.
     case expired(VerifiedIdentity)
-    /// Its token tells nothing, for this reason.
+    /// The token identifies no user, for this reason.
     case refused(TokenRefusal)
-    /// What the upstream has said of its credentials, or not.
+    /// The result of a look-up at the upstream.
     case told(ToldIdentity)
 
     public var outcome: IdentityOutcome {
@@ -56,7 +56,7 @@ public enum RequestIdentity: Sendable {
         }
     }
 
-    /// Whether the request would have the same partition now, as far as that does not depend on the time.
+    /// Whether the request would have an equal partition now, as far as that does not depend on the time.
     public var isUnchanged: Bool {
         switch self {
         case .verified(let identity): identity.isCurrent
@@ -65,7 +65,7 @@ public enum RequestIdentity: Sendable {
         }
     }
 
-    /// nil where the request is a user of its own.
+    /// The partition; nil if the request's credentials form a partition of their own.
     public var partition: [UInt8]? {
         switch self {
         case .verified(let identity): identity.partition
@@ -74,7 +74,7 @@ public enum RequestIdentity: Sendable {
         }
     }
 
-    /// Before it the same is found: milliseconds since 1970.
+    /// Time before which a repeated evaluation has an equal result, in milliseconds since 1970.
     public var ends: Int64 {
         switch self {
         case .verified(let identity): identity.ends
@@ -85,27 +85,27 @@ public enum RequestIdentity: Sendable {
 }
 
 public final class RequestIdentities {
-    /// By the keyed hash of all credentials of the request.
+    /// Verified tokens, by the keyed hash of all credentials of the request.
     private var known = RecentlyUsed<VerifiedIdentity>(limit: RequestIdentities.limit)
-    /// Apart, so that who sends what cannot be verified pushes nobody out.
+    /// Refused tokens. A separate table, so that invalid tokens do not displace valid ones.
     private var refused = RecentlyUsed<TokenRefusal>(limit: RequestIdentities.limit)
     private var keysVersion: UInt64 = 0
     private var budget = VerificationBudget()
-    /// When it was last seen whether the keys are due to be read anew.
+    /// When the age of the keys was last checked.
     private var lookedAfterKeys = Int64.min
-    /// Tokens that were looked at, by what that came to.
+    /// Number of evaluated tokens, by result.
     public private(set) var counts: [String: UInt64] = [:]
 
-    /// How many are remembered.
+    /// Number of cached results.
     public var count: Int { known.count + refused.count }
 
     private let verifier: TokenVerifier
     private let source: KeySource
     private let settings: TokenSettings
-    /// Milliseconds.
+    /// Minimum interval between checks of the keys' age, in milliseconds.
     private static let keyPause: Int64 = 1_000
 
-    /// Of each kind; twice as many at most.
+    /// Maximum number of recent results of each kind. Up to twice as many are stored.
     public static let limit = 4096
 
     public init(_ settings: TokenSettings, _ source: KeySource) {
@@ -114,11 +114,12 @@ public final class RequestIdentities {
         self.settings = settings
     }
 
+    /// Determines the identity of a request.
     /// - Parameters:
-    ///   - hash: of all credentials of the request: keyed, so that nobody can find two with one hash.
-    ///   - now: the time of day in milliseconds.
+    ///   - hash: keyed hash of all credentials of the request. The key prevents deliberate collisions.
+    ///   - now: milliseconds since 1970.
     ///   - clock: milliseconds of the monotonic clock.
-    ///   - partition: makes the partition of these claims and the request's other credentials.
+    ///   - partition: creates the partition of these claims and of the request's other credentials.
     public func identity(
         of fields: Fields, hash: [UInt8], now: Int64, clock: Int64, partition: (_ claims: [UInt8]) -> [UInt8]
     ) -> RequestIdentity {
@@ -136,7 +137,7 @@ public final class RequestIdentities {
             source.miss(now: clock)
             identity = .refused(.unknownKey)
         case .refused(let reason):
-            // What may be otherwise in a moment is not remembered.
+            // Results that may change soon are not cached.
             if reason != .tooMany, reason != .notYetValid { refused[hash] = reason }
             identity = .refused(reason)
         }
@@ -148,7 +149,8 @@ public final class RequestIdentities {
         now < identity.ends ? .verified(identity) : .expired(identity)
     }
 
-    /// A key that has left the set takes with it what was verified with it; a new one may verify what was refused.
+    /// Updates the cache after a change of the keys. Removing a key invalidates tokens verified with it; a new key may verify refused
+    /// tokens.
     private func lookAfterKeys(_ clock: Int64) {
         if clock - Self.keyPause >= lookedAfterKeys {
             lookedAfterKeys = clock
@@ -172,7 +174,7 @@ public final class RequestIdentities {
     }
 }
 
-/// What was used lately, bounded: when half of it is new, what was not used meanwhile goes.
+/// A bounded table that drops entries that were not used recently. When the recent half is full, the older half is dropped.
 struct RecentlyUsed<Value> {
     private var recent: [[UInt8]: Value] = [:]
     private var older: [[UInt8]: Value] = [:]
@@ -197,17 +199,17 @@ struct RecentlyUsed<Value> {
         recent[key] = value
     }
 
-    /// - Parameter change: nil for what goes.
+    /// - Parameter change: returns the new value; nil to remove the entry.
     mutating func update(_ change: (Value) -> Value?) {
         recent = recent.compactMapValues(change)
         older = older.compactMapValues(change)
     }
 }
 
-/// How many tokens are looked at: who sends ever new ones must not take the loop's time from others. Beyond it a token is nobody's, which
-/// costs its user no more than the copies.
+/// Limits the number of token verifications, so that a client with ever new tokens does not occupy the loop. Above the limit a token
+/// identifies no user, which only costs its user cached responses.
 struct VerificationBudget {
-    /// A second, of each loop. The slowest kind takes half a millisecond.
+    /// Verifications per second and loop. The slowest kind takes half a millisecond.
     static let ratePerSecond: Int64 = 500
 
     private var left = Self.ratePerSecond

@@ -1,5 +1,5 @@
-// How a token may be signed (RFC 7518 §3.1, RFC 8037 §3.1). What is not here does not exist for us: neither `none`, nor a secret that both
-// sides have, which would let anybody who can check a token make one.
+// The supported signature algorithms (RFC 7518 §3.1, RFC 8037 §3.1). Excluded are `none`, and shared secrets, with which every party that
+// can verify a token could also create one.
 
 import CSignature
 
@@ -24,7 +24,7 @@ public enum SignatureAlgorithm: String, Sendable, CaseIterable {
         }
     }
 
-    /// Of the hash; EdDSA has its own.
+    /// Size of the hash in bits; 0 for EdDSA, which defines its own hash.
     var hashBits: Int32 {
         switch self {
         case .rs256, .ps256, .es256: 256
@@ -34,7 +34,7 @@ public enum SignatureAlgorithm: String, Sendable, CaseIterable {
         }
     }
 
-    /// Whether it goes with keys of a kind: ES256 with P-256 and no other curve (RFC 7518 §3.4).
+    /// Whether the algorithm is valid for keys of this kind, such as ES256 for P-256 only (RFC 7518 §3.4).
     func fits(_ kind: VerificationKey.Kind) -> Bool {
         switch (self, kind) {
         case (.rs256, .rsa), (.rs384, .rsa), (.rs512, .rsa), (.ps256, .rsa), (.ps384, .rsa), (.ps512, .rsa): true

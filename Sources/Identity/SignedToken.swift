@@ -1,5 +1,5 @@
-// A token as it comes: three parts joined by dots (RFC 7515 §3.1). What its head may say is narrow: anything that would let the token itself
-// choose how it is checked makes it one without an identity (RFC 8725 §3).
+// A parsed token: three parts joined by dots (RFC 7515 §3.1). Its head is restricted: a token that could select how it is verified is
+// refused (RFC 8725 §3).
 
 import CachePolicy
 import HTTPCore
@@ -11,10 +11,10 @@ struct SignedToken {
     /// The claims in canonical form.
     let claims: [UInt8]
     let signature: [UInt8]
-    /// What was signed.
+    /// The signed bytes.
     let message: ArraySlice<UInt8>
 
-    /// A longer one has no identity: checking takes as long as it is.
+    /// Maximum size in bytes. Longer tokens are refused, because verification time grows with the size.
     static let byteLimit = 8 * 1024
     private static let forbidden = ["crit", "jku", "x5u", "jwk", "x5c"]
 
@@ -40,7 +40,7 @@ struct SignedToken {
         return (algorithm, name)
     }
 
-    /// RFC 7515 §4.1.9: `application/` may be left out, and capitals make no difference.
+    /// Whether the type is in the list. `application/` may be omitted, and case is ignored (RFC 7515 §4.1.9).
     private static func isType(_ type: String, in types: [String]) -> Bool {
         func plain(_ text: String) -> [UInt8] {
             let bytes = text.utf8.map(\.asciiLowercased)
@@ -50,7 +50,7 @@ struct SignedToken {
         return types.contains { plain($0) == plain(type) }
     }
 
-    /// An object in canonical form, which it has only where no member stands in it twice.
+    /// Returns an object in canonical form. Fails if a member occurs twice.
     private static func canonical(_ text: [UInt8]) throws(Refused) -> [UInt8] {
         guard JSONTextChecker.check(text.span) == .valid else { throw Refused(.malformed) }
         guard let canonical = CanonicalJSON.make(checked: text.span) else { throw Refused(.duplicateMember) }

@@ -1,6 +1,6 @@
-// What the operator says of the tokens of a route (`credentials.identity.jwt`).
+// Settings for the tokens of a route (`credentials.identity.jwt`).
 
-/// The same, with the keys.
+/// Settings and keys for the tokens of a route.
 public struct TokenRules: Sendable {
     public let settings: TokenSettings
     public let keys: KeySource
@@ -9,21 +9,21 @@ public struct TokenRules: Sendable {
 }
 
 public struct TokenSettings: Sendable, Equatable {
-    /// Who may have made them, and for whom they are: a token must name one of each.
+    /// Accepted issuers and audiences. A token must have one of each.
     public var issuers: [String] = []
     public var audiences: [String] = []
-    /// The claim that tells whom a token belongs to.
+    /// The claim that identifies the user.
     public var subject = "sub"
-    /// What `typ` must be (RFC 8725 §3.11); empty for anything.
+    /// Accepted values of `typ` (RFC 8725 §3.11); empty to accept any.
     public var types: [String] = []
-    /// Claims that a refresh changes, beside those that always count as such.
+    /// Claims that change when a token is renewed, in addition to `alwaysVolatile`.
     public var volatileClaims: [String] = []
-    /// How far the clocks may be apart, in seconds.
+    /// Maximum difference of the clocks, in seconds.
     public var leeway: Int64 = 60
-    /// How long after its end a token may still have its own user's copy while the upstream is away, in seconds.
+    /// Time after its expiry for which a token may still be used for a rescue with its own user's stored responses, in seconds.
     public var rescuesExpired: Int64 = 0
 
-    /// Claims that two tokens of one user differ in, whatever their rights.
+    /// Claims in which two tokens of one user differ, whatever their rights.
     public static let alwaysVolatile = ["exp", "iat", "nbf", "jti", "auth_time", "nonce", "at_hash", "sid"]
 
     public init() {}
@@ -32,13 +32,13 @@ public struct TokenSettings: Sendable, Equatable {
         (self.issuers, self.audiences) = (issuers, audiences)
     }
 
-    /// Whether a claim is left out of an identity. Never those that say who, by whom and for whom.
+    /// Whether a claim is not part of the identity. Claims for the subject, issuer and audience always are.
     func isVolatile(_ claim: [UInt8]) -> Bool {
         let name = String(decoding: claim, as: UTF8.self)
         guard name != subject, !Self.alwaysIdentity.contains(name) else { return false }
         return Self.alwaysVolatile.contains(name) || volatileClaims.contains(name)
     }
 
-    /// Claims that no setting can leave out.
+    /// Claims that are part of the identity whatever the settings say.
     public static let alwaysIdentity = ["iss", "sub", "aud"]
 }

@@ -1,14 +1,14 @@
-// Makes signed tokens and the set of keys for them, as an issuer does (RFC 7515, RFC 8037): for the sample API of `cistern demo` alone.
+// Creates signed tokens and their key set, as an issuer does (RFC 7515, RFC 8037). Only for the sample API of `cistern demo`.
 
 import CSignature
 import HTTPCore
 
-/// `@unchecked Sendable` because nothing changes after `init`, and each signature has a context of its own in OpenSSL.
+/// `@unchecked Sendable` because nothing changes after `init`, and each signature has its own context in OpenSSL.
 public final class TokenSigner: @unchecked Sendable {
     private static let name = "sample"
     private let key: OpaquePointer
 
-    /// With a new key; nil where none is to be had.
+    /// Creates a new key; nil on failure.
     public init?() {
         guard let key = csignature_edwards_make() else { return nil }
         self.key = key
@@ -16,14 +16,14 @@ public final class TokenSigner: @unchecked Sendable {
 
     deinit { csignature_free(key) }
 
-    /// The public key, as a JWK Set (RFC 7517 §5).
+    /// The public key as a JWK Set (RFC 7517 §5).
     public var keySet: String {
         var bytes = [UInt8](repeating: 0, count: Int(CSIGNATURE_ED25519_KEY_BYTES))
         csignature_edwards_public(key, &bytes)
         return #"{"keys":[{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","kid":"\#(Self.name)","x":"\#(Base64.encodeURL(bytes))"}]}"#
     }
 
-    /// - Parameter claims: as JSON.
+    /// - Parameter claims: the claims as JSON.
     public func token(_ claims: String) -> String? {
         let head = #"{"alg":"EdDSA","kid":"\#(Self.name)"}"#
         let message = [head, claims].map { Base64.encodeURL(Array($0.utf8)) }.joined(separator: ".")

@@ -1,26 +1,26 @@
-// Whom a token belongs to. Two tokens have one identity only if their signatures are good and all of their claims are the same but those that
-// a refresh changes: so one with fewer rights is another identity, and what does not verify has none.
+// Verifies tokens and determines their identity. Two tokens have an equal identity only if their signatures are valid and all claims are
+// equal, except those that change on renewal. A token with fewer rights thus has another identity, and an invalid token has none.
 
 import CachePolicy
 import HTTPCore
 import JSON
 
-/// Whom a request's token belongs to.
+/// The identity of a request's token.
 public struct TokenIdentity: Sendable, Equatable {
-    /// Its claims in canonical form, without those that a refresh changes.
+    /// The claims in canonical form, without those that change on renewal.
     public let claims: [UInt8]
     /// `exp`: seconds since 1970.
     public let expires: Int64
-    /// Of the key that it is signed with.
+    /// Fingerprint of the signing key.
     let keyFingerprint: [UInt8]
 }
 
 public enum TokenFinding: Sendable {
     case verified(TokenIdentity)
-    /// Good in all but its time, which has passed, the leeway with it.
+    /// The token is valid except for its expiry, which has passed by more than the leeway.
     case expired(TokenIdentity)
     case refused(TokenRefusal)
-    /// Signed with a key that we do not have.
+    /// The token is signed with an unknown key.
     case unknownKey(name: String)
 }
 
@@ -32,7 +32,7 @@ public struct TokenVerifier: Sendable {
     private static let scheme = Array("bearer".utf8)
     private static let dpop = Array("dpop".utf8)
 
-    /// The token of a request (RFC 6750 §2.1).
+    /// Returns the bearer token of a request (RFC 6750 §2.1).
     public static func token(of fields: Fields) -> Result<ArraySlice<UInt8>, TokenRefusalError> {
         var value: ArraySlice<UInt8>?
         for field in fields.all(.authorization) {
@@ -49,6 +49,7 @@ public struct TokenVerifier: Sendable {
         return .success(token)
     }
 
+    /// Verifies a token.
     /// - Parameter now: seconds since 1970.
     public func verify(_ token: ArraySlice<UInt8>, keys: KeySet, now: Int64) -> TokenFinding {
         do throws(Refused) {
@@ -83,7 +84,7 @@ public struct TokenVerifier: Sendable {
         switch value {
         case .string(let name): settings.audiences.contains(name)
         case .array(let names):
-            // A list of anything but names is no audience (RFC 7519 §4.1.3).
+            // A list with other values than names is no valid audience (RFC 7519 §4.1.3).
             names.allSatisfy { $0.string != nil } && names.contains { $0.string.map(settings.audiences.contains) == true }
         default: false
         }
@@ -97,13 +98,13 @@ public struct TokenVerifier: Sendable {
         }
     }
 
-    /// NumericDate (RFC 7519 §2), in whole seconds; nil for what is no time that a clock will show.
+    /// NumericDate (RFC 7519 §2), in whole seconds; nil for unreasonable values.
     private static func time(_ value: JSONValue) -> Int64? {
         guard let seconds = value.double, seconds >= 0, seconds < 1e11 else { return nil }
         return Int64(seconds)
     }
 
-    /// The claims are in canonical form, so each member ends where the next one begins.
+    /// Removes volatile members. The claims are in canonical form, so each member ends where the next one begins.
     private func withoutVolatile(_ claims: [UInt8]) -> [UInt8] {
         var out: [UInt8] = [UInt8(ascii: "{")]
         for member in ObjectMembers.of(claims) where !settings.isVolatile(member.name) {
@@ -119,7 +120,7 @@ public struct TokenRefusalError: Error {
     init(_ reason: TokenRefusal) { self.reason = reason }
 }
 
-/// The members of an object in canonical form, each with the place of its name and value.
+/// The members of an object in canonical form, each with the range of its name and value.
 enum ObjectMembers {
     static func of(_ object: [UInt8]) -> [(name: [UInt8], range: Range<Int>)] {
         var members: [(name: [UInt8], range: Range<Int>)] = []
@@ -129,7 +130,7 @@ enum ObjectMembers {
             case .beginObject, .beginArray: depth += 1
             case .endObject, .endArray: depth -= 1
             case .name(let range) where depth == 1:
-                // Before it stand a quote, and a comma where another member does.
+                // A quote precedes the name, and a comma precedes all but the first member.
                 close(&members, at: range.lowerBound - 2)
                 members.append((meaning(range), range.lowerBound - 1..<object.count - 1))
             case .name, .string, .number, .literal: break

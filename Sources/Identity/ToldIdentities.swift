@@ -1,5 +1,5 @@
-// What the upstream has said of whom credentials belong to (`credentials.identity.lookup`): asked once for each set of credentials, by all
-// shards together. A session can change its user while its token stays the same, so a write with a token ends what was learned of it.
+// Identities that the upstream reports for credentials (`credentials.identity.lookup`). Each set of credentials is looked up once for all
+// shards. A session may change its user while its token stays equal, so an unsafe request with a token invalidates the identity.
 
 import CachePolicy
 import HTTPCore
@@ -7,20 +7,20 @@ import JSON
 import Locking
 import Synchronization
 
-/// What the operator says of it.
+/// Settings of the look-up.
 public struct LookUpSettings: Sendable, Equatable {
-    /// What the upstream is asked for; empty where it is not asked.
+    /// Path of the look-up request; empty to disable look-ups.
     public var path = ""
-    /// Places in its response, and fields of it, that together say who somebody is and what that user may do: JSON Pointers, and names.
+    /// JSON Pointers into the response, and names of its fields, which together identify the user and the user's rights.
     public var pointers: [String] = []
     public var fields: [String] = []
-    /// How long what it said counts, in milliseconds.
+    /// How long a result is valid, in milliseconds.
     public var keep: Int64 = 600_000
 
     public init() {}
 
-    /// The values of all those places, each with its length; nil where one is missing, empty, or no text, whole number or list of these.
-    /// - Parameter content: whole, and not coded.
+    /// Returns the selected values, each with its length; nil if one is missing, empty, or no text, integer or list of these.
+    /// - Parameter content: the complete content, without a content coding.
     public func values(status: Status, _ response: Fields, content: [UInt8]) -> [UInt8]? {
         guard status == 200, JSONTextChecker.check(content.span) == .valid, let canonical = CanonicalJSON.make(checked: content.span),
             let value = JSONValue(canonical)
@@ -41,7 +41,7 @@ public struct LookUpSettings: Sendable, Equatable {
     private static func tells(_ value: JSONValue) -> Bool {
         switch value {
         case .string(let text): !text.isEmpty
-        // RFC 7493 §2.2: beyond that, not even the upstream need have told two of them apart.
+        // Larger integers are not interoperable (RFC 7493 §2.2), so the upstream itself may not distinguish them.
         case .integer(let number): number.magnitude < 1 << 53
         case .number: false
         case .array(let items): !items.isEmpty && items.allSatisfy { $0.array == nil && tells($0) }
@@ -49,7 +49,7 @@ public struct LookUpSettings: Sendable, Equatable {
         }
     }
 
-    /// A longer response says nothing: going through it takes the loop's time.
+    /// Maximum size of a response in bytes. Longer ones are ignored, because parsing them would occupy the loop.
     public static let contentLimitBytes = 16 << 10
 }
 
@@ -57,10 +57,10 @@ public struct LookUpSettings: Sendable, Equatable {
 final class IdentityTerm: Sendable {
     private let changes = Atomic(0)
     private let over = Atomic(false)
-    /// Unsafe requests under way.
+    /// Number of active unsafe requests.
     private let writes = Atomic(0)
 
-    /// Differs before and after every write.
+    /// Changes with the beginning and the end of every unsafe request.
     var number: Int { changes.load(ordering: .acquiring) }
     var isOver: Bool { over.load(ordering: .acquiring) }
     var isUsable: Bool { !isOver && writes.load(ordering: .acquiring) == 0 }
@@ -81,19 +81,19 @@ final class IdentityTerm: Sendable {
     }
 }
 
-/// What is known of one request's credentials. A class, since it is handed on with every hit.
+/// The result of a look-up for one request's credentials. A class, because every hit passes it on.
 public final class ToldIdentity: Sendable {
-    /// Of all those; nil where it is not known whom they belong to.
+    /// The user's partition; nil if the user is unknown.
     public let partition: [UInt8]?
-    /// Whether it still counts; else for a rescue alone.
+    /// Whether the result is still valid. Otherwise it may be used for a rescue only.
     public let isCurrent: Bool
-    /// Milliseconds since 1970.
+    /// End of its validity, in milliseconds since 1970.
     public let ends: Int64
-    /// Whether the upstream should be asked.
+    /// Whether the caller should start a look-up.
     public let isDue: Bool
-    /// Of the credentials.
+    /// Hash of the credentials.
     public let hash: [UInt8]
-    /// nil if nothing is known.
+    /// nil if there is no result.
     private let term: IdentityTerm?
     private let termNumber: Int
 
@@ -102,20 +102,20 @@ public final class ToldIdentity: Sendable {
         (self.term, termNumber) = (term, term?.number ?? 0)
     }
 
-    /// Whether no write with the token has begun since, and the token still belongs to the same user. Can be read on any thread.
+    /// Whether no unsafe request with the token has begun since, and the token still belongs to that user. May be read on any thread.
     public var isUnchanged: Bool { term.map { $0.number == termNumber } ?? true }
 }
 
-/// What asking came to.
+/// The outcome of a look-up.
 public enum LookUpEnd: Sendable {
     case told(partition: [UInt8])
-    /// It says that these are nobody's, or nothing that can be used.
+    /// The response names no user, or is not usable.
     case nothing
-    /// It could not be asked.
+    /// The upstream could not be reached.
     case failed
 }
 
-/// A look-up that was sent.
+/// A look-up that was started.
 public struct StartedLookUp: Sendable {
     let hash: [UInt8]
     let term: IdentityTerm
@@ -129,54 +129,55 @@ public final class ToldIdentities: Sendable {
         var askedAt: Int64
         var isAsking = true
         let token: [UInt8]
-        /// Of the token; the entry counts as long as that is not over.
+        /// The token's term. The entry is valid until it is over.
         var term: IdentityTerm
     }
 
-    /// The table's reference to a term: a token that leaves the table could not be forgotten any more, so its term ends.
+    /// The table's reference to a term. A token that leaves the table could no longer be invalidated, so its term ends.
     private final class TermOwner: Sendable {
         let term = IdentityTerm()
         deinit { term.end() }
     }
 
     private struct State {
-        /// By the hash of all credentials.
+        /// Entries by the hash of all credentials.
         var entries = RecentlyUsed<Entry>(limit: ToldIdentities.limit)
-        /// By the hash of the token alone.
+        /// Terms by the hash of the token alone.
         var terms = RecentlyUsed<TermOwner>(limit: ToldIdentities.limit)
-        /// Unsafe requests under way, by token. Bounded by the number of requests.
+        /// Number of active unsafe requests by token. Bounded by the number of requests.
         var writes: [[UInt8]: Int] = [:]
         var counts: [String: UInt64] = [:]
     }
 
-    /// All shards ask.
+    /// Used by all shards.
     private let state = Mutex(State())
     public let settings: LookUpSettings
 
-    /// Twice as many are remembered at most.
+    /// Maximum number of recent entries. Up to twice as many are stored.
     public static let limit = 4096
-    /// What brought nothing is not tried again sooner: milliseconds.
+    /// Minimum interval between look-ups after one without a result, in milliseconds.
     public static let pause: Int64 = 30_000
-    /// An attempt that has not ended by then is none any more.
+    /// Time in milliseconds after which an unfinished look-up counts as lost.
     private static let patience: Int64 = 300_000
 
     public init(_ settings: LookUpSettings) { self.settings = settings }
 
+    /// Returns the known result for a request.
     /// - Parameters:
-    ///   - hash: of all credentials of a request.
+    ///   - hash: hash of all credentials of the request.
     ///   - now: milliseconds since 1970.
     public func find(_ hash: [UInt8], now: Int64) -> ToldIdentity {
         state.withLock { state in
             guard let entry = state.entries[hash] else { return ToldIdentity(nil, ends: 0, isDue: true, hash: hash, now: now) }
             let isDue = isDue(entry, now: now)
-            // A token that is used stays in its table.
+            // Marks the token as recently used.
             _ = state.terms[entry.token]
             guard entry.term.isUsable else { return ToldIdentity(nil, ends: 0, isDue: isDue, hash: hash, now: now) }
             return ToldIdentity(entry.partition, ends: entry.ends, isDue: isDue, hash: hash, now: now, term: entry.term)
         }
     }
 
-    /// Half-way to its end it is asked again, so that it need not end.
+    /// Whether a look-up is due. A valid result is renewed after half of its validity, so that it does not expire.
     private func isDue(_ entry: Entry, now: Int64) -> Bool {
         let isOver = entry.term.isOver
         if entry.isAsking, !isOver { return now - entry.askedAt > Self.patience }
@@ -184,10 +185,11 @@ public final class ToldIdentities: Sendable {
         return now >= entry.ends - settings.keep / 2 && now - entry.askedAt >= min(Self.pause, settings.keep / 2)
     }
 
+    /// Starts a look-up.
     /// - Parameters:
-    ///   - hash: of all credentials of a request.
-    ///   - token: the hash of the one among them that carries the token or session.
-    /// - Returns: nil if the caller is not the one to ask.
+    ///   - hash: hash of all credentials of the request.
+    ///   - token: hash of the one that carries the token or session.
+    /// - Returns: nil if no look-up is due, or another one is active.
     public func begin(_ hash: [UInt8], token: [UInt8], now: Int64) -> StartedLookUp? {
         state.withLock { state in
             let former = state.entries[hash]
@@ -195,7 +197,7 @@ public final class ToldIdentities: Sendable {
             let owner = state.terms[token].flatMap { $0.term.isOver ? nil : $0 } ?? TermOwner()
             state.terms[token] = owner
             var entry = former ?? Entry(askedAt: now, token: token, term: owner.term)
-            // What was learned before a change counts no more.
+            // Results of an earlier term are invalid.
             if entry.term !== owner.term { (entry.partition, entry.term) = (nil, owner.term) }
             (entry.askedAt, entry.isAsking) = (now, true)
             state.entries[hash] = entry
@@ -210,11 +212,11 @@ public final class ToldIdentities: Sendable {
             entry.isAsking = false
             entry.askedAt = now
             switch end {
-            // The user may have changed since the upstream was asked.
+            // The user may have changed during the look-up.
             case .told where lookUp.term.number != lookUp.termNumber: break
             case .told(let partition): (entry.partition, entry.ends) = (partition, now + settings.keep)
             case .nothing: entry.partition = nil
-            // What was said before is the last that is known.
+            // The former result remains.
             case .failed: break
             }
             state.entries[lookUp.hash] = entry
@@ -223,17 +225,17 @@ public final class ToldIdentities: Sendable {
 
     public var figures: (counts: [String: UInt64], remembered: Int) { state.withLock { ($0.counts, $0.entries.count) } }
 
-    // MARK: Tokens that change their user
+    // MARK: Changes of a token's user
 
-    /// Forgets what was learned of these tokens.
-    /// - Parameter tokens: their hashes.
+    /// Invalidates the results of these tokens.
+    /// - Parameter tokens: hashes of the tokens.
     public func forget(_ tokens: [[UInt8]]) {
         state.withLock { state in
             for token in tokens { state.terms[token]?.term.end() }
         }
     }
 
-    /// Until the write ends, what was learned of its tokens does not count, and nothing is learned of them.
+    /// Begins an unsafe request. Until its end, results of its tokens are not valid, and no look-ups are started for them.
     func beginWrite(with tokens: [[UInt8]]) {
         state.withLock { state in
             for token in tokens {
@@ -243,7 +245,7 @@ public final class ToldIdentities: Sendable {
         }
     }
 
-    /// - Parameter isRejected: the upstream has refused the write, so no token has changed its user.
+    /// - Parameter isRejected: whether the upstream rejected the request, so no token has changed its user.
     func endWrite(with tokens: [[UInt8]], isRejected: Bool) {
         state.withLock { state in
             for token in tokens {
@@ -257,13 +259,13 @@ public final class ToldIdentities: Sendable {
     }
 }
 
-/// An unsafe request under way. Its end, however it comes, is the end of what was learned of its tokens, unless the upstream has rejected it.
+/// An active unsafe request. Its end invalidates the results of its tokens, unless the upstream has rejected it.
 public final class IdentityWrite {
     private let tables: [ToldIdentities]
     private let tokens: [[UInt8]]
     public var isRejected = false
 
-    /// - Parameter tokens: the hash of each credential of the request.
+    /// - Parameter tokens: hash of each credential of the request.
     public init(_ tokens: [[UInt8]], in tables: [ToldIdentities]) {
         (self.tokens, self.tables) = (tokens, tables)
         for table in tables { table.beginWrite(with: tokens) }
@@ -272,13 +274,13 @@ public final class IdentityWrite {
     deinit { for table in tables { table.endWrite(with: tokens, isRejected: isRejected) } }
 }
 
-/// The tables of all APIs of a process: one API may let a token change its user that others know too.
+/// The tables of all APIs of the process. A token that other APIs know too may change its user at one API.
 public final class IdentityTables: Sendable {
     private struct Reference {
         weak var table: ToldIdentities?
     }
 
-    /// Filled by reloads, read by all shards.
+    /// Changed by reloads, read by all shards.
     private let references = Mutex<[Reference]>([])
 
     public init() {}

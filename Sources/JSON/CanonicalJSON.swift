@@ -1,23 +1,23 @@
-// One spelling for all JSON texts that mean the same: members sorted by name, no white space, strings and numbers in one form. In the
-// manner of RFC 8785; only numbers that a double cannot hold keep their digits, since two large identifiers must not become one.
+// Canonical form of JSON texts: members sorted by name, no white space, uniform strings and numbers. Follows RFC 8785, except that numbers
+// that a double cannot represent keep their digits, because two large identifiers must not become equal.
 //
-// Written in one pass and without a tree: what is open is a stack, and an object's members are put in order in the output itself when it
-// ends. Nearly all come in the same order each time, or few and short.
+// Writes in one pass without a tree. Open containers are on a stack, and the members of an object are sorted in the output when it ends. In
+// practice most objects have few members, or always the same order.
 
 import HTTPCore
 
 public enum CanonicalJSON {
-    /// The canonical form; nil where the text is not valid, too deep, has an object of too many members or one that names a member twice
-    /// (RFC 8259 §4: what that means is open).
+    /// Returns the canonical form. Returns nil if the text is invalid or too deep, or an object has too many members or a repeated name
+    /// (undefined by RFC 8259 §4).
     public static func make(_ text: Span<UInt8>) -> [UInt8]? {
         guard [.valid, .validScalar].contains(JSONTextChecker.check(text)) else { return nil }
         return make(checked: text)
     }
 
-    /// - Parameter text: that `JSONTextChecker` has called valid.
+    /// - Parameter text: text that `JSONTextChecker` accepted as valid.
     public static func make(checked text: Span<UInt8>) -> [UInt8]? {
         text.withUnsafeBufferPointer { text in
-            // RFC 8785 knows no byte order mark.
+            // RFC 8785 does not permit a byte order mark.
             guard text.first != 0xef else { return nil }
             var writer = CanonicalWriter(text)
             var cursor = JSONCursor(text)
@@ -33,26 +33,26 @@ private struct CanonicalWriter {
     private let text: UnsafeBufferPointer<UInt8>
     private(set) var out: [UInt8] = []
     private var open: [Container] = []
-    /// Of all open objects, the innermost one's last.
+    /// Members of all open objects; those of the innermost object come last.
     private var members: [Member] = []
     private var scratch: [UInt8] = []
 
     private static let usualCount = 16
-    /// A value deeper than this makes the text too deep: putting members in order may copy each byte once a level.
+    /// Maximum depth of a value. Sorting members may copy each byte once for each level.
     private static let depthLimit = 64
-    /// Putting more of them in order would take too long at once.
+    /// Maximum number of members of an object; sorting more would block too long.
     private static let memberLimit = 1 << 16
 
     private struct Container {
         let isObject: Bool
-        /// Behind its bracket.
+        /// Offset after the opening bracket.
         let start: Int
         let firstMember: Int
     }
 
-    /// Places in the output.
+    /// Offsets in the output.
     private struct Member {
-        /// Of the name with its quotes.
+        /// Range of the name with its quotes.
         let name: Range<Int>
         var end: Int
     }
@@ -64,8 +64,8 @@ private struct CanonicalWriter {
         open.reserveCapacity(Self.usualCount)
     }
 
-    /// - Parameter hasEscapes: of a name or a string.
-    /// - Returns: false where there is no canonical form.
+    /// - Parameter hasEscapes: whether a name or string contains escapes.
+    /// - Returns: false if there is no canonical form.
     mutating func take(_ token: JSONToken, hasEscapes: Bool) -> Bool {
         switch token {
         case .name(let range): return beginMember(range, hasEscapes)
@@ -128,8 +128,8 @@ private struct CanonicalWriter {
         return true
     }
 
-    /// By the bytes of their names as they are written.
-    /// - Returns: false where a name comes twice.
+    /// Sorts members by the bytes of their names as written.
+    /// - Returns: false if a name is repeated.
     private mutating func sortMembers(from first: Int, in start: Int) -> Bool {
         let places = members.indices[first...]
         if places.count <= Self.fewMembers {
@@ -139,7 +139,7 @@ private struct CanonicalWriter {
             members.replaceSubrange(places, with: sorted)
         }
         for index in places.dropFirst() where order(members[index - 1].name, members[index].name) == 0 { return false }
-        // Where all stand in their places already, nothing moves.
+        // Nothing moves if the members are already in order.
         guard places.dropFirst().contains(where: { members[$0 - 1].end > members[$0].end }) else { return true }
         scratch.removeAll(keepingCapacity: true)
         scratch.append(contentsOf: out[start...])
@@ -151,7 +151,7 @@ private struct CanonicalWriter {
         return true
     }
 
-    /// So few are put in order without memory of their own, which nearly all objects are.
+    /// Maximum number of members that are sorted without allocation; nearly all objects are smaller.
     private static let fewMembers = 24
 
     private mutating func insertionSort(_ places: Range<Int>) {
@@ -166,7 +166,7 @@ private struct CanonicalWriter {
         }
     }
 
-    /// Less than, equal to or greater than 0.
+    /// Returns a value less than, equal to or greater than 0.
     private func order(_ one: Range<Int>, _ other: Range<Int>) -> Int {
         out.withUnsafeBufferPointer { out in
             for index in 0..<min(one.count, other.count) {
@@ -179,32 +179,33 @@ private struct CanonicalWriter {
 
     // MARK: Numbers
 
-    /// Up to 15 digits a double tells apart, but for the very smallest: then `1`, `1.0` and `1e0` are one. Others keep their text.
+    /// Appends a number. A double distinguishes numbers of up to 15 digits, except for subnormal ones, so `1`, `1.0` and `1e0` become
+    /// equal. Others keep their text.
     private mutating func appendNumber(_ spelt: UnsafeBufferPointer<UInt8>) {
-        // Most are short whole numbers, which are spelt in one way.
+        // Most numbers are short integers, which have one spelling.
         if spelt.count <= 15, spelt.first != UInt8(ascii: "-"), spelt.allSatisfy(\.isASCIIDigit) { return out.append(contentsOf: spelt) }
         let mantissa = spelt.prefix { $0 | 0x20 != UInt8(ascii: "e") }
         guard mantissa.count(where: \.isASCIIDigit) <= 15, spelt.count <= Self.longestNumber,
             let value = Double(String(decoding: spelt, as: UTF8.self)), value.isNormal || value == 0
         else { return out.append(contentsOf: spelt) }
         if value == 0 {
-            // Minus zero is zero, and a value too small to hold keeps its text.
+            // Minus zero equals zero; a value too small for a double keeps its text.
             let isZero = mantissa.allSatisfy { !(0x31...0x39).contains($0) }
             return isZero ? out.append(0x30) : out.append(contentsOf: spelt)
         }
-        // A larger whole one would get digits that were not spelt, and be taken for another that was.
+        // A larger integer would get digits that were not in the text, and could become equal to a different number.
         let whole = value.magnitude < Self.wholeLimit ? Int64(exactly: value) : nil
         out.append(contentsOf: (whole.map { String($0) } ?? value.description).utf8)
     }
 
-    /// 2⁵³: below it doubles tell all whole numbers apart.
+    /// 2⁵³: below it, doubles represent every integer exactly.
     private static let wholeLimit = 0x1p53
-    /// What is longer has an exponent of nothing but zeros, and keeps its text.
+    /// Maximum length in bytes. A longer number has mostly zeros in its exponent, and keeps its text.
     private static let longestNumber = 64
 
     // MARK: Strings
 
-    /// - Returns: false where it means no text.
+    /// - Returns: false if the string is not valid Unicode text.
     private mutating func appendString(_ range: Range<Int>, _ hasEscapes: Bool) -> Bool {
         out.append(0x22)
         defer { out.append(0x22) }

@@ -1,13 +1,13 @@
-// The states that a JSON text goes through (RFC 8259), as a table: a byte's class and a state give the next state. Only what nests needs
-// more than the table, and has an action in the place of a state.
+// The JSON grammar (RFC 8259) as a state table: a state and the class of a byte give the next state. Only nesting needs more than the
+// table, and has actions instead of states.
 
 import HTTPCore
 
-/// What a byte can mean anywhere in a text. Bytes that no state tells apart share a class.
+/// Classes of bytes. Bytes that no state distinguishes share a class.
 private enum ByteClass: UInt8, CaseIterable {
     case refused, space, lineSpace, openObject, closeObject, openArray, closeArray, comma, colon, quote, backslash, slash
     case minus, plus, point, zero, digit, e, bigE, a, b, f, l, n, r, s, t, u, hexLetter, plain
-    /// The bytes of UTF-8 (RFC 3629 §4): continuations by their halves and quarters, then what begins a sequence.
+    /// The bytes of UTF-8 (RFC 3629 §4): continuation bytes by range, then the bytes that begin a sequence.
     case continuation80, continuation90, continuationA0, leadC2, leadE0, leadE1, leadED, leadF0, leadF1, leadF4
 
     init(_ byte: UInt8) {
@@ -57,28 +57,28 @@ private enum ByteClass: UInt8, CaseIterable {
 }
 
 enum JSONState: UInt8, CaseIterable {
-    /// Before a value; after `[` (where `]` may come too); after `{`; before a name; before `:`; after a value.
+    /// Before a value; after `[` (where `]` may follow); after `{`; before a name; before `:`; after a value.
     case value, firstElement, firstName, name, colon, afterValue
     case minus, zero, integer, point, fraction, exponent, exponentSign, exponentDigits
     case t, tr, tru, f, fa, fal, fals, n, nu, nul
-    /// Within a string that is a value, and the same within a name: they differ in what follows.
+    /// Within a string value, and within a name: they differ in what may follow.
     case text, textEscape, textHex4, textHex3, textHex2, textHex1, textUTF8x1, textUTF8x2, textUTF8x3, textE0, textED, textF0, textF4
     case nameText, nameEscape, nameHex4, nameHex3, nameHex2, nameHex1, nameUTF8x1, nameUTF8x2, nameUTF8x3, nameE0, nameED, nameF0, nameF4
-    /// No states, but what is to be done; the next state depends on what is open.
+    /// Actions instead of states; the next state depends on the open container.
     case openArray, openObject, closeArray, closeObject, comma
     case failed
 
     static let firstAction = JSONState.openArray.rawValue
 }
 
-/// The table, made once.
+/// The table; created once.
 struct JSONAutomaton: Sendable {
-    /// By byte.
+    /// Class of each byte.
     let classes: [UInt8]
-    /// By state and class.
+    /// Next state, indexed by state and class.
     let next: [UInt8]
 
-    /// Classes of one state: a power of two, so that a place is found by a shift.
+    /// Binary logarithm of the number of classes per state, so that an index is computed by a shift.
     static let shift = 6
 
     static let shared = JSONAutomaton()
@@ -128,7 +128,7 @@ private struct TransitionTable {
         addAfterValue(.afterValue)
     }
 
-    /// What may follow a value; a number has no end of its own.
+    /// Adds what may follow a value. A number has no terminator, so its last states need these transitions too.
     private mutating func addAfterValue(_ state: JSONState) {
         add(state, Self.spaces, .afterValue)
         add(state, [.comma], .comma)
@@ -156,7 +156,7 @@ private struct TransitionTable {
         for (state, byte, then) in steps { add(state, [byte], then) }
     }
 
-    /// - Parameter states: plain text, after a backslash, and with four to one hexadecimal digits to come.
+    /// - Parameter states: plain text, after a backslash, and with four to one hexadecimal digits remaining.
     mutating func addString(_ states: [JSONState], end: JSONState) {
         let text = states[0]
         let structure: [ByteClass] = [.openObject, .closeObject, .openArray, .closeArray, .comma, .colon, .slash, .minus, .plus, .point]
@@ -168,7 +168,7 @@ private struct TransitionTable {
         for (state, then) in zip(states[2...], states[3...] + [text]) { add(state, Self.hex, then) }
     }
 
-    /// - Parameter states: with one to three continuations to come, and after the four bytes that restrict the next (RFC 3629 §4).
+    /// - Parameter states: with one to three continuation bytes remaining, and after the four bytes that restrict the next (RFC 3629 §4).
     mutating func addUTF8(_ states: [JSONState], within text: JSONState) {
         let all: [ByteClass] = [.continuation80, .continuation90, .continuationA0]
         let (one, two, three) = (states[0], states[1], states[2])

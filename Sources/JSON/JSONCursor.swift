@@ -1,12 +1,12 @@
-// Steps through a JSON text from token to token. It copies nothing, keeps no more than its place, and never calls itself, so a text of any
-// length and depth costs one pass. It trusts that `JSONTextChecker` has called the text valid; of any other text it makes nonsense, or an
-// early end, but never reads beyond it.
+// Iterates over the tokens of a JSON text. It copies nothing, keeps only its position and is not recursive, so a text of any length and
+// depth costs one pass. It requires a text that `JSONTextChecker` accepted; for other texts the tokens are meaningless, but it never reads
+// out of bounds.
 
 import HTTPCore
 
 public enum JSONToken: Equatable {
     case beginObject, endObject, beginArray, endArray
-    /// What stands between the quotes, as it is spelt.
+    /// The text between the quotes, with escapes.
     case name(Range<Int>)
     case string(Range<Int>)
     case number(Range<Int>)
@@ -16,18 +16,18 @@ public enum JSONToken: Equatable {
 
 struct JSONCursor {
     let text: UnsafeBufferPointer<UInt8>
-    /// Behind the token that came last.
+    /// Offset after the last token.
     private(set) var position = 0
-    /// Whether there are escapes in the name or string that came last.
+    /// Whether the last name or string contains escapes.
     private(set) var hasEscapes = false
 
     init(_ text: UnsafeBufferPointer<UInt8>) {
         self.text = text
-        // A byte order mark.
+        // Skips a byte order mark.
         if text.count >= 3, text[0] == 0xef, text[1] == 0xbb, text[2] == 0xbf { position = 3 }
     }
 
-    /// nil at the end.
+    /// Returns the next token; nil at the end.
     mutating func next() -> JSONToken? {
         while position < text.count {
             let start = position
@@ -62,7 +62,7 @@ struct JSONCursor {
         }
         end = min(end, text.count)
         position = min(end + 1, text.count)
-        // Only a name has a colon behind it.
+        // A string followed by a colon is a name.
         while position < text.count, isSpace(text[position]) { position += 1 }
         guard position < text.count, text[position] == UInt8(ascii: ":") else { return .string(start..<end) }
         position += 1
@@ -82,27 +82,17 @@ struct JSONCursor {
     }
 }
 
-/// Goes through a text for rooms that know nothing of memory.
+/// Iterates over the tokens of a text, for modules that do not use unsafe memory.
 public enum JSONWalk {
-    /// Gives each token to `take`, until it returns false.
+    /// Passes each token to `take`, until it returns false.
     /// - Parameters:
-    ///   - text: that `JSONTextChecker` has called valid.
-    ///   - take: is given the token, and what tells the meaning of a name or string.
+    ///   - text: text that `JSONTextChecker` accepted as valid.
+    ///   - take: receives the token, and a function that decodes a name or string.
     public static func through(_ text: Span<UInt8>, _ take: (JSONToken, (Range<Int>) -> [UInt8]) -> Bool) {
         text.withUnsafeBufferPointer { text in
             var cursor = JSONCursor(text)
             while let token = cursor.next() {
                 guard take(token, { meaning(of: $0, in: text) }) else { return }
-            }
-        }
-    }
-
-    /// The same with the place where the next token is looked for: right behind a bracket.
-    public static func through(_ text: Span<UInt8>, _ take: (JSONToken, _ end: Int, (Range<Int>) -> [UInt8]) -> Bool) {
-        text.withUnsafeBufferPointer { text in
-            var cursor = JSONCursor(text)
-            while let token = cursor.next() {
-                guard take(token, cursor.position, { meaning(of: $0, in: text) }) else { return }
             }
         }
     }
@@ -114,10 +104,10 @@ public enum JSONWalk {
     }
 }
 
-/// What strings mean.
+/// Decodes strings.
 enum JSONString {
-    /// Appends what stands between the quotes without its escapes, as UTF-8.
-    /// - Returns: false where a surrogate stands alone (RFC 8259 §8.2): it means no character. U+FFFD stands for it then.
+    /// Appends the text between the quotes without escapes, as UTF-8.
+    /// - Returns: false if there is a lone surrogate (RFC 8259 §8.2), which is replaced by U+FFFD.
     @discardableResult
     static func appendMeaning(of range: Range<Int>, in text: UnsafeBufferPointer<UInt8>, to out: inout [UInt8]) -> Bool {
         var index = range.lowerBound
@@ -146,7 +136,7 @@ enum JSONString {
         return isWhole
     }
 
-    /// Whether what stands between the quotes means `wanted`.
+    /// Returns whether the decoded text between the quotes equals `wanted`.
     static func means(_ wanted: [UInt8], _ range: Range<Int>, in text: UnsafeBufferPointer<UInt8>, scratch: inout [UInt8]) -> Bool {
         let spelt = UnsafeBufferPointer(rebasing: text[range])
         if spelt.count == wanted.count, spelt.elementsEqual(wanted) { return !wanted.contains(0x5c) }
@@ -156,7 +146,8 @@ enum JSONString {
         return scratch == wanted
     }
 
-    /// The character of a `\u` escape, and of the second one where it takes two; `index` stands behind the `u` and goes behind what is taken.
+    /// Decodes one `\u` escape, or two that form a surrogate pair. `index` is after the `u`, and advances past the consumed text. nil for a
+    /// lone surrogate.
     private static func scalar(in text: UnsafeBufferPointer<UInt8>, _ index: inout Int, before end: Int) -> Unicode.Scalar? {
         let first = unit(text, &index, before: end)
         guard first & 0xfc00 == 0xd800, index + 1 < end, text[index] == 0x5c, text[index + 1] == UInt8(ascii: "u") else {

@@ -1,13 +1,13 @@
-// Where things lie in a long JSON text, so that it need not be built as one value: the elements of an array, and the place of a mistake.
+// Locates parts of a long JSON text without building a value: the elements of an array, and the position of a syntax error.
 
 import HTTPCore
 
 public enum JSONPlaces {
-    /// Where the elements of an array lie.
+    /// Returns the ranges of the elements of an array.
     /// - Parameters:
-    ///   - text: that `JSONTextChecker` has called valid.
-    ///   - path: the names of the members that lead to the array, from the outermost object.
-    /// - Returns: nil where the path leads to no array.
+    ///   - text: text that `JSONTextChecker` accepted as valid.
+    ///   - path: names of the members that lead to the array, from the outermost object.
+    /// - Returns: nil if the path does not lead to an array.
     public static func elements(of path: [String], in text: Span<UInt8>) -> [Range<Int>]? {
         text.withUnsafeBufferPointer { text in
             var search = ElementSearch(path: path.map { Array($0.utf8) })
@@ -19,7 +19,7 @@ public enum JSONPlaces {
         }
     }
 
-    /// The line and column, from 1, of the first byte that makes a text invalid; of its end where it is cut. nil where it is valid.
+    /// Line and column, starting at 1, of the first invalid byte; of the end if the text is truncated. nil if the text is valid.
     public static func mistake(in text: Span<UInt8>) -> (line: Int, column: Int)? {
         var checker = JSONTextChecker()
         var good = 0
@@ -52,17 +52,17 @@ private struct ElementSearch {
     let path: [[UInt8]]
     private(set) var found: [Range<Int>]?
     private var depth = 0
-    /// How many names of the path have been met, each one level deeper than the one before.
+    /// Number of matched names of the path, each one level deeper than the previous one.
     private var matched = 0
     private var start = 0
 
     init(path: [[UInt8]]) { self.path = path }
 
     private var isInArray: Bool { found != nil }
-    /// Of the elements of the array.
+    /// Depth of the array's elements.
     private var elementDepth: Int { path.count + 1 }
 
-    /// - Returns: false where there is nothing more to find.
+    /// - Returns: false if the search is complete.
     mutating func take(_ token: JSONToken, end: Int, in text: UnsafeBufferPointer<UInt8>) -> Bool {
         switch token {
         case .beginObject, .beginArray:
@@ -76,7 +76,7 @@ private struct ElementSearch {
             if depth == elementDepth { found?.append(start..<end) }
         case .name(let range):
             guard !isInArray, depth <= matched + 1 else { return true }
-            // Else the path has been left: what its name stands before is not what it leads through.
+            // Otherwise the container of the path has ended without a match.
             guard depth == matched + 1, matched < path.count else { return false }
             if text[range].elementsEqual(path[matched]) { matched += 1 }
         case .string(let range), .number(let range), .literal(let range):

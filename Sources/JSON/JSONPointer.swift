@@ -1,12 +1,12 @@
-// Places in a JSON text (RFC 6901), and a search for several of them in one pass.
+// JSON Pointer (RFC 6901), and a search for several pointers in one pass.
 
 import HTTPCore
 
-/// A JSON Pointer: `/data/0/id`; the empty one is the whole text.
+/// A JSON Pointer such as `/data/0/id`. The empty pointer refers to the whole text.
 public struct JSONPointer: Sendable, Equatable {
     let tokens: [[UInt8]]
 
-    /// nil where the text is no pointer: it is neither empty nor begins with `/`, or `~` is followed by neither 0 nor 1 (§3).
+    /// nil if the text is not a pointer: it does not begin with `/` although it is not empty, or contains an invalid `~` escape (§3).
     public init?(_ text: String) {
         guard text.isEmpty || text.hasPrefix("/") else { return nil }
         var tokens: [[UInt8]] = []
@@ -29,7 +29,7 @@ public struct JSONPointer: Sendable, Equatable {
         self.tokens = tokens
     }
 
-    /// An index is digits without a leading zero (§4).
+    /// Parses an array index: digits without a leading zero (§4). nil for other tokens.
     static func index(_ token: [UInt8]) -> Int? {
         guard !token.isEmpty, token.count <= 9, token.allSatisfy(\.isASCIIDigit), token == [0x30] || token[0] != 0x30 else { return nil }
         return token.reduce(0) { $0 * 10 + Int($1 - 0x30) }
@@ -37,7 +37,7 @@ public struct JSONPointer: Sendable, Equatable {
 }
 
 extension JSONPointer {
-    /// What lies there; nil where nothing does.
+    /// Returns the value at the pointer; nil if there is none.
     public func value(in text: JSONValue) -> JSONValue? {
         var value = text
         for token in tokens {
@@ -54,8 +54,8 @@ extension JSONPointer {
         return value
     }
 
-    /// Which of the places hold a value, `null` too; the same order.
-    /// - Parameter text: that `JSONTextChecker` has called valid.
+    /// Returns for each pointer whether it refers to a value, including `null`.
+    /// - Parameter text: text that `JSONTextChecker` accepted as valid.
     public static func found(_ pointers: [JSONPointer], in text: Span<UInt8>) -> [Bool] {
         text.withUnsafeBufferPointer { text in
             var search = PointerSearch(pointers)
@@ -66,25 +66,25 @@ extension JSONPointer {
     }
 }
 
-/// Follows each pointer down the text. At every level there is one way at most, since a repeated name counts where it stands first: who
-/// has left that way has lost.
+/// Follows each pointer through the text. At every level only one branch can match, because only the first member with a repeated name
+/// counts. A pointer that leaves its branch is not found.
 private struct PointerSearch {
     private struct Trail {
         let tokens: [[UInt8]]
-        /// The levels gone down.
+        /// Number of levels descended.
         var depth = 0
-        /// The container that it stands in: an array's next element, nil in an object.
+        /// Index of the next element if the current container is an array; nil in an object.
         var element: Int?
-        /// In an object, whether the next value is the one.
+        /// In an object, whether the next value matches.
         var isNext = false
-        /// nil while it is open.
+        /// nil while undecided.
         var isFound: Bool?
     }
 
     private var trails: [Trail]
     private var depth = 0
     private var scratch: [UInt8] = []
-    /// Trails that are not decided.
+    /// Number of undecided trails.
     private var open: Int
 
     init(_ pointers: [JSONPointer]) {
@@ -113,7 +113,7 @@ private struct PointerSearch {
         }
     }
 
-    /// A trail at depth n stands in the container that its first n - 1 tokens lead to, and looks for the n-th.
+    /// A trail at depth n is in the container that its first n - 1 tokens lead to, and searches for the n-th.
     private mutating func takeValue(opens: Bool, isArray: Bool) {
         for index in trails.indices where trails[index].isFound == nil && trails[index].depth == depth && isWay(index) {
             if trails[index].depth == trails[index].tokens.count {
@@ -129,7 +129,7 @@ private struct PointerSearch {
         if opens { depth += 1 }
     }
 
-    /// Whether the value that begins is what the trail's token names.
+    /// Returns whether the value that begins here matches the trail's token.
     private mutating func isWay(_ index: Int) -> Bool {
         guard depth > 0 else { return true }
         guard let element = trails[index].element else { return trails[index].isNext }

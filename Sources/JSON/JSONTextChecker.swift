@@ -1,51 +1,51 @@
-// Tells whether bytes are a JSON text (RFC 8259), as they arrive and without building anything: so that a cut, doubled or prefixed body
-// never takes the place of a good one. UTF-8 is checked strictly (§8.1). A byte order mark at the start is ignored, as §8.1 allows.
+// Checks whether bytes are a JSON text (RFC 8259) as they arrive, without building a value. A truncated, duplicated or prefixed body
+// thereby never replaces a good response. UTF-8 is checked strictly (§8.1), and a byte order mark at the start is ignored, as §8.1 permits.
 
-/// What a finished text was.
+/// Result for a complete text.
 public enum JSONVerdict: Sendable, Equatable {
-    /// An object or array: its end cannot have been cut off unnoticed.
+    /// An object or array: truncation would have been detected.
     case valid
-    /// A number, string or literal at the top. A number that was cut is still a number, so framing must prove its end.
+    /// A number, string or literal at the top level. A truncated number is still a number, so framing must prove the end.
     case validScalar
-    /// An object or array that nests deeper than is gone into.
+    /// An object or array that exceeds the checked nesting depth.
     case tooDeep
-    /// Complete and balanced, and no JSON text by RFC 8259: readers may take it, in a way of their own (`JSONReading`).
+    /// Complete and balanced, but not valid by RFC 8259. Some parsers accept it (`JSONReading`).
     case lenient
     case empty
     case invalid
 }
 
-/// What is taken beyond RFC 8259.
+/// What is accepted beyond RFC 8259.
 public enum JSONReading: Sendable {
     /// Nothing. A byte order mark is ignored.
     case standard
-    /// Bytes within strings that are no UTF-8, and a byte order mark: `lenient`.
+    /// Bytes within strings that are not UTF-8, and a byte order mark: `lenient`.
     case otherBytes
-    /// Also NaN, Infinity, and what stands before a text so that browsers do not run it as a script: `lenient`.
+    /// Also NaN, Infinity, and prefixes that prevent execution as a script: `lenient`.
     case extensions
 }
 
 public struct JSONTextChecker: Sendable {
-    /// What nests deeper is not `valid`: no API needs it, and clients' parsers recurse.
+    /// Maximum nesting depth of a `valid` text. No API needs more, and parsers of clients recurse.
     public static let depthLimit = 512
 
     private var state = JSONState.value.rawValue
     private var depth = 0
-    /// One bit a level: whether it is an object.
+    /// One bit for each level: whether it is an object.
     private var objects = InlineArray<8, UInt64>(repeating: 0)
-    /// The same of levels beyond the limit.
+    /// The bits of levels beyond the limit.
     private var deepObjects: [UInt64] = []
     private var isScalar = true
-    /// Bytes of a byte order mark that were there; beyond three where the start is passed.
+    /// Number of matched bytes of a byte order mark; above three after the start of the text.
     private var markAt = 0
     private let reading: JSONReading
     private var isLenient = false
-    /// What an extension has begun: the bytes that must follow, and the state behind them.
+    /// The remaining bytes of an extension, and the state after them.
     private var pending: (bytes: ArraySlice<UInt8>, then: JSONState) = ([], .afterValue)
 
     public init(_ reading: JSONReading = .standard) { self.reading = reading }
 
-    /// - Returns: false as soon as the text cannot be valid any more.
+    /// - Returns: false as soon as the text cannot become valid.
     public mutating func consume(_ bytes: Span<UInt8>) -> Bool {
         bytes.withUnsafeBufferPointer { buffer in
             let start = markAt < Self.passed ? skipMark(buffer) : 0
@@ -78,7 +78,7 @@ public struct JSONTextChecker: Sendable {
 
     private static let passed = 4
 
-    /// A byte order mark (EF BB BF) at the very start.
+    /// Skips a byte order mark (EF BB BF) at the start.
     private mutating func skipMark(_ buffer: UnsafeBufferPointer<UInt8>) -> Int {
         var index = 0
         while index < buffer.count {
@@ -124,9 +124,9 @@ public struct JSONTextChecker: Sendable {
         return state != JSONState.failed.rawValue
     }
 
-    /// Goes on where RFC 8259 does not.
-    /// - Parameter former: the state in which the byte makes no sense.
-    /// - Returns: the state that counts, and whether the byte is read with it; nil if this is no JSON in any reading.
+    /// Continues where RFC 8259 does not permit the byte.
+    /// - Parameter former: the state in which the byte is invalid.
+    /// - Returns: the next state, and whether it consumes the byte; nil if the text is invalid under this reading.
     private mutating func recover(from former: UInt8, _ byte: UInt8) -> (state: UInt8, isRead: Bool)? {
         guard reading != .standard, let former = JSONState(rawValue: former) else { return nil }
         switch former {
@@ -148,7 +148,7 @@ public struct JSONTextChecker: Sendable {
         switch (former, byte) {
         case (.value, UInt8(ascii: "N")), (.firstElement, UInt8(ascii: "N")): rest = "aN"
         case (.value, UInt8(ascii: "I")), (.firstElement, UInt8(ascii: "I")), (.minus, UInt8(ascii: "I")): rest = "nfinity"
-        // Only before the text there is no value open.
+        // At depth 0, no value is open before the text.
         case (.value, UInt8(ascii: ")")) where depth == 0: (rest, then) = ("]}'", .value)
         case (.value, UInt8(ascii: "w")) where depth == 0: (rest, then) = ("hile(1);", .value)
         case (.f, UInt8(ascii: "o")) where depth == 0: (rest, then) = ("r(;;);", .value)
@@ -159,8 +159,8 @@ public struct JSONTextChecker: Sendable {
         return lenient(then, isRead: true)
     }
 
-    /// Reads what an extension has begun.
-    /// - Returns: the index behind it; nil if something else stands there.
+    /// Reads the remaining bytes of an extension.
+    /// - Returns: the index after them; nil if other bytes follow.
     private mutating func readPending(_ buffer: UnsafeBufferPointer<UInt8>, from start: Int) -> Int? {
         var index = start
         while index < buffer.count, let byte = pending.bytes.first {
@@ -175,7 +175,7 @@ public struct JSONTextChecker: Sendable {
         return index
     }
 
-    /// What nests. Returns the next state.
+    /// Opens or closes containers. Returns the next state.
     private mutating func act(_ action: UInt8) -> UInt8 {
         switch action {
         case JSONState.openObject.rawValue: open(object: true)
@@ -207,7 +207,7 @@ public struct JSONTextChecker: Sendable {
         return object ? JSONState.firstName.rawValue : JSONState.firstElement.rawValue
     }
 
-    /// It takes one bit a level, so never more than a small part of the text.
+    /// Uses one bit for each level, so the memory is a small fraction of the text.
     private mutating func openDeep(_ bit: UInt64, object: Bool) {
         let place = (depth - Self.depthLimit) >> 6
         if place == deepObjects.count { deepObjects.append(0) }
@@ -221,11 +221,11 @@ public struct JSONTextChecker: Sendable {
     }
 }
 
-/// Steps over the bytes that say nothing: text sixteen bytes at a time, which takes two fifths of the time that eight take.
+/// Skips bytes without structural meaning. Text is scanned sixteen bytes at a time, which takes two fifths of the time of eight.
 enum JSONScanning {
     private static let ones: UInt64 = 0x0101_0101_0101_0101
 
-    /// The first byte from `start` that is not plain text within a string: a quote, an escape, a control or a byte of UTF-8.
+    /// Returns the index of the first byte from `start` on that is not plain string text: a quote, an escape, a control or non-ASCII.
     static func plainEnd(_ buffer: UnsafeBufferPointer<UInt8>, from start: Int) -> Int {
         guard let base = UnsafeRawPointer(buffer.baseAddress) else { return start }
         let (quote, backslash) = (SIMD16<UInt8>(repeating: 0x22), SIMD16<UInt8>(repeating: 0x5c))
@@ -233,7 +233,7 @@ enum JSONScanning {
         var index = start
         while index + 16 <= buffer.count {
             let bytes = base.loadUnaligned(fromByteOffset: index, as: SIMD16<UInt8>.self)
-            // With a sign, controls are as small as the bytes of UTF-8.
+            // As signed numbers, controls and non-ASCII bytes are both below 0x20.
             let isSmall = unsafeBitCast(bytes, to: SIMD16<Int8>.self) .< firstPlain
             // All bits of a lane are set, or none.
             let special = unsafeBitCast((bytes .== quote) .| (bytes .== backslash) .| isSmall, to: (UInt64, UInt64).self)
@@ -249,7 +249,7 @@ enum JSONScanning {
         return index
     }
 
-    /// Steps over the spaces that an indented line begins with.
+    /// Skips the indentation at the beginning of a line.
     static func spacesEnd(_ buffer: UnsafeBufferPointer<UInt8>, from start: Int) -> Int {
         guard let base = UnsafeRawPointer(buffer.baseAddress) else { return start }
         var index = start

@@ -1,5 +1,5 @@
-// A JSON text as a value (RFC 8259), for the administrator's interface and for archives: where convenience counts, not speed. What clients
-// and upstreams send is only checked (`JSONTextChecker`), never built.
+// A JSON text as a value (RFC 8259), for the administrator's interface and for archives, where convenience matters more than speed. JSON of
+// clients and upstreams is only checked (`JSONTextChecker`), never built.
 
 import HTTPCore
 
@@ -10,7 +10,7 @@ public indirect enum JSONValue: Sendable, Equatable {
     case number(Double)
     case string(String)
     case array([JSONValue])
-    /// In order; a repeated name keeps its first value when looked up.
+    /// Members in order. A lookup returns the first member with a repeated name.
     case object([Member])
 
     public struct Member: Sendable, Equatable {
@@ -23,7 +23,7 @@ public indirect enum JSONValue: Sendable, Equatable {
         }
     }
 
-    /// nil where the bytes are not one JSON text.
+    /// nil if the bytes are not exactly one valid JSON text.
     public init?(_ bytes: [UInt8]) {
         guard [.valid, .validScalar].contains(JSONTextChecker.check(bytes.span)) else { return nil }
         var reader = JSONReader(bytes: bytes)
@@ -65,7 +65,7 @@ extension JSONValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, Ex
 }
 
 extension JSONValue: ExpressibleByDictionaryLiteral {
-    /// Members whose value is nil are left out.
+    /// Leaves out members with a nil value.
     public init(dictionaryLiteral elements: (String, JSONValue?)...) {
         self = .object(elements.compactMap { name, value in value.map { Member(name, $0) } })
     }
@@ -74,17 +74,17 @@ extension JSONValue: ExpressibleByDictionaryLiteral {
 // MARK: Writing
 
 extension JSONValue {
-    /// Over several lines, the last of which ends: what pages and commands write.
+    /// The indented text with a line feed at the end, as pages and commands write it.
     public var document: [UInt8] { serialized(isIndented: true) + [0x0a] }
 
-    /// - Parameter isIndented: over several lines, for people.
+    /// - Parameter isIndented: whether to write several lines, for people.
     public func serialized(isIndented: Bool = false) -> [UInt8] {
         var out: [UInt8] = []
         write(to: &out, indent: isIndented ? 0 : nil)
         return out
     }
 
-    /// Over several lines, to stand so deep in a larger text; the first line has no spaces before it.
+    /// Returns the text indented for a position at this depth in a larger text. The first line has no indentation.
     public func serialized(depth: Int) -> [UInt8] {
         var out: [UInt8] = []
         write(to: &out, indent: depth)
@@ -143,7 +143,7 @@ extension JSONValue {
 
 // MARK: Reading
 
-/// Reads a text that is known to be valid, and so not deeper than `JSONTextChecker.depthLimit`.
+/// Reads a text that was checked, and thus is not deeper than `JSONTextChecker.depthLimit`.
 private struct JSONReader {
     let bytes: [UInt8]
     var position = 0
@@ -195,7 +195,7 @@ private struct JSONReader {
         return .array(items)
     }
 
-    /// Steps over the opening bracket or a comma to the next item; false, with the closing bracket taken, where there is none.
+    /// Skips the opening bracket or a comma before the next item. Returns false, after skipping the closing bracket, if there is none.
     private mutating func next(after opening: UInt8, closing: UInt8) -> Bool {
         skipSpace()
         if byte == opening || byte == UInt8(ascii: ",") {
@@ -226,7 +226,7 @@ private struct JSONReader {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Leaves the position at the escape's last byte.
+    /// Leaves the position at the last byte of the escape.
     private mutating func escape(_ text: inout [UInt8]) {
         position += 1
         switch byte {

@@ -1,9 +1,9 @@
-// A value and the lock that guards it. The standard library has the same, but on Linux its lock is invisible to ThreadSanitizer, which then
-// reports every guarded access: with POSIX's the reports that are left are real.
+// A value protected by a POSIX lock. On Linux, ThreadSanitizer cannot see the lock of the standard library's Mutex and reports every
+// protected access. With a POSIX lock its reports are real.
 
 import Glibc
 
-/// `@unchecked Sendable` because the value is reachable with the lock held only.
+/// `@unchecked Sendable` because the value is accessible only while the lock is held.
 public final class Mutex<Value>: @unchecked Sendable {
     @usableFromInline let lock: UnsafeMutablePointer<pthread_mutex_t>
     @usableFromInline var value: Value

@@ -1,7 +1,7 @@
-// One shard's event loop: a serial queue that owns an epoll instance, an eventfd and its timers. Everything that lives on the loop is
-// touched on its queue only. One dispatch source watches the epoll descriptor; its handler goes round `epoll_wait` with a bounded wait
-// and gives the thread back to Dispatch once nothing happens: measured, this costs what a bare C loop costs, and a dispatch source per
-// connection two and a half times as much.
+// The event loop of one shard: a serial queue that owns an epoll instance, an eventfd and timers. State of the loop is used on its queue
+// only. One dispatch source watches the epoll descriptor. Its handler repeats `epoll_wait` with a bounded wait, and returns the thread to
+// Dispatch when nothing happens. This costs as much as a plain C loop; one dispatch source per connection would cost two and a half times
+// as much.
 
 import CSystem
 import Descriptors
@@ -9,7 +9,7 @@ import Dispatch
 import Glibc
 import Locking
 
-/// Is told of a descriptor's readiness, on the loop's queue.
+/// Receives the readiness of a descriptor, on the loop's queue.
 public protocol EventHandler: AnyObject {
     func ready(_ events: ReadyEvents)
 }
@@ -20,16 +20,16 @@ public struct ReadyEvents: OptionSet, Sendable {
     public static let readable = ReadyEvents(rawValue: EPOLLIN.rawValue)
     public static let writable = ReadyEvents(rawValue: EPOLLOUT.rawValue)
     public static let failed = ReadyEvents(rawValue: EPOLLERR.rawValue)
-    /// The peer sends no more: its end may lie behind what is yet to be read.
+    /// The peer has closed its sending side. Unread bytes may precede that end.
     public static let ended = ReadyEvents(rawValue: EPOLLRDHUP.rawValue)
 
-    /// The connection is of no more use.
+    /// Whether the connection has failed.
     public var isBroken: Bool { rawValue & (EPOLLHUP.rawValue | EPOLLERR.rawValue) != 0 }
     public var isReadable: Bool { rawValue & EPOLLIN.rawValue != 0 }
     public var isWritable: Bool { rawValue & EPOLLOUT.rawValue != 0 }
 }
 
-/// `@unchecked Sendable` because all but `pending` is touched on `queue` only, and `pending` is behind a mutex.
+/// `@unchecked Sendable` because all state except `pending` is used on `queue` only, and `pending` is behind a mutex.
 public final class EventLoop: @unchecked Sendable {
     public let time: any TimeSource
     public let queue: DispatchQueue
@@ -37,37 +37,37 @@ public final class EventLoop: @unchecked Sendable {
     private let epoll: Descriptor
     private let wakeDescriptor: Descriptor
     private var source: (any DispatchSourceRead)?
-    /// By descriptor. A number is reused by the kernel as soon as it is closed, so `generation` tells late events from new ones.
+    /// Handlers by descriptor. The kernel reuses a number as soon as it is closed, so `generation` distinguishes late events from new ones.
     private var watched: [Watched] = []
     private var generation: UInt32 = 0
     private var timers = TimerHeap()
     private var batchEnd: [() -> Void] = []
-    /// What of it is being done. Both arrays keep their memory: something is appended in almost every batch.
+    /// The work of `batchEnd` that is being performed. Both arrays keep their memory, because almost every batch appends work.
     private var batchEndUnderWay: [() -> Void] = []
     private var nextRound: [() -> Void] = []
     private var events = [epoll_event](repeating: epoll_event(), count: EventLoop.batchSize)
     private var stopped = false
-    /// When the events being handled became known: read once for all of them.
+    /// Wall clock when the present events became known, in milliseconds since 1970. Read once for all of them.
     public private(set) var batchWallMilliseconds: Int64 = 0
-    /// By the clock that never goes back.
+    /// Monotonic clock at that moment.
     public private(set) var batchMilliseconds: Int64 = 0
     public private(set) var batchMicroseconds: Int64 = 0
-    /// How long others waited for a batch to end.
+    /// How long events waited for a batch to end.
     public private(set) var waits = LoopWaits()
-    /// Work from other threads; they append and write `wakeDescriptor`, the loop takes all.
+    /// Work from other threads. They append it and write to `wakeDescriptor`; the loop removes all of it.
     private let pending = Mutex<Pending>(Pending())
 
-    /// Events taken from the kernel at once: enough that a busy loop seldom calls it, few enough that timers stay on time.
+    /// Maximum number of events taken from the kernel at once: enough that a busy loop rarely calls it, few enough that timers are on time.
     private static let batchSize = 256
-    /// Pieces of work from other threads, and timers, that are done before descriptors are looked at again: where thousands come at once,
-    /// such as the followers of one fetch, other clients are not kept waiting for the last of them.
+    /// Maximum number of pieces of work from other threads, and of timers, between two checks of the descriptors. Thousands of them, such
+    /// as the followers of one fetch, do not delay other clients.
     private static let turnLimit = 256
-    /// How long the handler waits for more before it gives its thread back (milliseconds).
+    /// Maximum wait for events before the handler returns its thread, in milliseconds.
     private static let longestWait: Int32 = 100
 
     private struct Pending {
         var work: [@Sendable () -> Void] = []
-        /// What comes now is let go.
+        /// Whether the loop has ended. Further work is dropped.
         var hasEnded = false
     }
 
@@ -86,8 +86,8 @@ public final class EventLoop: @unchecked Sendable {
         _ = csystem_epoll_control(epoll.number, EPOLL_CTL_ADD, wakeDescriptor.number, EPOLLIN.rawValue, UInt64(UInt32.max))
     }
 
-    /// Where a call is out of place, so that it is found in tests and not by a user: ends the process, in debug builds, unless this is called on
-    /// the loop, or before the loop has been started. Whoever owns state of the loop calls it wherever others enter.
+    /// Ends the process in debug builds if the caller is neither on the loop nor precedes its start. Owners of the loop's state call it at
+    /// their entry points, so that tests find misplaced calls.
     @inline(__always)
     public func assertOnLoop() {
         #if DEBUG
@@ -95,19 +95,20 @@ public final class EventLoop: @unchecked Sendable {
         #endif
     }
 
-    /// Starts to run; events and work queued before are handled now.
+    /// Starts the loop. Events and work that were queued before are handled now.
     public func start() {
         let source = DispatchSource.makeReadSource(fileDescriptor: epoll.number, queue: queue)
         source.setEventHandler { [self] in run() }
         self.source = source
         source.activate()
-        // References to what was once held weakly are counted slowly, and a pass counts those to its loop twenty times: so only in tests.
+        // Only tests need this. A weak reference anywhere would slow down all reference counting of the loop, which each request uses
+        // twenty times.
         if time.isMovedByHand { time.whenMoved { [weak self] in self?.wake() } }
         wake()
     }
 
-    /// Ends the loop after the work already queued. Call from any thread; `then` runs on the loop's queue as the last thing. What is left, and what
-    /// comes afterwards, is never done.
+    /// Ends the loop after the work that is already queued. May be called from any thread. `then` runs last, on the loop's queue. Remaining
+    /// and later work is never performed.
     public func stop(then: @escaping @Sendable () -> Void = {}) {
         execute { [self] in
             stopped = true
@@ -119,7 +120,7 @@ public final class EventLoop: @unchecked Sendable {
         }
     }
 
-    /// Lets go of all that waits: whoever is named in it may hold the loop.
+    /// Drops all waiting work, because its closures may hold the loop.
     private func end() {
         watched = []
         timers = TimerHeap()
@@ -131,7 +132,7 @@ public final class EventLoop: @unchecked Sendable {
         withExtendedLifetime(left) {}
     }
 
-    /// Runs `work` on the loop. From any thread.
+    /// Runs `work` on the loop. May be called from any thread.
     public func execute(_ work: @escaping @Sendable () -> Void) {
         let isFirst = pending.withLock { pending in
             guard !pending.hasEnded else { return false }
@@ -141,14 +142,14 @@ public final class EventLoop: @unchecked Sendable {
         if isFirst { wake() }
     }
 
-    /// Runs `work` once, when the batch of events being handled has been handled. On the loop only.
+    /// Runs `work` once, at the end of the present batch of events. Must be called on the loop.
     public func atEndOfBatch(_ work: @escaping () -> Void) {
         assertOnLoop()
         batchEnd.append(work)
     }
 
-    /// Runs `work` once, after the kernel was asked for events again: for what goes on in pieces, so that others have their turn. On the loop
-    /// only.
+    /// Runs `work` once, after the next check for events. For work in several parts, so that other events are handled in between. Must be
+    /// called on the loop.
     public func inNextRound(_ work: @escaping () -> Void) {
         assertOnLoop()
         nextRound.append(work)
@@ -166,7 +167,7 @@ public final class EventLoop: @unchecked Sendable {
         control(EPOLL_CTL_ADD, descriptor, events)
     }
 
-    /// From now on another is told of a descriptor that is watched already.
+    /// Replaces the handler of a watched descriptor.
     public func handOver(_ descriptor: Int32, to handler: any EventHandler, _ events: ReadyEvents = .readable) {
         assertOnLoop()
         watched[Int(descriptor)].handler = handler
@@ -181,7 +182,7 @@ public final class EventLoop: @unchecked Sendable {
         control(EPOLL_CTL_MOD, descriptor, events)
     }
 
-    /// Stops watching. Call before closing the descriptor; with `isClosed`, the kernel has forgotten it already.
+    /// Stops watching. Must be called before the descriptor is closed. `isClosed`: the descriptor is already closed.
     public func remove(_ descriptor: Int32, isClosed: Bool = false) {
         assertOnLoop()
         let index = Int(descriptor)
@@ -197,7 +198,7 @@ public final class EventLoop: @unchecked Sendable {
 
     // MARK: Timers (on the loop only)
 
-    /// Calls `action` once, `delay` from now by the loop's `time`.
+    /// Calls `action` once, after `delay` by the loop's `time`.
     @discardableResult
     public func schedule(after delay: Duration, _ action: @escaping () -> Void) -> LoopTimer {
         assertOnLoop()
@@ -213,7 +214,7 @@ public final class EventLoop: @unchecked Sendable {
         _ = write(wakeDescriptor.number, &one, 8)
     }
 
-    /// The source's handler. Goes round until a whole wait brought nothing, then lets Dispatch have the thread.
+    /// The source's handler. Repeats until a whole wait brings no events, then returns the thread to Dispatch.
     private func run() {
         while !stopped {
             let count = epoll_wait(epoll.number, &events, Int32(Self.batchSize), waitTime())
@@ -242,7 +243,7 @@ public final class EventLoop: @unchecked Sendable {
         batchMilliseconds = time.monotonicMilliseconds
     }
 
-    /// A timer keeps the loop on its thread: Dispatch would not wake it for one.
+    /// Maximum wait in milliseconds. A timer keeps the loop on its thread, because Dispatch would not wake it for a timer.
     private func waitTime() -> Int32 {
         guard nextRound.isEmpty else { return 0 }
         guard let next = timers.next else { return Self.longestWait }
@@ -262,8 +263,8 @@ public final class EventLoop: @unchecked Sendable {
         handler.ready(ReadyEvents(rawValue: event.events))
     }
 
-    /// Timers that an action adds and that are due at once fire in the next round, so they cannot starve the descriptors. What is due is judged by
-    /// the batch's time, by which their actions go too.
+    /// Fires due timers by the batch's time, which their actions use too. Timers that an action adds fire in the next round at the
+    /// earliest, so they cannot starve the descriptors.
     private func fireTimers() {
         guard !timers.isEmpty else { return }
         var due: [LoopTimer] = []
@@ -287,10 +288,10 @@ public final class EventLoop: @unchecked Sendable {
             defer { pending.work.removeFirst(Self.turnLimit) }
             return (Array(pending.work[..<Self.turnLimit]), true)
         }
-        // `execute` wakes the loop where the list was empty only.
+        // `execute` wakes the loop only if the list was empty.
         if isMore { wake() }
         guard !work.isEmpty else { return }
-        // It may have been asked for after this batch began, by somebody who knows of a later time.
+        // The work may have been queued after the batch began, with knowledge of a later time.
         noteTime()
         for one in work { one() }
     }

@@ -1,7 +1,7 @@
-// Timers of a loop: a binary heap by deadline. A cancelled timer stays in the heap, without its action, until its deadline or until
-// the heap, grown to twice its size, is swept: so that many long timers that seldom fire do not pile up.
+// Timers of a loop: a binary heap by deadline. A cancelled timer stays in the heap without its action until its deadline, or until the heap
+// has doubled and is cleaned up. Long timers that rarely fire thus do not accumulate.
 
-/// One call in the future. Belongs to the loop that made it.
+/// A single call in the future. Belongs to the loop that created it.
 public final class LoopTimer {
     let deadline: Int64
     private var action: (() -> Void)?
@@ -27,7 +27,7 @@ struct TimerHeap {
     private var sweepAt = 64
 
     var isEmpty: Bool { heap.isEmpty }
-    /// With those cancelled and not yet swept.
+    /// Number of timers, including cancelled ones that were not cleaned up.
     var count: Int { heap.count }
     var next: Int64? { heap.first?.deadline }
 

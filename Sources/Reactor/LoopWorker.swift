@@ -1,22 +1,22 @@
-// Work that would hold a loop up: done on a thread beside it, one piece after another, and what came of it is brought back to the loop.
-// One worker for each loop, so that however much of it there is, it takes no more than as many threads.
+// Performs work that would block an event loop, on a separate thread, one piece after another, and returns the results to the loop. Each
+// loop has one worker, so the number of threads is bounded.
 
 import Locking
 
 public final class LoopWorker: Sendable {
     private let loop: EventLoop
     private let thread = WorkerThread()
-    /// What waits to be done, or is being. Shared by the loop and the worker's thread.
+    /// Work that waits or runs. Shared by the loop and the worker's thread.
     private let waiting = Mutex(Waiting())
 
     public struct Waiting: Sendable {
-        /// Pieces of work.
+        /// Number of pieces of work.
         public var count = 0
-        /// Of the content that they go through.
+        /// Bytes of content that the work processes.
         public var bytes = 0
     }
 
-    /// Beyond it no more should be handed over: it is held in memory until its turn.
+    /// Number of waiting bytes from which callers should not add work, because the content is held in memory.
     private static let waitingLimitBytes = 64 << 20
 
     public init(loop: EventLoop) { self.loop = loop }
@@ -25,10 +25,11 @@ public final class LoopWorker: Sendable {
 
     public var isFull: Bool { queue.bytes >= Self.waitingLimitBytes }
 
+    /// Performs `work` on the worker's thread.
     /// - Parameters:
-    ///   - bytes: of the content that `work` goes through, as far as that is held in memory for it.
-    ///   - work: touches nothing that the loop owns.
-    ///   - then: runs on the loop; not after the loop has stopped.
+    ///   - bytes: size of the content that `work` processes, if it is held in memory for that.
+    ///   - work: must not use state of the loop.
+    ///   - then: runs on the loop with the result; not after the loop has stopped.
     public func perform<Result: Sendable>(
         _ bytes: Int, _ work: @escaping @Sendable () -> Result, then: @escaping @Sendable (Result) -> Void
     ) {

@@ -1,11 +1,11 @@
-// Those who wait with one patience: the first to begin is the first whose patience is over, so one timer does for all of them, and who goes on
-// earlier leaves nothing behind.
+// A queue of waiting objects with one common timeout. The first to enter times out first, so a single timer suffices, and leaving early
+// costs nothing.
 
-/// Belongs to one loop.
+/// Belongs to one event loop.
 public final class PatienceLine<Waiting> {
     private struct Place {
         let end: Int64
-        /// nil: has gone on.
+        /// nil after the object has left.
         var waiting: Waiting?
     }
 
@@ -13,22 +13,23 @@ public final class PatienceLine<Waiting> {
     private let milliseconds: Int64
     private let isOver: (Waiting) -> Void
     private var places: [Place] = []
-    /// The first of `places` whose end has not come, and its number of all that there ever were.
+    /// Index of the first entry that has not timed out, and number of the first entry since the start.
     private var head = 0
     private var numberOfFirst = 0
     private var count = 0
     private var timer: LoopTimer?
 
-    /// - Parameter isOver: called on the loop with each who still waits after that time.
+    /// - Parameter isOver: called on the loop with each object that times out.
     public init(loop: EventLoop, milliseconds: Int64, isOver: @escaping (Waiting) -> Void) {
         (self.loop, self.milliseconds, self.isOver) = (loop, milliseconds, isOver)
     }
 
-    /// Nobody waits.
+    /// Whether no object waits.
     public var isEmpty: Bool { count == 0 }
 
+    /// Adds an object.
     /// - Parameter now: milliseconds of the loop's clock.
-    /// - Returns: a number to leave with.
+    /// - Returns: a number for `leave`.
     public func add(_ waiting: Waiting, at now: Int64) -> Int {
         places.append(Place(end: now + milliseconds, waiting: waiting))
         count += 1
@@ -36,7 +37,7 @@ public final class PatienceLine<Waiting> {
         return numberOfFirst + places.count - 1
     }
 
-    /// Waits no more. Does nothing where patience was over already.
+    /// Removes an object. Does nothing if it has already timed out.
     public func leave(_ number: Int) {
         let place = number - numberOfFirst
         guard place >= head, place < places.count, places[place].waiting != nil else { return }
@@ -45,7 +46,8 @@ public final class PatienceLine<Waiting> {
         if count == 0 { forget(places.count) }
     }
 
-    /// - Parameter end: is given those who still wait.
+    /// Ends all waits.
+    /// - Parameter end: called with each object that still waits.
     public func close(_ end: (Waiting) -> Void) {
         timer?.cancel()
         timer = nil
@@ -62,7 +64,7 @@ public final class PatienceLine<Waiting> {
     private func fire() {
         timer = nil
         let now = loop.time.monotonicMilliseconds
-        // Others have their turn. Whoever is told may ask again, or leave.
+        // At most 256 per round, so that other events are handled in between. A callback may add or remove objects.
         var left = 256
         while head < places.count, left > 0 {
             if let waiting = places[head].waiting {

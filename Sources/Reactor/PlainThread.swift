@@ -1,4 +1,4 @@
-// A thread of its own for what blocks or takes long: Dispatch has no more than some sixty for all queues.
+// Separate threads for work that blocks or takes long. Dispatch has only about sixty threads for all queues.
 
 import CSystem
 import Glibc
@@ -10,7 +10,7 @@ public enum PlainThread {
     }
 
     /// Runs `body` on a new thread, which ends with it.
-    /// - Returns: false where no thread is to be had; then nothing runs.
+    /// - Returns: false if no thread can be created; `body` is then not run.
     public static func start(_ body: @escaping @Sendable () -> Void) -> Bool {
         var thread = pthread_t()
         var attributes = pthread_attr_t()

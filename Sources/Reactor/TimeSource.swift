@@ -1,18 +1,18 @@
-// Where the time comes from. Everything that waits or ages asks a `TimeSource`, so that tests can move the clock by hand.
+// Source of the time. All code that waits or computes ages uses a `TimeSource`, so that tests can control the clock.
 
 import Glibc
 
-/// Gives the time of day and a clock that never goes back, both in milliseconds.
+/// The wall clock and a monotonic clock, both in milliseconds.
 public protocol TimeSource: AnyObject, Sendable {
     /// Milliseconds since 1970-01-01 00:00 UTC.
     var wallMilliseconds: Int64 { get }
-    /// Milliseconds since some fixed moment; never goes back.
+    /// Milliseconds since an arbitrary moment; never decreases.
     var monotonicMilliseconds: Int64 { get }
-    /// How many real milliseconds it takes at least until the second clock says so much; 0 where it does already.
+    /// Minimum number of real milliseconds until the monotonic clock reaches this value; 0 if it already has.
     func wait(until monotonic: Int64) -> Int64
-    /// Whether the clocks are moved otherwise than by time that passes.
+    /// Whether the clocks are set by a test instead of advancing with time.
     var isMovedByHand: Bool { get }
-    /// Calls `wake` whenever the clocks have been moved by hand.
+    /// Calls `wake` whenever a test has set the clocks.
     func whenMoved(_ wake: @escaping @Sendable () -> Void)
 }
 
@@ -24,7 +24,7 @@ extension TimeSource {
     public func whenMoved(_ wake: @escaping @Sendable () -> Void) {}
 }
 
-/// The machine's clocks.
+/// The system's clocks.
 public final class SystemTime: TimeSource {
     public static let shared = SystemTime()
 
@@ -46,7 +46,7 @@ public final class SystemTime: TimeSource {
 }
 
 extension Duration {
-    /// Rounded towards zero.
+    /// Milliseconds, rounded towards zero.
     public var wholeMilliseconds: Int64 {
         let (seconds, attoseconds) = components
         return seconds * 1000 + attoseconds / 1_000_000_000_000_000

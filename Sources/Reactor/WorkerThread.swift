@@ -1,11 +1,11 @@
-// A thread that does one piece of work after another and lets the loops go first: its priority is lower than theirs. Where they share a core, an
-// event would else wait for as long as the kernel lets a busy thread go on, which is several milliseconds.
+// A thread that performs one piece of work after another, with a lower priority than the event loops. On a shared core, an event would
+// otherwise wait several milliseconds until the kernel interrupts the busy thread.
 
 import CSystem
 import Dispatch
 import Locking
 
-/// The thread is there from the first piece of work until nobody holds this any more and all is done.
+/// The thread exists from the first piece of work until this object is released and all work is done.
 final class WorkerThread: Sendable {
     private final class Work: Sendable {
         struct State {
@@ -13,9 +13,9 @@ final class WorkerThread: Sendable {
             var isStarted = false
         }
 
-        /// Added to by who has work, taken from by the thread.
+        /// Work added by callers and removed by the thread.
         let state = Mutex(State())
-        /// Once for each piece of work, and once for the end.
+        /// Signaled once for each piece of work, and once for the end.
         let ready = DispatchSemaphore(value: 0)
 
         func run() {
@@ -32,7 +32,7 @@ final class WorkerThread: Sendable {
 
     deinit { work.ready.signal() }
 
-    /// From any thread.
+    /// Queues a piece of work. May be called from any thread.
     func perform(_ piece: @escaping @Sendable () -> Void) {
         let isFirst = work.state.withLock { state in
             state.waiting.append(piece)
@@ -45,7 +45,7 @@ final class WorkerThread: Sendable {
 
     private static func start(_ work: Work) {
         guard !PlainThread.start({ work.run() }) else { return }
-        // No thread to be had: one of Dispatch's, at the loops' priority.
+        // No thread could be created, so a Dispatch thread is used, which has the priority of the loops.
         DispatchQueue.global(qos: .utility).async { work.run() }
     }
 }

@@ -1,4 +1,4 @@
-// What is stored, and how the store is, in numbers: for people, and on the page at /metrics.
+// Size and state of the store as figures, for pages and for /metrics.
 
 import CacheStore
 import Telemetry
@@ -6,7 +6,7 @@ import Telemetry
 public struct CacheFigures: Sendable {
     private let store: StoreStatistics
 
-    /// - Parameter cache: nil where nothing is stored: then there is nothing, and it cannot be written to.
+    /// - Parameter cache: nil if nothing is stored. The figures then show an empty store that is not writable.
     public init(_ cache: SharedCacheState?) {
         guard let cache else {
             var nothing = StoreStatistics()

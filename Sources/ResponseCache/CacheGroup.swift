@@ -1,23 +1,24 @@
-// The caches of all APIs in one store, as the administrator goes through them: the store once, and each item is the matter of the API whose it is.
+// The caches of all APIs in one store, for the administrator. The store is traversed once, and each item is handled by the API to which its
+// key belongs.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 
 public struct CacheGroup: Sendable {
-    /// One at least, in the order of their APIs.
+    /// At least one, in the order of the APIs.
     private let caches: [ResponseCache]
-    /// Where those that are meant stand, by what their APIs are called in keys.
+    /// Indices of the selected caches, by the APIs' names in keys.
     private let places: [[UInt8]: Int]
-    /// What all are called that are served.
+    /// Names of all served APIs in keys.
     private let served: Set<[UInt8]>
-    /// Those that are not served, and are meant all the same; nil: whichever there are.
+    /// Selected APIs that are not served; nil means all.
     private let unserved: Set<[UInt8]>?
 
     /// - Parameters:
-    ///   - caches: of one store.
-    ///   - places: of those that are meant. Where they are all, what is stored of APIs that are not served is meant too, when something is purged.
-    ///   - names: of APIs that are meant, where not all are: those that are not served have no place.
+    ///   - caches: caches of one store.
+    ///   - places: indices of the selected caches. If all are selected, purges include stored responses of APIs that are not served.
+    ///   - names: names of the selected APIs, if not all are selected. APIs that are not served have no index.
     public init(_ caches: [ResponseCache], meaning places: [Int], named names: [String] = []) {
         self.caches = caches
         self.places = Dictionary(places.map { (caches[$0].keyMaker.authority, $0) }) { first, _ in first }
@@ -27,14 +28,16 @@ public struct CacheGroup: Sendable {
 
     private var store: ResponseStore { caches[0].store }
 
-    /// The place of the cache that an item is the matter of; nil where none that is meant. All is the only one's, also what it was called before.
+    /// Returns the index of the cache for an item; nil if its API is not selected. With a single API, every item belongs to it, also under
+    /// an earlier name.
     private func place(of key: StoredKey) -> Int? { caches[0].settings.isOneOfSeveral ? places[key.authority] : 0 }
 
     // MARK: Listing
 
-    /// A page of what is stored, sorted by target, behind a place, whether what stood there is still stored or not. Goes through all of the index.
-    /// - Parameter selections: of each API, at its place.
-    /// - Returns: the entries with the places of their APIs, and the last one's place where there are more.
+    /// Returns a page of stored responses, sorted by target, after a position. The response at that position need not exist any more.
+    /// Traverses the whole index.
+    /// - Parameter selections: selection for each API, by index.
+    /// - Returns: the entries with the indices of their APIs, and the last position if there are more.
     public func list(
         _ selections: [EntrySelection], after: EntryPlace? = nil, limit: Int
     ) -> (entries: [(api: Int, entry: StoredEntry)], next: EntryPlace?) {
@@ -49,12 +52,12 @@ public struct CacheGroup: Sendable {
             page.insert(place, of: api)
         }
         let shown = page.places.prefix(limit)
-        // Read again one by one: the page may be older than what has been stored since.
+        // Entries are read again one by one: stored responses may have changed since the traversal.
         let entries = shown.compactMap { place, api in caches[api].entry(place.id).map { (api, $0) } }
         return (entries, page.places.count > limit ? shown.last?.place : nil)
     }
 
-    /// How many responses there are that clients could get: as many as a purge would find. Counts no further than `limit`.
+    /// Counts the responses that clients could receive, as a purge would find them. Stops at `limit`.
     public func count(_ selections: [EntrySelection], limit: Int) -> Int {
         var count = 0
         store.visitAll { listed in
@@ -70,17 +73,17 @@ public struct CacheGroup: Sendable {
 
     // MARK: Purging
 
-    /// Returns, once it is on the disk, how many responses there were that clients could get.
+    /// Purges responses. Returns, once the purge is on disk, the number of responses that clients could have received.
     /// - Parameters:
-    ///   - wanted: of each API, at its place; an id, or all, is the same of each.
-    ///   - isSoft: they stay, and count as stale.
+    ///   - wanted: selection for each API, by index. An id, or all, applies to every API.
+    ///   - isSoft: whether responses are marked stale instead of removed.
     public func purge(_ wanted: [PurgeSelection], isSoft: Bool) -> Int {
         defer { store.synchronize() }
         if case .id(let id) = wanted[0] { return purge(id, isSoft: isSoft) }
         return purge(selections: wanted.map(\.entries), isSoft: isSoft)
     }
 
-    /// All that the store has, also of APIs that are there no more.
+    /// Purges the whole store, including APIs that no longer exist.
     public func purgeStore(isSoft: Bool) -> Int {
         defer { store.synchronize() }
         var count = 0
@@ -93,7 +96,7 @@ public struct CacheGroup: Sendable {
         return count
     }
 
-    /// Of a response; nil where none is stored by this id.
+    /// Returns the key of a response; nil if no response with this id is stored.
     public func key(of id: EntryID) -> StoredKey? {
         guard let listed = store.item(id.item), StoredMetadata.kind(of: listed.item.metadata) == .response else { return nil }
         return StoredKey(Array(listed.key))
@@ -107,13 +110,13 @@ public struct CacheGroup: Sendable {
         return (isSoft ? store.markStale(id.item) : store.remove(id.item)) ? 1 : 0
     }
 
-    /// What a purge makes of an item.
+    /// How a purge handles an item.
     private enum Fit {
-        /// A response that clients could get.
+        /// A response that clients could receive.
         case counts
-        /// Markers, what cannot be reached any more, and what no API has that is served: they go with the rest.
+        /// Markers, unreachable responses, and responses of unserved APIs: removed without being counted.
         case goes
-        /// Whether it is meant, only its own API could tell: it is stale.
+        /// Only the item's own API could decide: it becomes stale.
         case isDoubtful
     }
 
@@ -128,7 +131,7 @@ public struct CacheGroup: Sendable {
         return found.count { $0.fit == .counts }
     }
 
-    /// nil where it stays.
+    /// nil if the item is not affected.
     private func fits(_ listed: ListedItem, _ selections: [EntrySelection], isSoft: Bool) -> Fit? {
         let isMarker: Bool
         switch StoredMetadata.kind(of: listed.item.metadata) {
@@ -147,13 +150,13 @@ public struct CacheGroup: Sendable {
         if isMarker, selections[api].tag != nil || isSoft { return nil }
         if let entry = caches[api].entry(listed, bytes, key) { return selections[api].contains(entry) ? .counts : nil }
         if selections[api].contains(key) { return .goes }
-        // Whatever carries the tag goes, also what no look-up finds under the present settings: others may find it again.
+        // Items with the tag are purged even if no lookup finds them under the current settings, because other settings may find them.
         guard selections[api].tag != nil, let entry = StoredEntry(listed, bytes, key) else { return nil }
         return selections[api].contains(entry) ? .goes : nil
     }
 
-    /// Of an API that may be served again: here later, or by a process that takes over. A prefix and a tag mean the same for all; of targets, only the API
-    /// itself knows all spellings.
+    /// Handles items of an API that may be served again, later or by a successor process. Prefixes and tags have one meaning for all APIs;
+    /// only the API itself knows all spellings of a target.
     private func fits(_ listed: ListedItem, _ bytes: [UInt8], unserved key: StoredKey, _ selection: EntrySelection) -> Fit? {
         guard selection.mayContainElsewhere(key) else { return nil }
         guard !selection.hasTarget, let entry = StoredEntry(listed, bytes, key) else { return .isDoubtful }
@@ -161,7 +164,7 @@ public struct CacheGroup: Sendable {
     }
 }
 
-/// The first few places, in order, and whose they are.
+/// The first entries in order, with the indices of their APIs.
 private struct SortedPage {
     let limit: Int
     private(set) var places: [(place: EntryPlace, api: Int)] = []

@@ -1,20 +1,20 @@
-// Times of day of requests that are sent and of what makes their responses invalid: whatever the clock does, what came later has the later time. Else a
-// clock that is set back would let a response from before a purge count as one from behind it, or, for as long as it lags, nothing be stored.
+// Ordered wall-clock times of sent requests and of invalidations: a later event has a later time, even if the clock is set back. Otherwise
+// a response from before a purge could count as newer than the purge, or nothing could be stored while the clock lags.
 
 import CachePolicy
 import Locking
 
 final class CausalTimes: Sendable {
     private struct State {
-        /// The latest of requests, and of marks and purges: milliseconds.
+        /// Latest time of requests, and of marks and purges, in milliseconds.
         var request = Int64.min
         var mark = Int64.min
     }
 
-    /// Set by the shards and by the administrator's queue.
+    /// Written by the shards and the administrator's queue.
     private let state = Mutex(State())
 
-    /// Of a request that is sent now: behind all that has made something invalid.
+    /// Returns the time of a request sent now: later than every invalidation so far.
     func ofRequest(_ now: Timestamp) -> Timestamp {
         state.withLock { state in
             let time = max(now.milliseconds, state.mark == .min ? .min : state.mark + 1)
@@ -23,7 +23,7 @@ final class CausalTimes: Sendable {
         }
     }
 
-    /// Of a mark or a purge that is made now: not before any request that was sent.
+    /// Returns the time of a mark or purge made now: not before any request sent so far.
     func ofMark(_ now: Timestamp) -> Timestamp {
         state.withLock { state in
             let time = max(now.milliseconds, state.request)
@@ -32,14 +32,14 @@ final class CausalTimes: Sendable {
         }
     }
 
-    /// A request of another process, or of this one before a restart.
+    /// Records a request of another process, or of this one before a restart.
     func note(requestAt time: Timestamp) { state.withLock { $0.request = max($0.request, min(time.milliseconds, .max - 1)) } }
 
-    /// That of the latest request; nil where there was none.
+    /// Time of the latest request; nil if there was none.
     var latestRequest: Timestamp? {
         state.withLock { $0.request == .min ? nil : Timestamp(milliseconds: $0.request) }
     }
 
-    /// A mark that was made by another process, or by this one before a restart.
+    /// Records a mark of another process, or of this one before a restart.
     func note(markAt time: Timestamp) { state.withLock { $0.mark = max($0.mark, min(time.milliseconds, .max - 1)) } }
 }

@@ -1,54 +1,52 @@
-// Which cookies the upstream gave to clients that had come without credentials, and for which targets: for each such set of cookies one small
-// record in the store, so that it outlives a restart. The key is the partition that requests with exactly these cookies have: a keyed hash,
-// which tells nothing of them, with the API's name where there are several. So a client whose only credentials are such cookies is known to be the one that asked for those targets when it
-// had none (`RescueWithShared.own`).
-//
-// A set stays known while responses to it are kept ones and change it by Set-Cookie. It is forgotten with the first request that could have been a
-// login: an unsafe one, or one with credentials beside the cookies. Cookies that such a request brings are never known here.
+// Records which cookies the upstream gave to clients without credentials, and for which targets (`RescueWithShared.own`). Each set of
+// cookies has a small record in the store, under a keyed hash of the cookies and the API's name. A set remains recorded while stored
+// responses change it by Set-Cookie. The first request that may be a login removes it: an unsafe request, or one with other credentials.
+// Cookies set in response to such requests are never recorded.
 
 import CachePolicy
 import CacheStore
 import Locking
 import Synchronization
 
-/// Shared by all shards; off the path of a hit.
+/// Shared by all shards; not used on the hot path of hits.
 public final class CookieOrigins: Sendable {
     private let store: ResponseStore
-    /// What one of several APIs is called in keys; empty for the only one.
+    /// The API's name in keys if there are several; empty otherwise.
     private let name: [UInt8]
-    /// Records that may be written now, and when that was worked out (milliseconds of the loop's clock).
+    /// Number of records that may be written now, and the time of that computation (milliseconds of the monotonic clock).
     private let allowance = Mutex((records: CookieOrigins.burst, time: Int64.min))
     private let left = Atomic<Int>(0)
 
-    /// Targets of one set of cookies that are remembered; the oldest go.
+    /// Maximum number of targets for each set of cookies; the oldest are dropped.
     private static let targetLimit = 16
-    /// Records are written at this pace, and so many at once, so that a crowd of new clients does not push copies out of the store.
+    /// Rate limit: maximum burst, and records per second. Protects stored responses from eviction by a crowd of new clients.
     private static let burst = 1_000
     private static let perSecond: Int64 = 20
     private static let hashBytes = 16
 
     init(store: ResponseStore, name: [UInt8]) { (self.store, self.name) = (store, name) }
 
-    /// Sets of cookies that were not remembered, because too many came.
+    /// Number of sets of cookies that were not recorded because of the rate limit.
     public var leftOut: Int { left.load(ordering: .relaxed) }
 
     /// - Parameters:
-    ///   - cookies: the partition of requests with exactly these cookies.
-    ///   - target: its key in the partition of those without credentials.
+    ///   - cookies: partition of requests with exactly these cookies.
+    ///   - target: key of the target in the partition without credentials.
     func contains(_ cookies: [UInt8], target: [UInt8], in cache: ResponseCache) throws(NotAtHand) -> Bool {
         Self.targets(in: try cache.item(key(cookies))).contains(hash(target))
     }
 
-    /// A client without credentials asked for `target` and was given these. What is known of them is in memory, or this waits for the disk.
+    /// Records that a client without credentials requested `target` and received these cookies. Waits for the disk if the existing record
+    /// is not in memory.
     func remember(_ cookies: [UInt8], target: [UInt8], now: Int64) { add([hash(target)], to: cookies, now: now) }
 
-    /// A client that had the ones was given the others in their place. The same holds for both.
+    /// Records that a client's cookies were replaced. The targets of the earlier cookies apply to the new ones.
     func remember(_ cookies: [UInt8], after earlier: [UInt8], now: Int64) {
         let known = targets(of: earlier)
         if !known.isEmpty { add(known, to: cookies, now: now) }
     }
 
-    /// What was known of these may be so no longer: somebody may have logged in with them.
+    /// Removes the record of these cookies, because a user may have logged in with them.
     func forget(_ cookies: [UInt8]) { store.remove(key(cookies).span) }
 
     private func add(_ targets: [[UInt8]], to cookies: [UInt8], now: Int64) {

@@ -1,5 +1,5 @@
-// Writes of which nobody knows whether they reached the upstream, since a login or a captive portal answered: what is stored is stale from then on, and stays for
-// an outage. They leave marks of their own. As long as all copies are younger than the last such write, nobody looks for these.
+// Writes that a login or a captive portal answered, so it is unknown whether they reached the upstream. Affected responses become stale and
+// remain for rescues, by separate marks. While all stored responses are newer than the last such write, these marks are not looked up.
 
 import CachePolicy
 import CacheStore
@@ -7,10 +7,10 @@ import Synchronization
 
 final class DoubtfulWrites: Sendable {
     private let store: ResponseStore
-    /// The time of the last one. Set by the shard that sees it, read by all with each look-up.
+    /// Time of the last such write. Set by the shard that sees it, read by all shards for each lookup.
     private let last: Atomic<Int64>
 
-    /// The key of the record that keeps the time. No other key is this byte alone.
+    /// Key of the record that stores the time. No other key consists of this byte alone.
     static let key = [UInt8(ascii: "S")]
 
     init(store: ResponseStore) {
@@ -18,26 +18,26 @@ final class DoubtfulWrites: Sendable {
         last = Atomic(ResponseCache.time(of: store.lookUp(Self.key.span))?.milliseconds ?? .min)
     }
 
-    /// Whether one may have come since a response was asked for.
+    /// Returns whether such a write may have happened since a response was requested.
     func mayConcern(_ requestTime: Timestamp) -> Bool { requestTime.milliseconds <= last.load(ordering: .acquiring) }
 
-    /// Called before its marks are put into the store: whoever looks up from then on looks for them.
+    /// Must be called before the marks are stored: later lookups then check them.
     func note(at time: Timestamp) {
         let metadata = StoredMetadata.invalidation(at: time)
         store.insert(NewItem(key: Self.key, metadata: metadata, head: [], body: [], retention: .always))
         follow(time)
     }
 
-    /// Another process has had the store.
+    /// Reads the record again after another process has used the store.
     func readAgain() { if let time = ResponseCache.time(of: store.lookUp(Self.key.span)) { follow(time) } }
 
-    /// The record is in the store.
+    /// Applies the time of a record that was stored.
     func follow(_ time: Timestamp) {
         let change = last.max(time.milliseconds, ordering: .acquiringAndReleasing)
-        // Hits of a moment ago were looked up without the marks.
+        // Earlier hits were looked up without these marks.
         if change.newValue != change.oldValue { store.noteChange() }
     }
 
-    /// Of the mark beside a key that says so of what lies there. It is none that takes out.
+    /// Key of the mark next to a key that makes responses stale. Different from the mark that removes them.
     static func markKey(_ key: [UInt8]) -> [UInt8] { key.followed(by: UInt8(ascii: "S")) }
 }

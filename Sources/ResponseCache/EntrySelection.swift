@@ -1,9 +1,9 @@
-// Which stored responses an administrator means.
+// Selects stored responses for an administrator.
 
 import CachePolicy
 import HTTPCore
 
-/// Without a target, a prefix and a tag: all.
+/// Without target, prefix and tag, all responses are selected.
 public struct EntrySelection: Sendable {
     private let prefix: Prefix?
     let tag: String?
@@ -15,7 +15,7 @@ public struct EntrySelection: Sendable {
         self.target = target
     }
 
-    /// The beginning of a target, as it is spelled in keys or in any other spelling of its path.
+    /// Prefix of a target, in canonical form or in any other spelling of its path.
     public struct Prefix: Sendable {
         private let text: [UInt8]
         private let canonical: [UInt8]
@@ -34,7 +34,7 @@ public struct EntrySelection: Sendable {
     public struct Target: Sendable {
         private let text: [UInt8]
         private let rules: ArgumentRules
-        /// Path and arguments in their canonical spelling.
+        /// Path and arguments in canonical form.
         fileprivate let canonical: [UInt8]
 
         /// - Parameter text: in any spelling.
@@ -44,7 +44,7 @@ public struct EntrySelection: Sendable {
             canonical = Self.canonical(self.text, rules)
         }
 
-        /// As it is spelled where the upstream has said that some arguments make no difference.
+        /// Returns the canonical form under a No-Vary-Search of the upstream.
         fileprivate func canonical(_ variance: SearchVariance) -> [UInt8] { Self.canonical(text, rules.with(variance)) }
 
         private static func canonical(_ text: [UInt8], _ rules: ArgumentRules) -> [UInt8] {
@@ -54,22 +54,22 @@ public struct EntrySelection: Sendable {
         }
     }
 
-    /// Without the stored response: whether one under this key may be meant.
+    /// Returns whether a response under this key may be selected, without reading the response.
     func mayContain(_ key: StoredKey) -> Bool {
         guard let target else { return hasPrefix(key) }
         guard hasPrefix(key) else { return false }
         return key.target == target.canonical || Self.mayLeaveOut(key) && key.target[...].withoutQuery == target.canonical[...].withoutQuery
     }
 
-    /// Which of its arguments make a difference, each API says.
+    /// Whether a target is selected. Each API decides which arguments its keys contain.
     var hasTarget: Bool { target != nil }
 
-    /// The same for an API of which no more is known than this key.
+    /// Returns whether a response of an unserved API may be selected. Only the key is known.
     func mayContainElsewhere(_ key: StoredKey) -> Bool {
         hasPrefix(key) && target.map { $0.canonical[...].withoutQuery == key.target[...].withoutQuery } ?? true
     }
 
-    /// The same: whether all under this key are meant.
+    /// Returns whether all responses under this key are selected, without reading them.
     func contains(_ key: StoredKey) -> Bool {
         tag == nil && hasPrefix(key) && target.map { $0.canonical == key.target } ?? true
     }
@@ -78,14 +78,14 @@ public struct EntrySelection: Sendable {
         hasPrefix(entry.key) && tag.map { entry.tags.contains($0) } ?? true && target.map { leads($0, to: entry) } ?? true
     }
 
-    /// What the upstream's No-Vary-Search stored under fewer arguments is found by more.
+    /// A response stored under fewer arguments because of No-Vary-Search is also found by targets with more arguments.
     private func leads(_ target: Target, to entry: StoredEntry) -> Bool {
         if target.canonical == entry.key.target { return true }
         guard Self.mayLeaveOut(entry.key) else { return false }
         return SearchVariance(entry.head.fields).map { target.canonical($0) == entry.key.target } ?? false
     }
 
-    /// What the upstream has said is part of such keys.
+    /// The upstream's No-Vary-Search is part of such keys.
     private static func mayLeaveOut(_ key: StoredKey) -> Bool { !key.extra.isEmpty }
 
     private func hasPrefix(_ key: StoredKey) -> Bool { prefix?.begins(key.target) ?? true }

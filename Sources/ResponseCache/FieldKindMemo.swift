@@ -1,20 +1,20 @@
-// The kinds of the field names that requests had lately: most clients send the same few names, and working a kind out goes through all patterns of
-// credentials.
+// Caches the kinds of recently used field names. Most requests contain a few common names, and computing a kind checks all credential
+// patterns.
 
 import CachePolicy
 import Glibc
 import HTTPCore
 
-/// Touched on its cache's thread only.
+/// Used on its cache's thread only.
 final class FieldKindMemo {
     private let kinds: RequestFieldKinds
-    /// At the place of a name's slot: its length, its kind, its bytes as they were sent.
+    /// One slot per hash of a name: length, kind, and bytes as sent.
     private let slots: UnsafeMutablePointer<UInt8>
 
     private static let slotCount = 256
     private static let slotBytes = 48
     private static let nameOffset = 2
-    /// Longer names are worked out each time.
+    /// Maximum length of cached names in bytes; the kinds of longer names are computed each time.
     private static let nameLimit = slotBytes - nameOffset
 
     init(_ kinds: RequestFieldKinds) {

@@ -1,57 +1,59 @@
-// What a look-up brings.
+// The result of a lookup.
 
 import CachePolicy
 import CacheStore
 import Identity
 
-/// What is stored for a request, where it was looked for, and what that goes by.
+/// The result of a lookup, the keys that were looked up, and everything that the result depends on.
 public struct Finding {
     public let keys: TargetKeys
     public var result: LookUpResult
     public let basis: FindingBasis
 }
 
-/// What a finding goes by. All that was looked at is in it, also where nothing lay: a mark that is set there later makes the response invalid.
+/// What a result depends on: every key that was looked up, including absent ones, because a mark stored there later invalidates the
+/// response.
 public struct FindingBasis: Sendable {
     public internal(set) var lookUps = LookUpBasis()
-    /// The names of the selecting fields, where the response is one of several variants.
+    /// Names of the selecting fields, if the response is one of several variants.
     public internal(set) var selecting: [ArraySlice<UInt8>] = []
-    /// What the request's token came to; nil where none was looked at.
+    /// Identity derived from the request's token; nil if tokens are not examined.
     public internal(set) var identity: RequestIdentity?
 
-    /// A copy for requests without unknown fields is stored, and is not for this request.
+    /// A response for requests without unknown fields is stored, but does not apply to this request.
     var isBesidePlain = false
 
-    /// When it was stored or confirmed: what it counts by while others' purges are not seen. nil where nothing is shared.
+    /// When the response was stored or confirmed, which limits its use while purges of other nodes cannot be seen. nil if nothing is
+    /// shared.
     var confirmed: Timestamp?
 
-    /// The same for metrics and explanations.
+    /// Outcome of `identity` for metrics and explanations.
     public var identityOutcome: IdentityOutcome? { identity?.outcome }
 
-    /// Before it the same is found: milliseconds since 1970.
+    /// Time until which the result does not change, in milliseconds since 1970.
     public var ends: Int64 { identity?.ends ?? .max }
 
-    /// Whom the upstream should be asked about.
+    /// The identity to look up at the upstream; nil if none is due.
     public var toldDue: ToldIdentity? {
         guard case .told(let told)? = identity, told.isDue else { return nil }
         return told
     }
 
-    /// Whether the keys are still those that the token was looked at with.
+    /// Whether the keys are still based on the current identity.
     var isIdentityCurrent: Bool { identity?.isUnchanged ?? true }
 }
 
 public enum LookUpResult {
     case found(FoundResponse)
     case nothing
-    /// Something is stored for this key, but for other values of the selecting fields; with the key that theirs would have.
+    /// A response is stored for this key, but for other values of the selecting fields. With the key of the request's variant.
     case otherVariant([UInt8])
 
     public var found: FoundResponse? {
         if case .found(let found) = self { found } else { nil }
     }
 
-    /// The key under which requests that can have one response meet.
+    /// Returns the key under which requests that can share a response are collapsed.
     public func flightKey(_ keys: TargetKeys) -> [UInt8] {
         let key =
             switch self {
@@ -60,10 +62,10 @@ public enum LookUpResult {
             case .nothing: keys.own
             }
         guard let unknown = keys.unknownFields, found?.metadata.flags.contains(.forAllFields) != true else { return key }
-        // Nobody knows what they select: what is left out of the hash counts too.
+        // It is unknown which fields the upstream uses, so fields that are left out of the hash count too.
         return key + [1] + unknown.exact
     }
 
-    /// What one user's request brings may be for that user alone: so nobody else waits for it, also where what was found is for others too.
+    /// A response to one user's request may be for that user only. So users do not share a fetch, even if the stored response is shared.
     private static func flightKey(_ key: [UInt8], _ keys: TargetKeys) -> [UInt8] { keys.isCommon(key) ? keys.own + key : key }
 }

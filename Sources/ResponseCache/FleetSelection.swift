@@ -1,4 +1,5 @@
-// What an administrator purges, as nodes tell each other: in the administrator's words, since each node has its own entries and ids.
+// What an administrator purges, in the form that nodes exchange: in the administrator's terms, because each node has different entries and
+// ids.
 
 import CachePolicy
 import HTTPCore
@@ -9,14 +10,14 @@ public struct FleetSelection: Sendable, Equatable {
         case target = 1
         case prefix = 2
         case tag = 3
-        /// What was meant is not stored any more.
+        /// The selected item is no longer stored.
         case nothing = 4
     }
 
     public let kind: Kind
     /// The target, prefix or tag.
     public let value: String
-    /// The names of the APIs that are meant; empty: all.
+    /// Names of the selected APIs; empty means all.
     public let apis: [String]
 
     public init(_ kind: Kind, _ value: String = "", apis: [String] = []) { (self.kind, self.value, self.apis) = (kind, value, apis) }
@@ -27,7 +28,7 @@ public struct FleetSelection: Sendable, Equatable {
         return bytes
     }
 
-    /// - Returns: nil where it cannot be read: then it may mean anything.
+    /// - Returns: nil if the bytes cannot be parsed. The selection may then include anything.
     public init?(_ bytes: [UInt8]) {
         guard let kind = bytes.first.flatMap(Kind.init(rawValue:)), let parts = KeyParts.read(bytes.dropFirst()), let value = parts.first
         else {
@@ -36,19 +37,19 @@ public struct FleetSelection: Sendable, Equatable {
         self.init(kind, String(decoding: value, as: UTF8.self), apis: parts.dropFirst().map { String(decoding: $0, as: UTF8.self) })
     }
 
-    /// Whether responses of an API are meant.
+    /// Returns whether the selection includes an API.
     public func isMeant(_ settings: ResponseCacheSettings) -> Bool {
         guard kind != .nothing else { return false }
         return apis.isEmpty || apis.contains { StoredKey.name(ofAPI: $0) == settings.keyName }
     }
 
-    /// Whether APIs are meant that may be stored, and are none of these.
+    /// Returns whether the selection includes APIs that may be stored but are not among these.
     public func mayMeanOthers(than served: [ResponseCacheSettings]) -> Bool {
         guard !apis.isEmpty else { return served.contains(where: \.isOneOfSeveral) }
         return apis.contains { name in !served.contains { $0.keyName == StoredKey.name(ofAPI: name) } }
     }
 
-    /// Which entries of an API that is meant; nil: all of them.
+    /// Returns the selected entries of a selected API; nil means all.
     func entries(_ arguments: ArgumentTable) -> EntrySelection? {
         switch kind {
         case .everything, .nothing: nil
@@ -58,23 +59,23 @@ public struct FleetSelection: Sendable, Equatable {
         }
     }
 
-    /// The same, to be purged.
+    /// Returns the selection as a purge.
     public func purge(_ arguments: ArgumentTable) -> PurgeSelection { entries(arguments).map { .selection($0) } ?? .all }
 }
 
-/// How far a purge has come.
+/// How far a purge has been propagated.
 public enum PurgeReach: Sendable, Equatable {
-    /// Every node that sees the log obeys it, and a replica of the engine has it.
+    /// Every node that follows the log applies it, and a replica of the engine has it.
     case durable
-    /// It is kept here, and sent again until it is durable.
+    /// The purge is stored locally and sent again until it is durable.
     case pending(reason: String)
-    /// Too many are pending: it holds on this node only.
+    /// Too many purges are pending: this purge applies to this node only.
     case local
 }
 
-/// A purge that holds for what other nodes give, and is yet to be told to them.
+/// A purge that already applies to responses from other nodes, but is not published to them yet.
 public protocol AnnouncedPurge: Sendable {
-    /// Once it is done here.
+    /// Publishes the purge, after it was performed locally.
     /// - Parameter then: called once, from any thread.
     func tell(then: @escaping @Sendable (PurgeReach) -> Void)
 }

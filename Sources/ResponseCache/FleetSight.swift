@@ -1,4 +1,5 @@
-// Whether this node sees what the others purge and change. As long as it does not, what it has stored counts as fresh for a short while only.
+// Whether this node sees purges and writes of the other nodes. While it does not, its stored responses count as fresh for a short time
+// only.
 
 import CachePolicy
 import Locking
@@ -6,29 +7,29 @@ import Synchronization
 
 public final class FleetSight: Sendable {
     public enum AfterGap: String, Sendable {
-        /// What may have been purged meanwhile counts as stale.
+        /// Responses that may have been purged meanwhile count as stale.
         case stale
-        /// It goes.
+        /// Responses that may have been purged meanwhile are dropped.
         case drop
     }
 
-    /// Milliseconds for which a copy counts as fresh after it was stored or confirmed; nil: as long as it says itself.
+    /// Milliseconds for which a response counts as fresh after it was stored or confirmed; nil: for its freshness lifetime.
     private let limit: Int64?
     private let afterGap: AfterGap
-    /// Until when all is seen, milliseconds by the clock of day: each answer of the log moves it on. So a process, or a machine, that was stopped
-    /// and goes on is blind before anything of it has noticed. Set by the log's loop, read at each look-up.
+    /// Wall-clock time in milliseconds until which the view of the log is valid; each response of the log extends it. A suspended process
+    /// therefore cannot trust its view as soon as it resumes. Written by the event loop that reads the log, read by each lookup.
     private let end: Atomic<Int64>
-    /// Set when the log is lost, until it is seen again: the clock of day may be set back meanwhile.
+    /// Set when the connection to the log is lost, until it is restored: the wall clock may be set back meanwhile.
     private let isLost = Atomic(false)
     private let start: Timestamp
-    /// Whether the log was ever seen by this process.
+    /// Whether this process has ever read the log.
     private let hasLooked = Atomic(false)
-    /// Set by the log's loop; asked where what is stored counts as stale, for explanations only.
+    /// Written by the event loop that reads the log; read for explanations only.
     private let lastDoubt = Locking.Mutex<(cause: FleetDoubt, time: Timestamp)?>(nil)
 
-    /// A node that has not looked yet is blind. What it finds in its store may have been purged while it was away, however recent it is: until the first
-    /// look it is stale.
-    /// - Parameter since: when this process began.
+    /// A node that has not read the log yet does not see purges. Responses in its store may have been purged while it was offline, however
+    /// recent they are; they are stale until the first read.
+    /// - Parameter since: start time of this process in milliseconds.
     public init(blindLimit: Int64?, afterGap: AfterGap, since: Int64) {
         limit = blindLimit
         self.afterGap = afterGap
@@ -40,23 +41,23 @@ public final class FleetSight: Sendable {
         now.milliseconds >= end.load(ordering: .acquiring) || isLost.load(ordering: .acquiring)
     }
 
-    /// - Parameter time: until when the last look counts.
+    /// - Parameter time: time until which the last read of the log is valid.
     public func see(until time: Timestamp) {
         hasLooked.store(true, ordering: .releasing)
         end.store(time.milliseconds, ordering: .releasing)
         isLost.store(false, ordering: .releasing)
     }
 
-    /// - Parameter time: of the last look.
+    /// - Parameter time: time of the last read.
     public func lose(at time: Timestamp) {
         end.store(min(time.milliseconds, end.load(ordering: .relaxed)), ordering: .releasing)
         isLost.store(true, ordering: .releasing)
     }
 
-    /// From now on all that is stored counts as stale.
+    /// Marks all responses stored until now as doubtful.
     public func doubt(_ cause: FleetDoubt, at time: Timestamp) { lastDoubt.withLock { $0 = (cause, time) } }
 
-    /// Why what was stored or confirmed at a time counts as stale; nil where it does not for that.
+    /// Returns why a response stored or confirmed at this time counts as stale; nil if not for this reason.
     func doubt(ofStored time: Timestamp) -> FleetDoubt? {
         lastDoubt.withLock { doubt in doubt.flatMap { time <= $0.time ? $0.cause : nil } }
     }
@@ -67,18 +68,18 @@ public final class FleetSight: Sendable {
         case isGone
     }
 
-    /// Whether what was found is worth what it was.
-    /// - Parameter time: when it was stored or confirmed; nil where nothing was found.
+    /// Returns whether an earlier result is still valid.
+    /// - Parameter time: when the response was stored or confirmed; nil if none was found.
     func holds(_ time: Timestamp?, now: Timestamp) -> Bool {
         guard isBlind(at: now) else { return true }
         return time.map { judge($0, now: now) == .counts } ?? false
     }
 
-    /// What a copy is worth that was stored or confirmed at a time.
+    /// Returns how a response counts that was stored or confirmed at this time.
     func judge(_ time: Timestamp, now: Timestamp) -> Judgement {
         let since = end.load(ordering: .acquiring)
         guard isBlind(at: now), let limit else { return .counts }
-        // A clock that was set back makes nothing fresh.
+        // A clock that was set back makes no response fresh.
         let isKnown = hasLooked.load(ordering: .acquiring) || time >= start
         guard time > now || !isKnown || now.milliseconds - time.milliseconds >= limit else { return .counts }
         let isDropped = afterGap == .drop && now.milliseconds - since >= limit && time.milliseconds <= since

@@ -1,20 +1,20 @@
-// A stored response in the hands of the request that it was found for.
+// A stored response together with the request's view of it.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 
-/// A stored response that was found for a request. A class, since it is handed from hand to hand: its parts are more than 200 bytes.
+/// A stored response that was found for a request. A class, because its parts are more than 200 bytes and it is passed along often.
 public final class FoundResponse {
-    /// With the Date of the last confirmation.
+    /// The item with the Date of the last confirmation.
     let item: StoredItem
-    /// With the times of the last confirmation, written or not.
+    /// Metadata with the times of the last confirmation, whether written to the store or not.
     public let metadata: StoredMetadata
-    /// The whole key: of the variant, where there are several.
+    /// The complete key; for a variant, that of the variant.
     public let key: [UInt8]
-    /// What the store knows it by. Its bytes may have left the memory since it was found.
+    /// The item as the store knows it. Its bytes may have been evicted from memory since.
     let written: StoredItem
-    /// As they lie in the store.
+    /// Metadata as written to the store.
     let writtenMetadata: StoredMetadata
 
     init(item: StoredItem, metadata: StoredMetadata, key: [UInt8]) {
@@ -39,28 +39,28 @@ public final class FoundResponse {
     }
 
     public var head: UnsafeRawBufferPointer { item.head }
-    /// As it lies in the store: with its coding, where it has one.
+    /// The content as stored, with its coding if it has one.
     public var content: UnsafeRawBufferPointer { item.body }
     public var coding: ContentCoding { ContentCoding(number: item.form.coding) ?? .identity }
-    /// Without it.
+    /// Length of the content without its coding, in bytes.
     public var contentBytes: Int { item.form.plainBytes }
-    /// No other content ever has the same number, as long as the process lives.
+    /// Unique number of the content during the lifetime of the process.
     public var contentNumber: UInt64 { item.contentNumber }
-    /// Owns the memory of head and content: to be held for as long as they are used.
+    /// Owns the memory of head and content. Must be retained while they are used.
     public var owner: AnyObject { item.owner }
 
-    /// The same; it is stale, since nobody knows whether it has been purged elsewhere.
+    /// The response marked stale, because it is unknown whether another node has purged it.
     var unconfirmed: FoundResponse { FoundResponse(self, staleBy: .unseen) }
 
-    /// The same; it is stale, since nobody knows whether the script that asks for it may read it.
+    /// The response marked stale, because it is unknown whether the requesting script may read it.
     public var ofOtherOrigin: FoundResponse { FoundResponse(self, staleBy: .ofOtherOrigin) }
 
-    /// The same with a head that is always in memory: for one who keeps it while the upstream is asked.
+    /// The response with a head that stays in memory, for use while a fetch is in flight.
     public var holdingHead: FoundResponse { FoundResponse(holdingHeadOf: self) }
 }
 
 extension ContentCoding {
-    /// By which the store knows it (`ContentForm.coding`): written in records, so it never changes.
+    /// Number of the coding in the store (`ContentForm.coding`). It is written to records and must never change.
     var number: UInt8 {
         switch self {
         case .identity: 0
@@ -70,7 +70,7 @@ extension ContentCoding {
         }
     }
 
-    /// A later version may know more.
+    /// Later versions may have more codings.
     static let lastNumber: UInt8 = 3
 
     init?(number: UInt8) {
@@ -85,8 +85,8 @@ extension ContentCoding {
 }
 
 extension StoredItem {
-    /// The item as its last confirmation left it, where that was not written down.
-    /// - Parameter metadata: read from it; brought up to date.
+    /// Returns the item after its last confirmation, which may not have been written to the store.
+    /// - Parameter metadata: metadata read from the item; it is updated.
     func confirmed(_ metadata: inout StoredMetadata) -> StoredItem {
         guard note != 0 else { return self }
         let date = metadata.date

@@ -1,14 +1,13 @@
-// The last definite response of a healthy upstream counts, also when it is a 410, a 404 in JSON, or a 403 in JSON that takes a user's rights away. It is
-// stored beside the copy, which stays, and goes out instead of the copy while the upstream fails. Any later 200 or 304 lifts it; a purge takes both. A 404
-// without content, or in HTML or text, may be a proxy's and is not remembered; a crowd of them is lifted (`Crowds`). HEAD says nothing here: its response
-// has no content to check, or to serve.
+// Stores the last response of a healthy upstream if it is a 410, a 404 in JSON, or a 403 in JSON that revokes access. It is stored next to
+// the good response and served instead while the upstream fails. A later 200 or 304 removes it; a purge removes both. Other 404 responses
+// may come from a proxy and are not stored, and crowds of 404 are removed (`Crowds`). HEAD is ignored, because its response has no content.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 import Locking
 
-/// Shared by all shards; off the path of a hit.
+/// Shared by all shards; not used on the hot path of hits.
 public final class GoneMemory: Sendable {
     public enum Event: Int, CaseIterable {
         case remembered, served, lifted, disbelieved
@@ -19,7 +18,7 @@ public final class GoneMemory: Sendable {
 
     init(store: ResponseStore) { self.store = store }
 
-    /// By the name of the event.
+    /// Counts by name of the event.
     public var counts: [(event: String, count: Int)] {
         let counts = counted.withLock { $0 }
         return Event.allCases.map { ("\($0)", counts[$0.rawValue]) }
@@ -27,9 +26,10 @@ public final class GoneMemory: Sendable {
 
     public func count(_ event: Event) { counted.withLock { $0[event.rawValue] += 1 } }
 
-    // MARK: What the upstream says
+    // MARK: Updates
 
-    /// A later response has taken the copy's place. Where what was remembered is on the disk only, a thread that may wait does it, a little later.
+    /// Removes a record after a later response has replaced the stored response. If the record is on disk only, a thread that may wait does
+    /// so later.
     func lift(_ key: [UInt8], by recency: Recency) {
         do throws(OnDisk) {
             try lift(key, by: recency) { (key) throws(OnDisk) in try store.lookUpInMemory(key.span) }
@@ -43,16 +43,16 @@ public final class GoneMemory: Sendable {
     ) throws(Failure) {
         guard let gone = Self.gone(in: try lookUp(Self.key(key)), key), !gone.metadata.recency.isLater(than: recency) else { return }
         let key = gone.key
-        // Others may have found it at the same moment.
+        // Other threads may remove it concurrently.
         if store.remove(key.span, ifStill: gone.written) { count(.lifted) }
     }
 
-    /// A crowd has proved it wrong.
+    /// Removes a record that a crowd has disproved.
     func lift(_ item: StoredItemID) {
         if store.remove(item) { count(.lifted) }
     }
 
-    /// - Returns: the name of what was stored; nil if the store refused it.
+    /// - Returns: id of the record; nil if the store refused it.
     func remember(_ new: NewResponse, beside key: [UInt8]) -> StoredItemID? {
         let gone = Self.key(key)
         let item = NewItem(
@@ -63,13 +63,13 @@ public final class GoneMemory: Sendable {
         return store.id(of: gone)
     }
 
-    /// What an item beside a copy says; nil where it is another one.
-    /// - Parameter key: the copy's.
+    /// Decodes a record next to a stored response; nil if it is of another kind.
+    /// - Parameter key: key of the stored response.
     static func gone(in item: StoredItem?, _ key: [UInt8]) -> FoundResponse? {
         guard let item, let metadata = ResponseCache.metadata(of: item, as: .gone) else { return nil }
         return FoundResponse(item: item, metadata: metadata, key: Self.key(key))
     }
 
-    /// Beside the copy's whole key, so for its variant and its partition alone.
+    /// Key of the record next to the complete key of the stored response: it applies to that variant and partition only.
     static func key(_ key: [UInt8]) -> [UInt8] { key.followed(by: UInt8(ascii: "X")) }
 }

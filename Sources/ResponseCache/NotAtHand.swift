@@ -1,20 +1,21 @@
-// The seam for what is not at hand: what lies on the disk only, and what other nodes may have stored. A look-up on a loop throws this instead of
-// waiting; the caller has it brought in and looks again afterwards, since meanwhile anything may have happened to what is stored.
+// Records that are not in memory: on disk, or in the fleet's shared store. A lookup on the event loop throws `NotAtHand` instead of
+// waiting. The caller loads the record and looks up again, because the stored responses may have changed meanwhile.
 
 import CacheStore
 
 public enum NotAtHand: Error, Sendable {
     case onDisk(OnDisk)
-    /// Nothing that is stored here goes out unasked. Asked for by the level itself.
+    /// No stored response can be served without validation. The shared level performs this lookup.
     case shared(SharedLookUp)
 }
 
 extension ResponseCache {
-    /// A look-up needs a record for the target, one for its variant, and a few that say what is no longer valid. Beyond that the memory is
-    /// so short that what was brought in is gone again: then the look-up itself waits.
+    /// Maximum number of loads for one lookup: a record for the target, one for its variant, and a few marks. Beyond it, memory is so short
+    /// that loaded records are evicted immediately; the lookup then waits for the disk.
     public static let readLimit = 8
 
-    /// - Parameter then: called once, on a thread of the store's.
+    /// Loads a record into memory.
+    /// - Parameter then: called once, on a thread of the store.
     public func bringIn(_ wanted: NotAtHand, then: @escaping @Sendable () -> Void) {
         switch wanted {
         case .onDisk(let wanted): store.bringIn(wanted, then: then)
@@ -22,15 +23,16 @@ extension ResponseCache {
         }
     }
 
-    /// Whether its content can be read without waiting: it may have been found a while ago.
+    /// Returns whether the content can be read without waiting. It may have been evicted from memory since it was found.
     public func isAtHand(_ found: FoundResponse) -> Bool { store.isInMemory(found.content, of: found.owner) }
 
-    /// - Parameter then: called once, on a thread of the store's.
+    /// Loads the content into memory.
+    /// - Parameter then: called once, on a thread of the store.
     public func bringIn(contentOf found: FoundResponse, then: @escaping @Sendable () -> Void) {
         store.bringIn(found.content, of: found.owner, then: then)
     }
 
-    /// Looks, for a while, as one who may wait.
+    /// Runs a lookup that may wait for the disk.
     public func waiting<Result>(_ may: Bool = true, _ look: () throws(NotAtHand) -> Result) throws(NotAtHand) -> Result {
         guard may else { return try look() }
         let before = reading
@@ -39,7 +41,7 @@ extension ResponseCache {
         return try look()
     }
 
-    /// Looks, for a while, without using what is seen.
+    /// Runs a lookup that does not count as a use of the records.
     func looking<Result>(_ look: () -> Result) -> Result {
         let before = reading
         reading = .looking
@@ -47,13 +49,13 @@ extension ResponseCache {
         return look()
     }
 
-    /// What lies under exactly this key.
+    /// Returns the item stored under exactly this key; nil if there is none.
     func item(_ key: [UInt8]) throws(NotAtHand) -> StoredItem? {
         var basis = FindingBasis()
         return try item(key, &basis)
     }
 
-    /// The same for a finding that goes by it.
+    /// Returns the item stored under exactly this key, and adds it to the basis of a finding.
     func item(_ key: [UInt8], _ basis: inout FindingBasis) throws(NotAtHand) -> StoredItem? {
         switch reading {
         case .atHand:
@@ -65,7 +67,7 @@ extension ResponseCache {
         }
     }
 
-    /// What would have to be brought in to see what lies under this key.
+    /// Returns what must be loaded before the item under this key can be read; nil if it is in memory.
     func notAtHand(_ key: [UInt8]) -> NotAtHand? { store.onDisk(key).map { .onDisk($0) } }
 
     func firstNotAtHand(of keys: [[UInt8]]) -> NotAtHand? {

@@ -1,4 +1,4 @@
-// What opening the store found, in the words of the log.
+// Log lines about the result of opening the store.
 
 import CacheStore
 import Glibc

@@ -1,5 +1,5 @@
-// When something was made invalid lately, by key: a small store may evict a mark while a fetch that began before it is still under way, and what
-// that brings must not be stored. The store's own marks are for what lies in the store; these are for what comes into it.
+// Recent invalidations by key, in memory. A small store may evict a mark while an earlier fetch is still in flight, and the response to
+// that fetch must not be stored. Marks in the store concern stored responses; these concern responses about to be stored.
 
 import CachePolicy
 import HTTPCore
@@ -7,22 +7,23 @@ import Locking
 
 final class RecentMarks: Sendable {
     private struct State {
-        /// By the key's hash, milliseconds. Two keys with one hash cost a response that is not stored.
+        /// Milliseconds by hash of the key. If two keys share a hash, a response may not be stored without need.
         var young: [Int: Int64] = [:]
         var old: [Int: Int64] = [:]
-        /// The latest of those that had to go: whatever was asked for until then may be overtaken.
+        /// Time of the latest dropped mark: responses requested until then may be invalid.
         var forgotten = Int64.min
-        /// Marks until then count for what was under way only.
+        /// Marks until this time apply only to responses in flight.
         var cleared = Int64.min
 
-        /// When this key was last made invalid; nil where that is not remembered.
+        /// Time of the key's last invalidation in milliseconds; nil if none is remembered.
         func last(_ hash: Int) -> Int64? { young[hash] ?? old[hash] }
     }
 
-    /// Set by the shards that see writes, read by those that store.
+    /// Written by the shards that process writes, read by those that store.
     private let state = Mutex(State())
 
-    /// Marks of either age: with a thousand writes a second a fetch may take 16 s before it is not stored for that alone. 1 MiB in all.
+    /// Maximum number of marks in each generation. At a thousand writes per second, a fetch may take 16 s before its response is rejected
+    /// because marks were dropped. 1 MiB in total.
     private static let limit = 1 << 14
 
     func note(_ key: [UInt8], at time: Timestamp) {
@@ -36,21 +37,21 @@ final class RecentMarks: Sendable {
         }
     }
 
-    /// Whether a response that was asked for then, and is not under way, has been made invalid since, as far as that is remembered.
+    /// Returns whether a response requested at this time, and not in flight, was invalidated later, as far as remembered.
     func hasOvertaken(_ key: [UInt8], _ requestTime: Timestamp) -> Bool {
         state.withLock { state in
             state.last(ByteKey(key).hashValue).map { requestTime.milliseconds <= $0 && $0 > state.cleared } ?? false
         }
     }
 
-    /// All that was stored has been removed, with the marks in the store. What was archived may be stored again.
+    /// Records that everything was removed from the store, including marks. Archived responses may be stored again.
     func noteRemovalOfAll() {
         state.withLock { state in
             state.cleared = [state.young, state.old].reduce(state.cleared) { max($0, $1.values.max() ?? .min) }
         }
     }
 
-    /// Whether what was asked for then may have been made invalid since.
+    /// Returns whether a response requested at this time may have been invalidated later.
     func mayHaveOvertaken(_ key: [UInt8], _ requestTime: Timestamp) -> Bool {
         state.withLock { state in
             if requestTime.milliseconds <= state.forgotten { return true }

@@ -1,9 +1,9 @@
-// The fields of a request that may select among responses without the upstream saying so (`UnknownFields`).
+// Extracts a request's unknown fields, by which the upstream may select without listing them in Vary (`UnknownFields`).
 
 import CachePolicy
 import HTTPCore
 
-/// A line of a field that is on no list.
+/// A line of an unknown field.
 struct UnknownFieldLine {
     /// In lower case.
     let name: [UInt8]
@@ -11,8 +11,8 @@ struct UnknownFieldLine {
 }
 
 extension RequestKeyMaker {
-    /// nil if the request has none: nearly always, and a hit asks for them.
-    /// - Parameter judge: of each line, whether its field has another value in each request.
+    /// Returns the request's unknown fields; nil if it has none, which is the common case. Called for every hit.
+    /// - Parameter judge: returns for each line whether its field changes with each request.
     func unknownFields(of fields: Fields, judge: (_ lines: [UnknownFieldLine]) -> [Bool]) -> UnknownFields? {
         guard comparesUnknown, hasUnknown(fields) else { return nil }
         var lines: [UnknownFieldLine] = []
@@ -22,7 +22,7 @@ extension RequestKeyMaker {
             let isHosts = entry.known == .forwarded && comparesForwardedHosts
             lines.append(UnknownFieldLine(name: name, value: isHosts ? ForwardedHosts.parts(of: value) : Array(value)))
         }
-        // Clients order their fields as they like; lines of one name stay in their order.
+        // The order of fields has no meaning; lines with one name keep their order.
         if lines.count > 1 {
             let sorted = lines.enumerated().sorted { one, other in
                 one.element.name == other.element.name
@@ -41,7 +41,7 @@ extension RequestKeyMaker {
         return UnknownFields(hash: number(of: kept), kept: kept, exact: exact, changing: changing)
     }
 
-    /// The same fields, hashed by this maker's secret.
+    /// Returns these fields, hashed with this object's secret.
     func hashed(_ unknown: UnknownFields?) -> UnknownFields? {
         unknown.map { UnknownFields(hash: number(of: $0.kept), kept: $0.kept, exact: $0.exact, changing: $0.changing) }
     }
@@ -66,7 +66,7 @@ extension RequestKeyMaker {
 
     private func number(of parts: [UInt8]) -> UInt64 {
         var text: [UInt8] = []
-        // No field has a name with a space in it.
+        // No field name contains a space.
         CacheKey.appendPart(Array("unknown fields".utf8), to: &text)
         return (hash?(text + parts) ?? []).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     }

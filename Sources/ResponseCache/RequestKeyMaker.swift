@@ -1,46 +1,46 @@
-// The key of one request: the canonical target, the partition of its credentials, and the fields that the operator made part of it.
+// Builds the cache key of a request: the canonical target, the partition of its credentials, and the fields that the operator added.
 
 import CachePolicy
 import HTTPCore
 import Identity
 
 public struct RequestKeyMaker {
-    /// The API, as it is named in keys.
+    /// The API's name in keys.
     let authority: [UInt8]
-    /// One user's own cache has no partitions.
+    /// A single user's cache has no partitions.
     private let isPrivate: Bool
     private let isKeyedByHost: Bool
-    /// Hashes credentials by a secret: the store's, or that of a fleet; nil where nothing is stored.
+    /// Hashes credentials with the secret of the store or of a fleet; nil if nothing is stored.
     let hash: FleetHashing.Hash?
-    /// What fields mean, but for Cookie and those that have a number.
+    /// Kinds of fields, except Cookie and the fields of `KnownField`.
     let kinds: FieldKindMemo
-    /// Those of them that have a number: any other field that has one is told apart by it.
+    /// Credential fields in `KnownField`, which are recognized by number.
     private let knownCredentials: KnownFieldSet
-    /// The fields with a number that are neither harmless nor credentials.
+    /// Fields in `KnownField` that are neither harmless nor credentials.
     let knownUnknown: KnownFieldSet
     /// Whether hosts in Forwarded count as an unknown field.
     let comparesForwardedHosts: Bool
-    /// Whether unknown fields count: not to the letter, which knows Vary only.
+    /// Whether unknown fields count. Under `strict` they do not, because only Vary applies.
     let comparesUnknown: Bool
-    /// Which cookies count; nil where Cookie is no credential field.
+    /// Selects the cookies that count; nil if Cookie is not a credential field.
     let cookies: CredentialCookies?
     private let keyNames: [[UInt8]]
     private let rules: CredentialTable
-    /// Whether credentials make no difference on some paths.
+    /// Whether credentials are ignored on some paths.
     private let ignoresSome: Bool
-    /// What is known of requests' tokens, at the place that the rules name.
+    /// Verified tokens, indexed as in the credential rules.
     private let tokens: [RequestIdentities]
     private let lookUps: [ToldIdentities]
     private let carriers: TokenCarriers
     private let time: () -> CacheTime
-    /// Of almost every key.
+    /// Prefix of keys without partition and extra parts, which are the most frequent ones.
     private let plainPrefix: [UInt8]
 
     public init(_ settings: ResponseCacheSettings) {
         self.init(settings, hash: nil) { CacheTime(wall: Timestamp(milliseconds: 0), monotonic: 0) }
     }
 
-    /// - Parameter time: by which tokens end.
+    /// - Parameter time: clock for the expiry of tokens.
     init(_ settings: ResponseCacheSettings, hash: FleetHashing.Hash?, time: @escaping () -> CacheTime) {
         let policy = settings.policy
         authority = settings.keyName
@@ -70,15 +70,15 @@ public struct RequestKeyMaker {
         plainPrefix = CacheKey.prefix(authority: authority)
     }
 
-    /// Where the partition lies in a key.
+    /// Offset of the partition in a key.
     public var partitionOffset: Int { 1 + 4 + authority.count + 4 }
 
-    /// Where a request is looked up, and whose its token is, where that is looked at.
+    /// Returns the keys of a request and, if the rules map credentials to users, the identity of its user.
     /// - Parameters:
-    ///   - own: empty memory for the key that is made most often.
-    ///   - rules: what the target's route says of arguments.
-    ///   - content: what the request's content says, where the response depends on it.
-    ///   - unknown: its unknown fields, hashed by this maker.
+    ///   - own: empty buffer for the most frequent key.
+    ///   - rules: the route's rules for arguments.
+    ///   - content: canonical content of the request, if the response depends on it; nil otherwise.
+    ///   - unknown: the request's unknown fields, hashed by this object.
     func keys(
         for head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]?, unknown: UnknownFields?, in own: inout [UInt8]
     ) -> (keys: TargetKeys, identity: RequestIdentity?) {
@@ -102,10 +102,10 @@ public struct RequestKeyMaker {
         return (keys, partition.identity)
     }
 
-    /// Whether a key is made of the target alone: then it is the same on all nodes.
+    /// Returns whether a key consists of the target only, and is thus equal on all nodes.
     func isPlain(_ key: [UInt8]) -> Bool { key.starts(with: plainPrefix) }
 
-    /// The same target's key in the partition of those without credentials.
+    /// Appends the target's key in the partition without credentials.
     func appendShared(
         to key: inout [UInt8], head: RequestHead, target: Span<UInt8>, rules: ArgumentRules?, content: [UInt8]? = nil
     ) {
@@ -117,8 +117,8 @@ public struct RequestKeyMaker {
         return CacheKey.prefix(authority: authority, partition: partition, extra: extra)
     }
 
-    /// A number that stands for who asks; 0 without credentials. Where something is stored it is the first part of their partition, or, where
-    /// there is none, of the one that they would have.
+    /// A number for the user of a request; 0 without credentials. If responses are stored, it consists of the first bytes of the partition,
+    /// or of the partition that the credentials would have.
     public func user(of head: RequestHead) -> UInt64 {
         let parts = credentials(of: head.fields)
         guard !parts.isEmpty else { return 0 }
@@ -127,17 +127,17 @@ public struct RequestKeyMaker {
         return (own.isEmpty ? partition(parts) : own).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     }
 
-    /// The same, where the request was looked up already.
+    /// Returns the number of `user(of:)` for a request that was looked up.
     /// - Parameters:
-    ///   - key: its own.
-    ///   - isPartitioned: it has a partition in it.
+    ///   - key: the request's own key.
+    ///   - isPartitioned: whether the key contains a partition.
     public func user(of head: RequestHead, at key: [UInt8], isPartitioned: Bool) -> UInt64 {
         if isPartitioned { return user(inKey: key) }
-        // Who has no partition has no credentials, where there are partitions.
+        // If keys have partitions, a request without one has no credentials.
         return isPrivate || ignoresSome ? user(of: head) : 0
     }
 
-    /// The same without tokens against forged requests, which many send with writes only; nil where there are none.
+    /// Returns the number of `user(of:)` without CSRF tokens, which many clients send with writes only. nil if there are none.
     public func userWithoutForgeryTokens(of head: RequestHead) -> UInt64? {
         let tokens = head.fields.entries.lazy.filter { $0.known == nil }.map { head.fields.bytes[$0.nameRange] }.filter(Self.isForgeryToken)
         guard !tokens.isEmpty else { return nil }
@@ -146,7 +146,7 @@ public struct RequestKeyMaker {
         return user(of: RequestHead(method: head.method, target: head.target, version: head.version, fields: fields))
     }
 
-    /// X-CSRF-Token, X-CSRFToken, X-XSRF-TOKEN and their like.
+    /// Matches X-CSRF-Token, X-CSRFToken, X-XSRF-TOKEN and similar.
     private static func isForgeryToken(_ name: ArraySlice<UInt8>) -> Bool {
         name.indices.dropLast(3).contains { index in
             let part = name[index..<index + 4]
@@ -154,7 +154,7 @@ public struct RequestKeyMaker {
         }
     }
 
-    /// Whether two keys have the same partition.
+    /// Returns whether two keys have equal partitions.
     func haveOnePartition(_ one: [UInt8], _ other: [UInt8]) -> Bool {
         let start = partitionOffset - 4
         guard one.count >= partitionOffset, other.count >= partitionOffset else { return one == other }
@@ -172,7 +172,7 @@ public struct RequestKeyMaker {
         }
     }
 
-    /// Empty where all have the same responses.
+    /// Returns the partition and the user's identity. The partition is empty if responses are equal for all users.
     private func partition(of head: RequestHead) -> (bytes: [UInt8], identity: RequestIdentity?) {
         let rules = rules.specialRules(for: head)
         guard !isPrivate, rules?.areIgnored != true else { return ([], nil) }
@@ -182,7 +182,7 @@ public struct RequestKeyMaker {
         guard let rules, rules.looksAtUsers else { return (own, nil) }
         let time = time()
         if let place = rules.lookUp, place < lookUps.count {
-            // Of several hosts, each may say another.
+            // With several hosts, each may identify another user.
             let asked = isKeyedByHost ? partition(parts + hostPart(of: head)) : own
             let told = RequestIdentity.told(lookUps[place].find(asked, now: time.wall.milliseconds))
             return (told.partition ?? own, told)
@@ -194,7 +194,8 @@ public struct RequestKeyMaker {
         return (identity.partition ?? own, identity)
     }
 
-    /// Whether a key has no partition that the upstream has named: what it says of the same credentials may be something else tomorrow.
+    /// Returns whether the key has no partition derived from the upstream's lookup result. That result may be different for these
+    /// credentials later.
     func isUntold(_ key: [UInt8], of head: RequestHead) -> Bool {
         guard rules.specialRules(for: head)?.lookUp != nil else { return true }
         let parts = credentials(of: head.fields)
@@ -203,34 +204,35 @@ public struct RequestKeyMaker {
 
     private func hostPart(of head: RequestHead) -> [UInt8] {
         var part: [UInt8] = []
-        // No field has a name with a space in it.
+        // No field name contains a space.
         CacheKey.appendPart(Array("asked at".utf8), to: &part)
         CacheKey.appendPart(head.host.map(\.asciiLowercased), to: &part)
         return part
     }
 
-    /// The partition of all requests of which the upstream has said the same, and that agree in all credentials but their tokens.
+    /// Returns the partition of requests with equal lookup results that agree in all credentials except their tokens.
     public func partition(
         told values: [UInt8], by settings: LookUpSettings, of fields: Fields, without carrier: TokenCarriers.Carrier
     ) -> [UInt8] {
         var parts: [UInt8] = []
-        // No field has a name with a space in it.
+        // No field name contains a space.
         for part in [Array("what was told".utf8), Array(settings.path.utf8), values] { CacheKey.appendPart(part, to: &parts) }
         return partition(parts + credentials(of: carriers.removing(carrier, from: fields)))
     }
 
-    /// The credential that carries a request's token, and its hash; nil if that is unclear.
+    /// Returns the credential that carries a request's token, and its hash; nil if it is ambiguous.
     public func token(of fields: Fields) -> (carrier: TokenCarriers.Carrier, hash: [UInt8])? {
         carriers.carrier(of: fields).map { ($0, partition(carriers.bytes(of: $0, in: fields))) }
     }
 
-    /// The hashes of all credentials that may be a request's token.
+    /// Returns the hashes of all credentials that may be a request's token.
     public func tokens(of fields: Fields) -> [[UInt8]] { carriers.allBytes(in: fields).map { partition($0) } }
 
-    /// Whether a response changes its client's credentials.
+    /// Returns whether a response changes its client's credentials.
     public func areCredentialsChanged(by response: Fields) -> Bool { carriers.areChanged(by: response) }
 
-    /// That of all who send Authorization, and the same other credentials; nil where the route shares nothing.
+    /// Returns the partition common to all requests with Authorization and equal other credentials; nil if the route does not share
+    /// responses.
     private func commonPartition(of head: RequestHead) -> [UInt8]? {
         guard head.fields.contains(.authorization), knownCredentials.contains(.authorization),
             rules.specialRules(for: head)?.sharesPublic == true
@@ -238,7 +240,7 @@ public struct RequestKeyMaker {
         return partition(credentials(of: head.fields, authorizedBy: .anybody))
     }
 
-    /// What was found of tokens here, for metrics.
+    /// Counts of verified tokens in this instance, for metrics.
     public var tokenFigures: (looked: [String: UInt64], remembered: Int) {
         tokens.reduce(into: ([:], 0)) { sum, one in
             sum.0.merge(one.counts, uniquingKeysWith: +)
@@ -248,15 +250,15 @@ public struct RequestKeyMaker {
 
     private func partition(_ parts: [UInt8]) -> [UInt8] { hash?(parts) ?? [] }
 
-    /// Whether a request has any field that may carry credentials, whosever; Authorization does, also where the operator does not name it.
+    /// Returns whether a request has any field that may carry credentials. Authorization counts even if the operator does not list it.
     public func hasCredentials(_ fields: Fields) -> Bool {
         fields.contains(.authorization) || (cookies != nil && fields.contains(.cookie)) || hasOtherCredentials(fields)
     }
 
-    /// Whether a request has credentials beside its cookies.
+    /// Returns whether a request has credentials other than cookies.
     func hasOtherCredentials(_ fields: Fields) -> Bool { !fieldCredentials(of: fields).isEmpty }
 
-    /// That of a request with the same cookies and no other credentials; nil where none counts, or it is unclear which they are.
+    /// Returns the partition of a request with these cookies and no other credentials; nil if no cookie counts, or they are ambiguous.
     func cookiePartition(of fields: Fields) -> [UInt8]? {
         guard let pairs = cookies?.pairs(of: fields), !pairs.isEmpty else { return nil }
         return partition(of: pairs)
@@ -268,14 +270,14 @@ public struct RequestKeyMaker {
         return partition(parts)
     }
 
-    /// What stands for the Authorization field among the credentials.
+    /// What represents the Authorization field among the credentials.
     private enum Authorization {
         case itself
         case anybody
-        /// What its token says that stays the same for its user.
+        /// Claims of the token that do not change for its user.
         case claims([UInt8])
 
-        /// Stands before the other parts. No field has a name with a space in it.
+        /// Appended before the other parts. No field name contains a space.
         func append(to parts: inout [UInt8]) {
             switch self {
             case .itself: break
@@ -310,10 +312,10 @@ public struct RequestKeyMaker {
         return parts
     }
 
-    /// Whether a target's key in the partition of those without credentials holds nothing but the target, and the scheme.
+    /// Whether a target's key without credentials contains only the target and the scheme.
     var hasPlainKeys: Bool { !isKeyedByHost && keyNames.isEmpty }
 
-    /// What the settings put into keys beside the target.
+    /// The additional parts that the settings add to keys.
     var extraShape: KeyExtra.Shape { KeyExtra.Shape(hasHost: isKeyedByHost, fieldCount: keyNames.count) }
 
     private func extra(of head: RequestHead, _ content: [UInt8]?) -> [UInt8] {

@@ -1,35 +1,36 @@
-// What a 304, or a response to HEAD, makes of a stored response: brought up to date, stale, or left alone (RFC 9111 §§ 4.3.4, 4.3.5).
+// Applies a 304, or a response to HEAD, to a stored response: it is updated, marked stale, or left unchanged (RFC 9111 §§ 4.3.4, 4.3.5).
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 import Identity
 
-/// The upstream has said that a stored response still holds: the same with its head brought up to date.
+/// A stored response that the upstream has confirmed, with its updated head.
 public struct Confirmation {
     public let found: FoundResponse
     public let head: [UInt8]
     public let metadata: StoredMetadata
-    /// Those of the 304, for the client that caused it.
+    /// Set-Cookie values of the 304, for the client that caused it.
     public let cookies: [ArraySlice<UInt8>]
 }
 
-/// What became of the stored response that a 304 has confirmed.
+/// Result of storing a confirmed response.
 public enum ConfirmationResult: Sendable, Equatable {
-    /// It is up to date.
+    /// The stored response is up to date.
     case stored
-    /// Something else is stored by now.
+    /// Another response is stored by now.
     case outdated
-    /// It must not be kept for others any more.
+    /// The response must no longer be stored for other requests.
     case unshareable
 }
 
 extension ResponseCache {
+    /// Applies a 304 to the response found for its request.
     /// - Parameters:
     ///   - response: the 304.
-    ///   - recency: of what it makes of the stored response.
-    /// - Returns: what its own client gets: what was found, as that is from now on. Others get what is stored, which may be another by now. nil
-    ///   where the 304 does not name what was found.
+    ///   - recency: recency of the updated response.
+    /// - Returns: the updated response, for the client of this request, and the result for the store, which may hold another response by
+    ///   now. nil if the 304 does not apply to the response that was found.
     public func confirm(
         by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, at time: CacheTime
     ) -> (confirmation: Confirmation, result: ConfirmationResult)? {
@@ -51,7 +52,7 @@ extension ResponseCache {
         return keep(base, fresh, for: request, recency, now: now) == .outdated ? .outdated : .stored
     }
 
-    /// What a response to HEAD brings, held against the response to GET that is stored now, unless that was asked for later.
+    /// Compares a response to HEAD with the response to GET that is stored now, and updates it, unless that was requested later.
     public func update(by response: ResponseHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp) {
         guard request.isUserUnchanged, let base = findWaiting(request.head, at: request.keys).found,
             !recency.isOutdated(by: base.metadata.recency)
@@ -71,15 +72,15 @@ extension ResponseCache {
         }
     }
 
-    /// What a 304 confirms: what was found when it was asked for, or what has been stored since, where the 304 was asked for later and speaks
-    /// of that too. One that speaks of something else than what is stored now never brings that back: both came from the upstream at about the
-    /// same time, so nobody knows which of them holds. Then the next request asks.
-    /// - Returns: what is brought up to date; nil where the 304 comes too late.
+    /// Determines the response that a 304 confirms. It is the one found for its request, or one stored since, if the 304 was requested
+    /// later and applies to it too. A 304 for another response than the stored one does not restore that. Both came from the upstream at
+    /// about the same time, so the stored one is marked stale and the next request validates it.
+    /// - Returns: the response to update; nil if the 304 comes too late.
     private func base(
         of found: FoundResponse, confirmedBy response: ResponseHead, _ recency: Recency, for request: PlacedRequest
     ) -> FoundResponse? {
         guard let now = findWaiting(request.head, at: request.keys).found else {
-            // What was evicted is stored again. What does not fit this request any more has been replaced.
+            // An evicted response is stored again. A response that no longer matches this request was replaced.
             let own = (found.metadata.flags.contains(.forAllFields) ? request.keys.forAllFields : request.keys).own
             return store.see(own.span).item == nil ? found : nil
         }
@@ -94,19 +95,19 @@ extension ResponseCache {
         return now
     }
 
-    /// The stored head with the response's fields.
+    /// Returns the stored head with the fields of the response.
     private func freshened(
         _ found: FoundResponse, by response: ResponseHead, _ recency: Recency, for head: RequestHead
     ) -> FreshHead? {
         var response = keepingReferences(response)
-        // Its own Via takes the stored one's place, and our entry belongs into it.
+        // Via of the 304 replaces the stored one, so Cistern's entry must be added again.
         if response.fields.contains(.via), let via = via(of: response) { response.fields.append(.via, via) }
         return Validation.freshened(
             (found.metadata, found.head, found.contentBytes), by: response, recency, settings: policy(for: head).settings)
     }
 
-    /// §3 holds for what a 304 or a HEAD makes of a stored response as for any other: it may be private now, or not to be stored.
-    /// - Parameter response: the 304 or the response to HEAD itself: what is left out of the stored head is in it.
+    /// Returns whether an updated response may still be stored (§3): it may have become private, or no-store.
+    /// - Parameter response: the 304 or the response to HEAD itself. It contains fields that the stored head omits.
     private func mayKeep(_ head: [UInt8], _ metadata: StoredMetadata, _ response: ResponseHead, for request: PlacedRequest) -> Bool {
         if settings.policy.setCookie == .refuse, response.fields.contains(.setCookie) { return false }
         guard let merged = head.withUnsafeBytes({ StoredHead.parse($0) }),
@@ -117,7 +118,7 @@ extension ResponseCache {
         return decideStoring(merged, for: PlacedRequest(asked, request.directives, keys: request.keys, found: nil)) == .allowed
     }
 
-    /// Whether what was asked for with Authorization may still be others'.
+    /// Returns whether a response to a request with Authorization may still be shared.
     private func mayShare(_ response: ResponseHead, for request: PlacedRequest) -> Bool {
         let control = control(response)
         return request.keys.common == nil ? Storing.mayShare(control) : sharing(of: response.fields, control, to: request.head) != .own
@@ -125,13 +126,13 @@ extension ResponseCache {
 
     // MARK: Writing
 
-    /// How often a confirmation that brings no new freshness is written down; its time is noted in any case.
+    /// Minimum interval in milliseconds between writes of confirmations without new freshness. Their times are recorded in memory.
     private static let confirmationInterval: Int64 = 10_000
 
-    /// A stored head brought up to date, with what the rules know of it.
+    /// An updated head with its metadata.
     private typealias FreshHead = (bytes: [UInt8], metadata: StoredMetadata)
 
-    /// Writes down what has confirmed a stored response, or only notes when it came.
+    /// Writes a confirmation to the store, or only records its time.
     private func keep(
         _ base: FoundResponse, _ fresh: FreshHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
     ) -> StoringResult {
@@ -139,13 +140,13 @@ extension ResponseCache {
         return write(base, fresh, for: request, recency, now: now)
     }
 
-    /// Stores the same content with another head, if it is still what is stored.
+    /// Stores the content with an updated head, if it is still the stored response.
     private func write(
         _ base: FoundResponse, _ fresh: FreshHead, for request: PlacedRequest, _ recency: Recency, now: Timestamp
     ) -> StoringResult {
         let head = fresh.bytes
         var metadata = fresh.metadata
-        // What lies under a key of its own stays there.
+        // A response stored under a key with unknown fields stays there.
         if request.keys.unknownFields != nil, !base.metadata.flags.contains(.forAllFields) { metadata.flags.remove(.forAllFields) }
         let isForAll = metadata.flags.contains(.forAllFields)
         guard let fields = head.withUnsafeBytes({ StoredHead.parse($0) })?.fields else { return .refused }
@@ -157,9 +158,9 @@ extension ResponseCache {
                 fields, of: request.head, lookedUpAt: request.keys, isForAll: isForAll, isCommon: isCommon, metadata.recency, now: now)
         else { return .outdated }
         place.identity = isCommon ? nil : request.identity
-        // The upstream has stopped saying that it is for all: from now on it is for requests with these fields.
+        // The response no longer serves all requests; from now on it serves requests with these unknown fields.
         let movesAway = request.keys.unknownFields != nil && !isForAll && base.metadata.flags.contains(.forAllFields)
-        // It may vary by other fields from now on.
+        // Vary may have changed.
         let names = selectingNames(fields, of: request.head)
         if names.isEmpty, place.key == keys.own, !movesAway { place.key = base.key }
         let new = NewResponse(
@@ -170,7 +171,7 @@ extension ResponseCache {
         return put(new, at: place, inPlaceOf: base)
     }
 
-    /// Keeps the time of a confirmation that is not written down, in memory; false where that is not enough.
+    /// Records the time of a confirmation in memory. Returns false if that is not sufficient.
     private func note(_ found: FoundResponse, _ fresh: StoredMetadata) -> Bool {
         guard let note = UnwrittenConfirmation.encode(written: found.writtenMetadata, fresh: fresh),
             fresh.date == found.writtenMetadata.date || StoredHead.redated(found.head, fresh.date) != nil
@@ -180,7 +181,7 @@ extension ResponseCache {
         return true
     }
 
-    /// Whether the store has nothing to learn from what has confirmed the stored response: whom it is for and how long it may be used.
+    /// Returns whether a confirmation changes nothing in the store: neither who may receive the response nor how long.
     private func isKnown(_ found: FoundResponse, _ head: [UInt8], _ fresh: StoredMetadata) -> Bool {
         guard isKnown(fresh, beside: found), fresh.staleIfError == found.metadata.staleIfError,
             fresh.staleWhileRevalidate == found.metadata.staleWhileRevalidate
@@ -189,20 +190,20 @@ extension ResponseCache {
         return old == head.withUnsafeBytes { StoredHead.parse($0) }?.fields.combined(.vary)
     }
 
-    /// They say how a client may have the content that is stored, and not another's.
+    /// Flags that describe how a client receives the content. They do not make it another response.
     private static let formFlags: StoredFlags = [.cameCoded, .isOpen]
 
-    /// Whether the store has nothing to learn from a response that brings the same data.
+    /// Returns whether a response with equal data changes nothing in the store.
     private func isKnown(_ fresh: StoredMetadata, beside found: FoundResponse) -> Bool {
         let isRecent = fresh.responseTime.milliseconds - found.writtenMetadata.responseTime.milliseconds < Self.confirmationInterval
         return isRecent && fresh.freshnessLifetime == nil
             && fresh.flags.subtracting(Self.formFlags) == found.metadata.flags.subtracting(Self.formFlags)
     }
 
-    // MARK: The same data again
+    // MARK: Equal data
 
-    /// Whether a whole response brings the data that were found, which are still stored and would be found in the same place: then its time is
-    /// noted, and nothing is written.
+    /// Returns whether a complete response has the data of the response that was found, which is still stored and would have the same key.
+    /// Its time is then recorded, and nothing is written.
     func isKnownAlready(_ new: NewResponse, _ response: WholeResponse, beside found: FoundResponse?) -> Bool {
         guard let found, response.ownTag != nil, Self.isSameData(new, found), isKnown(new.metadata, beside: found), isStored(found),
             SearchVariance(response.head.fields) == StoredHead.parse(found.head).flatMap({ SearchVariance($0.fields) })
@@ -210,12 +211,12 @@ extension ResponseCache {
         return note(found, new.metadata)
     }
 
-    /// Other bytes perhaps, but what they mean is what is stored.
+    /// The bytes may differ, but their meaning is equal.
     private static func isSameData(_ new: NewResponse, _ found: FoundResponse) -> Bool {
         found.metadata.flags.contains(.ownTag) && new.head[new.metadata.etag].elementsEqual(found.head[found.metadata.etag])
     }
 
-    /// Whether what was found is still what is stored.
+    /// Returns whether the response that was found is still stored.
     public func isStill(_ found: FoundResponse) throws(NotAtHand) -> Bool {
         if let wanted = firstNotAtHand(of: [found.key]) { throw wanted }
         return isStored(found)

@@ -1,4 +1,5 @@
-// What the cache makes of unexpected responses for what there is a copy of (`SurpriseMemory`), and of those that say that it is gone (`GoneMemory`).
+// Handles unexpected responses for targets with a stored response (`SurpriseMemory`), and responses which state that the resource is gone
+// (`GoneMemory`).
 
 import CachePolicy
 import CacheStore
@@ -6,7 +7,7 @@ import HTTPCore
 import Hashing
 
 extension ResponseCache {
-    /// The response that came after this copy and says that it is gone.
+    /// Returns the newer response which states that the resource of this stored response is gone; nil if there is none.
     public func gone(beside found: FoundResponse) throws(NotAtHand) -> FoundResponse? {
         guard gone != nil, let gone = GoneMemory.gone(in: try item(GoneMemory.key(found.key)), found.key),
             !found.metadata.recency.isLater(than: gone.metadata.recency)
@@ -16,8 +17,9 @@ extension ResponseCache {
 
     // MARK: Unexpected responses
 
-    /// Whether the copy goes out instead of an unexpected response, since a gateway fails in this way for many targets.
-    /// - Parameter witness: a number for the client's address.
+    /// Returns whether the stored response is served instead of an unexpected response, because a gateway fails in this way for many
+    /// targets.
+    /// - Parameter witness: number for the client's address.
     public func isReplaced(_ surprise: Surprise, insteadOf found: FoundResponse, by witness: UInt64, at time: CacheTime) -> Bool {
         if gone == nil, surprise == .notFound || surprise == .forbidden { return false }
         let (isReplaced, notes) = shared.surprises.odd(surprise, found.key, by: witness, now: time.monotonic)
@@ -26,15 +28,15 @@ extension ResponseCache {
         return isReplaced
     }
 
-    /// Whether a response of another type than the copy is a representation of its own, for requests with this Accept field.
+    /// Returns whether a response of another type than the stored one is a separate representation for requests with this Accept field.
     public func isOtherForm(of found: FoundResponse, for head: RequestHead, at time: CacheTime) -> Bool {
         shared.surprises.isOtherForm(found.key, accept: Self.accepted(by: head.fields), now: time.monotonic)
     }
 
-    /// The upstream has failed for what was found.
+    /// Records that the upstream failed for this stored response.
     public func noteFailed(_ found: FoundResponse, at time: CacheTime) { shared.surprises.failed(found.key, now: time.monotonic) }
 
-    /// The upstream has what was found: what said that it is gone counts no more.
+    /// Records that the upstream has the resource of this stored response. An earlier statement that it is gone is removed.
     public func notePresent(
         _ found: FoundResponse, _ response: ResponseHead, _ recency: Recency, for head: RequestHead, by witness: UInt64, at time: CacheTime
     ) {
@@ -48,10 +50,10 @@ extension ResponseCache {
         (request.combined(.accept) ?? []).withUnsafeBytes { ContentHash.number(of: $0) }
     }
 
-    // MARK: What is gone
+    // MARK: Gone resources
 
-    /// A number for what a request says beyond its target and its credentials: two requests with one number are equal. Never 0.
-    /// - Parameter isForAll: whether the response applies to requests with any unknown fields.
+    /// Hash of a request's distinguishing fields besides target and credentials; requests with one hash count as equal. Never 0.
+    /// - Parameter isForAll: whether the response serves requests with any unknown fields.
     static func likeness(of request: PlacedRequest, isForAll: Bool = false) -> UInt64 {
         likeness(of: request.head.fields, request.keys, isForAll: isForAll)
     }
@@ -61,9 +63,9 @@ extension ResponseCache {
         return max(1, bytes.withUnsafeBytes { ContentHash.number(of: $0) })
     }
 
-    /// Whether a response may be remembered as saying that what was found is gone, once it is whole. It must have come to a request that equals the one
-    /// that made the copy: what another request got says nothing of this copy.
-    /// - Parameter decision: where it is stored as any other response, that is what counts.
+    /// Returns whether a response, once complete, may be stored as a statement that the resource is gone. Its request must equal the one
+    /// that fetched the stored response; other requests are no evidence.
+    /// - Parameter decision: a response that is stored normally is not handled here.
     public func saysGone(_ response: ResponseHead, _ decision: StorageDecision, for request: PlacedRequest) -> Bool {
         guard gone != nil, decision != .allowed, request.head.method == .get, let found = request.found,
             !request.keys.isCommon(found.key), !found.metadata.isNegative,
@@ -72,7 +74,7 @@ extension ResponseCache {
         return Self.saysGone(response, instead: found) || takesRights(response, from: request, found)
     }
 
-    /// Without JSON a 404 may be a proxy's. Without a type it must still be JSON where the copy is.
+    /// A 404 that is not JSON may come from a proxy. Without a Content-Type, the content must still be JSON if the stored response is JSON.
     static func saysGone(_ response: ResponseHead, instead found: FoundResponse) -> Bool {
         switch response.status {
         case 404: return MediaType.isJSON(response.fields, orElse: found.metadata.flags.contains(.isJSON))
@@ -81,7 +83,8 @@ extension ResponseCache {
         }
     }
 
-    /// A 403 that takes a user's rights away. One that comes from a limit passes by itself, and one without credentials may be a firewall's.
+    /// Returns whether a 403 revokes a user's access. A 403 from a rate limit is temporary, and one without credentials may come from a
+    /// firewall.
     private func takesRights(_ response: ResponseHead, from request: PlacedRequest, _ found: FoundResponse) -> Bool {
         response.status == 403 && MediaType.isJSON(response.fields, orElse: found.metadata.flags.contains(.isJSON))
             && request.keys.isPartitioned
@@ -89,15 +92,15 @@ extension ResponseCache {
             && !response.fields.contains(.retryAfter) && !RateLimit.isExhausted(response.fields)
     }
 
-    /// Remembers that what was found is gone, if the whole response says so and may be kept.
-    /// - Returns: whether it did.
+    /// Stores a complete response as a statement that the resource is gone, if it states that and may be stored.
+    /// - Returns: whether the response was stored.
     public func rememberGone(_ response: WholeResponse, for request: PlacedRequest, at time: CacheTime) -> Bool {
         guard let gone, request.isUserUnchanged, let found = request.found,
             ContentCoding(response.head.fields) == .identity || response.isDecoded,
             !isMarkedNow(Self.invalidationKey(request.keys.shared), since: response.recency.requestTime),
             !isOutdated(response.recency, at: [found.key])
         else { return false }
-        // What must not be kept is not kept for this either, whatever the status.
+        // A response that must not be stored is not stored here either, whatever its status.
         var policy = policy(for: request.head).settings
         policy.keepsAny = true
         var head = response.head
@@ -106,7 +109,7 @@ extension ResponseCache {
             head, response.control, to: storable(request.head, request.directives, isPartitioned: request.keys.isPartitioned),
             settings: policy)
         guard decision == .allowed, let item = gone.remember(make(response, for: request), beside: found.key) else { return false }
-        // A gateway that has lost its routes sends no 410, and whoever imports a 404 means it.
+        // A gateway without its routes does not send 410, and an imported 404 is intended.
         if response.head.status == 404, !response.recency.isImported {
             shared.surprises.attach(item, to: found.key, now: time.monotonic)
         }

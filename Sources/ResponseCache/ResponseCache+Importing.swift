@@ -1,21 +1,21 @@
-// An archived response comes in by the rules for what the upstream sends now, and is found afterwards as a fetch of it would have left it: in its
-// place, with its flags and its tag, and, where it says that there is nothing any more, beside its copy.
+// Stores archived responses by the rules for fetched ones. The result equals that of a fetch: key, flags and entity tag. A response which
+// states that the resource is gone is stored next to the existing one.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 
-/// A response that no fetch has brought, with its request.
+/// A response from an archive, with its request.
 public struct ArchivedResponse: Sendable {
     public let request: RequestHead
     /// Without hop-by-hop fields.
     public let response: ResponseHead
     public let content: [UInt8]
-    /// Whether the upstream had coded the content: archives hold it without its codings.
+    /// Whether the upstream had coded the content; archives contain decoded content.
     public let isDecoded: Bool
     public let requestTime: Timestamp
     public let responseTime: Timestamp
-    /// What no field tells, where a cache has written the archive.
+    /// Properties that no field shows, if a cache wrote the archive.
     public var origin = ArchiveOrigin()
 
     public init(
@@ -31,9 +31,9 @@ public struct ArchivedResponse: Sendable {
 }
 
 public struct ArchiveOrigin: Sendable {
-    /// Its request had Authorization, and it was kept for everyone by leave of a directive (RFC 9111 §3.5).
+    /// The request had Authorization, and a directive permitted storing the response for all users (RFC 9111 §3.5).
     public var isAuthorized = false
-    /// It counted as stale, whatever it said itself.
+    /// The response counted as stale, whatever its fields say.
     public var isStale = false
 
     public init() {}
@@ -41,20 +41,20 @@ public struct ArchiveOrigin: Sendable {
 
 public enum ImportResult: Sendable, Equatable {
     case stored
-    /// It says that what is stored is gone, and stands beside it from now on.
+    /// The response states that the resource is gone, and was stored next to the existing one.
     case rememberedAsGone
     case notStored(NotStoredReason)
     case olderThanStored
-    /// A write has changed what it is of since it was archived.
+    /// A write has changed the resource since the response was archived.
     case invalidated
 }
 
 extension ResponseCache {
-    /// May wait for the disk.
+    /// Stores an archived response. May wait for the disk.
     /// - Parameters:
-    ///   - good: what its route calls good.
-    ///   - flaw: why its content is not kept.
-    ///   - ownTag: the entity tag of its data, where it came without a validator.
+    ///   - good: `good` of the route.
+    ///   - flaw: why the content is not stored; nil if it may be.
+    ///   - ownTag: entity tag computed from the content, for a response without a validator; nil if there is none.
     public func take(
         _ archived: ArchivedResponse, good: GoodResponse, flaw: NotStoredReason?, ownTag: [UInt8]?, isLenient: Bool = false,
         at time: CacheTime
@@ -62,7 +62,7 @@ extension ResponseCache {
         let head = archived.request
         let keys = keysOfGet(for: head)
         let control = control(archived.response)
-        // What is no success may lie beside what is.
+        // An unsuccessful response may be stored next to a successful one.
         let isGood = archived.response.status.isSuccessful
         let found = isGood ? nil : (try? waiting { () throws(NotAtHand) in try find(head, from: keys) })?.result.found
         let decision = decideStoring(archived.response, for: PlacedRequest(head, keys: keys, found: found), good: good)
@@ -99,7 +99,8 @@ extension ResponseCache {
         _ = store.markStale(store.id(of: found.key))
     }
 
-    /// That many are gone says nothing against it, as it would of an upstream now: whoever imports them means it.
+    /// Stores a statement that a resource is gone. A crowd of such archived responses is no evidence of a failing gateway, because the
+    /// import is intended.
     private func rememberGone(
         _ response: WholeResponse, to head: RequestHead, _ keys: TargetKeys, isFaulty: Bool, at time: CacheTime
     ) -> Bool {

@@ -1,38 +1,50 @@
-// What an unsafe request makes invalid (RFC 9111 §4.4, RFC 9875): a target, a collection or a group gets a mark, a small record with a time.
-// Nothing is searched for. What belongs to the mark and was asked for until then counts no more, in every partition.
+// Invalidation by unsafe requests (RFC 9111 §4.4, RFC 9875): a target, a collection or a group gets a mark, a small record with a time.
+// Nothing is searched. Responses covered by the mark and requested until its time are invalid, in every partition.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 
 extension ResponseCache {
-    /// A write has succeeded: drops what it may have changed.
+    /// Invalidates the stored responses that a successful write may have changed.
     /// - Parameters:
-    ///   - response: to the write.
-    ///   - sparingTarget: whether its route says that a write changes too little of what is stored for the target itself.
-    ///   - withCollection: whether its route says that a write to a member changes its collection too.
-    /// - Returns: whether it may have changed anything.
+    ///   - response: response to the write.
+    ///   - sparingTarget: whether the route declares that writes do not invalidate the target itself.
+    ///   - withCollection: whether the route declares that a write to a member invalidates its collection.
+    /// - Returns: whether the write may have changed anything.
     @discardableResult
     public func invalidate(
         after response: ResponseHead, to head: RequestHead, sparingTarget: Bool = false, withCollection: Bool, at now: Timestamp
     ) -> Bool {
-        // By whichever scheme the write came, the other's copies are of the same: also those that nobody finds as long as there is one scheme.
+        // A write by one scheme also invalidates the responses of the other scheme, including those that are unreachable while there is
+        // only one scheme.
         let heads = [head, head.byOtherScheme]
+        var marks = WrittenMarks(isDoubtful: false)
         switch Invalidation.effect(of: response, to: head, origin: settings.upstream, settings.policy) {
         case .nothing: return false
         case .takesOut:
             for head in heads {
-                invalidateAlike(after: response, to: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now)
+                invalidateAlike(after: response, to: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now, &marks)
             }
         case .makesStale:
+            marks.isDoubtful = true
             shared.storeMemory.doubts.note(at: shared.times.ofMark(now))
-            for head in heads { makeStale(writtenBy: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now) }
+            for head in heads { makeStale(writtenBy: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now, &marks) }
         }
+        if !marks.keys.isEmpty { level?.invalidated(marks.keys, isDoubtful: marks.isDoubtful) }
         return true
     }
 
+    /// Marks that one write leaves. Other nodes of the fleet hear of them together.
+    struct WrittenMarks {
+        fileprivate(set) var isDoubtful: Bool
+        fileprivate(set) var keys: [[UInt8]] = []
+    }
+
     /// Marks responses as stale after a write that a login or a captive portal answered.
-    private func makeStale(writtenBy head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp) {
+    private func makeStale(
+        writtenBy head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp, _ marks: inout WrittenMarks
+    ) {
         let path = head.pathAndQuery
         var keys: [[UInt8]] = []
         if !sparingTarget {
@@ -44,76 +56,64 @@ extension ResponseCache {
         if withCollection, let collection = Invalidation.collection(of: path) {
             keys.append(Self.collectionKey(sharedKey(of: collection[...], for: head)))
         }
-        for key in keys {
-            mark(DoubtfulWrites.markKey(key), at: now)
-            level?.invalidated(key, isDoubtful: true)
-        }
+        for key in keys { mark(DoubtfulWrites.markKey(key), at: now) }
+        marks.keys += keys
     }
 
     private func invalidateAlike(
-        after response: ResponseHead, to head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp
+        after response: ResponseHead, to head: RequestHead, sparingTarget: Bool, withCollection: Bool, at now: Timestamp,
+        _ marks: inout WrittenMarks
     ) {
         let path = head.pathAndQuery
         let targets = Invalidation.targets(method: head.method, target: path, response: response, origin: settings.upstream)
         // The target itself comes first.
-        for target in targets.dropFirst(sparingTarget ? 1 : 0) { invalidate(target: target, for: head, at: now) }
-        invalidate(groups: CacheTags.firstGroups(of: response.fields, named: "cache-group-invalidation"), at: now)
+        for target in targets.dropFirst(sparingTarget ? 1 : 0) { invalidate(target: target, for: head, at: now, &marks) }
+        let groups = CacheTags.firstGroups(of: response.fields, named: "cache-group-invalidation")
+        for group in groups.prefix(settings.policy.memberLimit) { mark(groupKey(group), at: now, &marks) }
         guard withCollection, let collection = Invalidation.collection(of: path) else { return }
-        markEverywhere(Self.collectionKey(sharedKey(of: collection[...], for: head)), at: now)
+        mark(Self.collectionKey(sharedKey(of: collection[...], for: head)), at: now, &marks)
     }
 
-    /// What a write to this target will look at: brought in while the upstream works, so that nobody waits for it when its response comes.
+    /// Loads the records that a write to this target will need while the upstream is processing the write, so that its response need not
+    /// wait.
     public func readAhead(forWrite head: RequestHead) {
         var keys = [Self.invalidationKey(sharedKey(of: head.pathAndQuery, for: head))]
         if variances?.isEmpty == false { keys.append(SearchVarianceMemory.key(pathKey(of: head.pathAndQuery, for: head))) }
         store.readAhead(keys)
     }
 
-    /// Drops what is stored for a target, in every partition, and under what the upstream said of its path.
-    func invalidate(target: [UInt8], for head: RequestHead, at now: Timestamp) {
-        invalidate(sharedKey(of: target[...], for: head), at: now)
+    /// Invalidates a target in every partition, and under the No-Vary-Search of its path.
+    func invalidate(target: [UInt8], for head: RequestHead, at now: Timestamp, _ marks: inout WrittenMarks) {
+        invalidate(sharedKey(of: target[...], for: head), at: now, &marks)
         guard let variances, !variances.isEmpty, let variance = variances.variance(of: pathKey(of: target[...], for: head)) else { return }
-        invalidate(keys(for: head, target: target, variance, unknown: nil).shared, at: now)
+        invalidate(keys(for: head, target: target, variance, unknown: nil).shared, at: now, &marks)
     }
 
-    /// Drops every response of these groups.
-    func invalidate(groups: [String], at now: Timestamp) {
-        for group in groups.prefix(settings.policy.memberLimit) { markEverywhere(groupKey(group), at: now) }
-    }
-
-    /// Drops what is stored under a shared key, in every partition and for every variant and content. The mark comes first: who stores at the
-    /// same moment finds it, or is found.
-    private func invalidate(_ sharedKey: [UInt8], at now: Timestamp) {
-        // Another than that of the last write, since it is part of keys: many may come in one millisecond.
+    /// Invalidates a shared key, in every partition and for every variant and content. The mark is stored first: a concurrent store
+    /// operation then either sees the mark, or its response is removed.
+    private func invalidate(_ sharedKey: [UInt8], at now: Timestamp, _ marks: inout WrittenMarks) {
+        // The time is part of keys, so it must differ from that of the last write: several writes may happen within one millisecond.
         var time = now
         if let last = Self.time(of: store.lookUp(Self.invalidationKey(sharedKey).span)), 0..<1000 ~= last.milliseconds - now.milliseconds {
             time = Timestamp(milliseconds: last.milliseconds + 1)
         }
-        markEverywhere(Self.invalidationKey(sharedKey), at: time)
+        mark(Self.invalidationKey(sharedKey), at: time, &marks)
         store.remove(sharedKey.span)
     }
 
-    /// Here, and on the other nodes of the fleet.
-    private func markEverywhere(_ key: [UInt8], at time: Timestamp) {
+    private func mark(_ key: [UInt8], at time: Timestamp, _ marks: inout WrittenMarks) {
         mark(key, at: time)
-        level?.invalidated(key, isDoubtful: false)
+        marks.keys.append(key)
     }
 
-    /// In memory in any case, for what is under way. In the store only where something is stored that the mark concerns, or where others than this process
-    /// may have something: they tell of it later, or get to know of it by the mark.
-    func mark(_ key: [UInt8], at now: Timestamp) {
-        let time = shared.times.ofMark(now)
-        shared.marks.note(key, at: time)
-        guard settings.fleet != nil || store.hasPeer || shared.storeMemory.paths.mayHave(key) else { return }
-        store.insert(NewItem(key: key, metadata: StoredMetadata.invalidation(at: time), head: [], body: [], retention: .outlives))
-    }
+    func mark(_ key: [UInt8], at now: Timestamp) { shared.mark(key, at: now) }
 
-    // MARK: Looking at marks
+    // MARK: Checking marks
 
-    /// Whether an unsafe request has made a stored response invalid since it was asked for.
+    /// Returns whether an unsafe request has invalidated a stored response since it was requested.
     /// - Parameters:
-    ///   - sharedKey: where its key has a partition, the same target's key without: beside it stands when all partitions became invalid.
-    ///   - collection: the shared key of the target without arguments, where a write to a member makes collections invalid.
+    ///   - sharedKey: the target's key without partition, if the response's key has one. The mark for all partitions is stored next to it.
+    ///   - collection: shared key of the target without arguments, if writes to members invalidate collections.
     func isInvalid(
         _ metadata: StoredMetadata, _ head: UnsafeRawBufferPointer, sharedKey: [UInt8]?, collection: [UInt8]?,
         _ basis: inout FindingBasis
@@ -127,10 +127,10 @@ extension ResponseCache {
         return false
     }
 
-    /// Whether a login or a captive portal has answered a write since a stored response was asked for.
+    /// Returns whether a login or a captive portal has answered a write since a stored response was requested.
     /// - Parameters:
-    ///   - sharedKeys: of its target, with and without what else its key says.
-    ///   - collection: as above.
+    ///   - sharedKeys: shared keys of the target, with and without the key's other parts.
+    ///   - collection: shared key of the target without arguments, if writes to members invalidate collections.
     func isDoubted(
         _ metadata: StoredMetadata, sharedKeys: [[UInt8]], collection: [UInt8]?, _ basis: inout FindingBasis
     ) throws(NotAtHand) -> Bool {
@@ -141,26 +141,26 @@ extension ResponseCache {
         return false
     }
 
-    /// Whether another node has purged a target's preflights since this one was asked for.
-    /// - Parameter sharedKey: without what this one depends on.
+    /// Returns whether another node has purged a target's preflights since this one was requested.
+    /// - Parameter sharedKey: shared key of the target without the preflight's identity.
     func isPurged(preflight metadata: StoredMetadata, sharedKey: [UInt8], _ basis: inout FindingBasis) throws(NotAtHand) -> Bool {
         try isMarked(Self.preflightsKey(sharedKey), since: metadata.requestTime, &basis)
     }
 
-    /// Within one millisecond it counts as so.
+    /// Returns whether a mark exists from the time of the request or later. A mark of that millisecond counts.
     private func isMarked(_ key: [UInt8], since requestTime: Timestamp, _ basis: inout FindingBasis) throws(NotAtHand) -> Bool {
         Self.time(of: try item(key, &basis)).map { requestTime <= $0 } ?? false
     }
 
-    /// The same for what is about to be stored: its marks have been brought in, or are waited for.
+    /// Returns whether a mark applies to a response that is about to be stored. Waits for the disk if the mark was not loaded.
     func isMarkedNow(_ key: [UInt8], since requestTime: Timestamp) -> Bool {
         guard let time = Self.time(of: store.lookUp(key.span)), requestTime <= time else { return false }
-        // It may be from before a restart, and from a clock that was ahead: what is asked for from now on is later.
+        // The mark may be from before a restart, with a clock that was ahead. Requests from now on get later times.
         shared.times.note(markAt: time)
         return true
     }
 
-    /// The keys of the marks that may make invalid what comes for this place; nil where nobody knows which they are.
+    /// Returns the keys of the marks that may invalidate a new response; nil if its groups cannot be determined.
     func marks(for new: NewResponse, at place: StoringPlace) -> [[UInt8]]? {
         guard let groups = new.metadata.flags.contains(.hasGroups) ? new.head.withUnsafeBytes(Self.groups) : [] else { return nil }
         var keys: [[UInt8]] = []
@@ -168,10 +168,10 @@ extension ResponseCache {
         return keys
     }
 
-    /// Whether it may have been made invalid since it was asked for: its target, its collection, or a group of it.
+    /// Returns whether a new response may have been invalidated since it was requested: its target, its collection, or one of its groups.
     func mayBeInvalid(_ new: NewResponse, _ marks: [[UInt8]]) -> Bool {
         let time = new.metadata.requestTime
-        // What was archived was not under way: only what the store remembers counts. What HEAD has told of keeps an earlier time.
+        // An archived response was not in flight, so only stored marks apply. A response updated by HEAD keeps an earlier time.
         let sentAt = new.metadata.flags.contains(.imported) ? nil : max(time, new.sentAt)
         let isDoubted = sentAt.map { shared.storeMemory.doubts.mayConcern($0) } ?? false
         return marks.contains { key in
@@ -181,7 +181,7 @@ extension ResponseCache {
         }
     }
 
-    /// Whether a purge or a write since that moment may have taken out what was found then.
+    /// Returns whether a purge or a write since this time may have removed a response that was found then.
     public func mayBeTakenOut(_ found: FoundResponse, of head: RequestHead, at keys: TargetKeys, since time: Timestamp) -> Bool {
         guard !shared.purges.isOvertaken(time), let groups = found.metadata.flags.contains(.hasGroups) ? Self.groups(of: found.head) : []
         else { return true }
@@ -190,14 +190,14 @@ extension ResponseCache {
         return marks.contains { shared.marks.mayHaveOvertaken($0, time) }
     }
 
-    /// Appends the keys of the marks that make something of these targets, of this collection or of these groups invalid.
+    /// Appends the keys of the marks that invalidate these targets, this collection or these groups.
     func appendMarks(_ sharedKeys: [[UInt8]], _ collection: [UInt8]?, _ groups: [String], to keys: inout [[UInt8]]) {
         for key in sharedKeys { keys.append(Self.invalidationKey(key)) }
         if let collection { keys.append(Self.collectionKey(collection)) }
         for group in groups { keys.append(groupKey(group)) }
     }
 
-    /// nil where nobody knows which they are.
+    /// nil if the groups cannot be determined.
     static func groups(of head: UnsafeRawBufferPointer) -> [String]? {
         guard let head = StoredHead.parse(head) else { return [] }
         return CacheTags.groups(of: head.fields, named: "cache-groups")
@@ -208,36 +208,49 @@ extension ResponseCache {
         return StoredMetadata.number(in: item.metadata).map { Timestamp(milliseconds: Int64(bitPattern: $0)) }
     }
 
-    /// Beside the target's key, not in its place: what is stored there later must not bring other partitions' old responses back.
+    /// The mark has a separate key next to the target's key. A response stored later under the target's key therefore does not revive old
+    /// responses in other partitions.
     static func invalidationKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey.followed(by: UInt8(ascii: "I")) }
 
-    /// Of the mark beside the target's key that says when another node has purged its preflights: a write changes nothing of them, so that mark is
-    /// none for these.
+    /// Key of the mark next to the target's key which records that another node has purged its preflights. Writes do not affect preflights,
+    /// so their marks do not apply.
     static func preflightsKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey.followed(by: UInt8(ascii: "O")) }
 
     static func collectionKey(_ sharedKey: [UInt8]) -> [UInt8] { sharedKey.followed(by: UInt8(ascii: "C")) }
 
-    /// Of several APIs each has groups of its own.
+    /// Each of several APIs has separate groups.
     func groupKey(_ group: String) -> [UInt8] { Self.groupKey(group, ofAPI: settings.isOneOfSeveral ? settings.keyName : nil) }
 
-    /// - Parameter name: as in keys; nil where there is one API only.
+    /// - Parameter name: the API's name in keys; nil if there is only one API.
     static func groupKey(_ group: String, ofAPI name: [UInt8]?) -> [UInt8] {
         var key = Array("T".utf8)
         if let name { CacheKey.appendPart(name, to: &key) }
         return key + Array(group.utf8)
     }
 
-    /// As part of the keys of what is kept by a request's content.
+    /// The time of a mark as part of keys that contain a request's content.
     static func invalidationPart(_ time: Timestamp) -> [UInt8] { withUnsafeBytes(of: time.milliseconds.littleEndian) { Array($0) } }
 }
 
 extension [UInt8] {
-    /// The key of what stands beside this one: `+` makes one array more, and takes four times as long.
+    /// Returns the key of a record next to this one. `+` would create one more array and take four times as long.
     func followed(by letter: UInt8) -> [UInt8] {
         var key: [UInt8] = []
         key.reserveCapacity(count + 1)
         key.append(contentsOf: self)
         key.append(letter)
         return key
+    }
+}
+
+extension SharedCacheState {
+    /// In memory in any case, for fetches under way. In the store only if a response may be stored there that the mark concerns, or if another process
+    /// may have one. A write of this node also leaves a mark in the store until other nodes know of the write.
+    /// - Parameter isOwn: false: the log of the fleet has it, so the node reads it again after a restart.
+    func mark(_ key: [UInt8], at now: Timestamp, isOwn: Bool = true) {
+        let time = times.ofMark(now)
+        marks.note(key, at: time)
+        guard isOwn && settings.fleet != nil || store.hasPeer || storeMemory.paths.mayHave(key) else { return }
+        store.insert(NewItem(key: key, metadata: StoredMetadata.invalidation(at: time), head: [], body: [], retention: .outlives))
     }
 }

@@ -1,12 +1,12 @@
-// One thing that is stored, for the administrator (`CacheGroup` goes through all): exactly what clients can be served. An entry that a look-up would never find, since its marker was made
-// anew, an unsafe request made it invalid, or the upstream says something else of its arguments by now, is not shown; it goes when its space is
-// needed. Nothing here counts as a use.
+// A single stored response for the administrator (`CacheGroup` lists all): only what clients can be served. An entry that no lookup finds
+// is not shown: its marker was renewed, a write invalidated it, or No-Vary-Search changed. It is evicted when its space is needed. Nothing
+// here counts as a use.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 
-/// Where an entry stands in the order of all: by target.
+/// Position of an entry in the order of all entries: by target.
 public struct EntryPlace: Comparable, Sendable {
     let target: String
     let id: EntryID
@@ -28,7 +28,7 @@ public struct EntryPlace: Comparable, Sendable {
 }
 
 extension ResponseCache {
-    /// One stored response that clients can get, or what says that such a one is gone.
+    /// Returns a stored response that clients can receive, or the record which states that such a resource is gone. nil if there is none.
     public func entry(_ id: EntryID) -> StoredEntry? {
         guard let listed = store.item(id.item) else { return nil }
         guard StoredMetadata.kind(of: listed.item.metadata) == .gone else { return entry(listed) }
@@ -39,7 +39,8 @@ extension ResponseCache {
         return gone
     }
 
-    /// What says that this is gone, and goes out in its place while the upstream fails.
+    /// Returns the record which states that this resource is gone, and which is served instead while the upstream fails. nil if there is
+    /// none.
     public func gone(beside entry: StoredEntry) -> StoredEntry? { self.entry(EntryID(store.id(of: GoneMemory.key(entry.keyBytes)))) }
 
     func entry(_ listed: ListedItem) -> StoredEntry? {
@@ -53,7 +54,7 @@ extension ResponseCache {
         return entry
     }
 
-    /// Whether it counts as stale for a write that a login or a captive portal has answered.
+    /// Returns whether the entry is stale because of a write that a login or a captive portal answered.
     private func isDoubted(_ entry: StoredEntry, _ bytes: [UInt8]) -> Bool {
         let key = entry.key
         guard shared.storeMemory.doubts.mayConcern(entry.metadata.requestTime), let extra = KeyExtra(key.extra, keyMaker.extraShape),
@@ -67,9 +68,9 @@ extension ResponseCache {
         }
     }
 
-    // MARK: What a look-up would find
+    // MARK: Reachability
 
-    /// Whether some request would be served this: what `find` looks at on its way there, the other way round.
+    /// Returns whether some request would find this entry. Performs the checks of `find` in reverse.
     private func isServed(_ entry: StoredEntry, _ bytes: [UInt8], _ head: UnsafeRawBufferPointer) -> Bool {
         let key = entry.key
         guard key.authority == keyMaker.authority, let extra = KeyExtra(key.extra, keyMaker.extraShape), isLed(to: key, bytes),
@@ -86,7 +87,7 @@ extension ResponseCache {
         }
     }
 
-    /// Whether a variant is one of its marker's generation.
+    /// Returns whether a variant belongs to its marker's generation.
     private func isLed(to key: StoredKey, _ bytes: [UInt8]) -> Bool {
         guard let variant = key.variant else { return true }
         let base = Array(bytes[..<key.markerCount])
@@ -94,25 +95,25 @@ extension ResponseCache {
         return StoredMetadata.number(in: marker.metadata) == variant.generation
     }
 
-    /// Whether the part of a key that stands for a request's content, or for what the upstream said of its arguments, is still made so.
+    /// Returns whether the part of a key for the request's content or for No-Vary-Search is still current.
     private func isSaid(_ extra: KeyExtra, _ key: StoredKey, _ bytes: [UInt8]) -> Bool {
         guard let content = extra.content, !Preflight.isIdentity(content) else { return true }
         guard !RememberedVariance.isEncoded(content) else {
             let path = Self.pathKey(key, extra)
             return variances?.remembered(ofPath: path)?.encoded == content
         }
-        // It ends with the time at which the target last became invalid.
+        // The part ends with the time of the target's last invalidation.
         let mark = Self.invalidationKey(Self.targetKey(key, extra, bytes))
         guard let time = Self.time(of: store.see(mark.span).item) else { return true }
         return content.suffix(8).elementsEqual(Self.invalidationPart(time))
     }
 
-    /// The shared key of the target, without what a request's content made of it.
+    /// Returns the shared key of the target without the request's content.
     private static func targetKey(_ key: StoredKey, _ extra: KeyExtra, _ bytes: [UInt8]) -> [UInt8] {
         CacheKey.prefix(authority: key.authority, extra: extra.ofTarget) + bytes[key.targetOffset..<key.baseCount]
     }
 
-    /// The shared key of the target without arguments.
+    /// Returns the shared key of the target without arguments.
     private static func pathKey(_ key: StoredKey, _ extra: KeyExtra) -> [UInt8] {
         var path = CacheKey.prefix(authority: key.authority, extra: extra.ofTarget)
         CacheKey.appendPart(Array(key.target[...].withoutQuery), to: &path)
@@ -121,6 +122,6 @@ extension ResponseCache {
 }
 
 extension KeyExtra {
-    /// Encoded, as in the key of the same target without content.
+    /// Encoded form in the key of this target without content.
     fileprivate var ofTarget: [UInt8] { KeyExtra(host: host, fields: fields, isSecure: isSecure).encoded }
 }

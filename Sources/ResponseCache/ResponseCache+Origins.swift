@@ -1,5 +1,5 @@
-// Copies for scripts and for those that send no Origin, beside each other. Many an upstream says `Vary: Origin`, or echoes the origin, to requests that
-// have one, and says nothing of it to the others: neither kind of response takes the other's place.
+// Stores responses with and without Origin as separate variants. Many upstreams send `Vary: Origin`, or echo the origin, only to requests
+// with an Origin field. Neither kind of response replaces the other.
 
 import CachePolicy
 import CacheStore
@@ -9,13 +9,13 @@ extension ResponseCache {
     private static let byOrigin: [[UInt8]] = [Array("origin".utf8)]
     private static let markedByOrigin = SelectingFields.encode(byOrigin)
 
-    /// Whether a response is for one of those that what is stored varies by: by Origin, and it is not for scripts of all origins.
+    /// Returns whether a response without Vary belongs to stored variants by Origin, and is not readable by scripts of all origins.
     func belongsBeside(_ new: NewResponse, _ stored: StoredItem) -> Bool {
         new.names.isEmpty && new.metadata.flags.contains(.boundToOrigin) && StoredMetadata.kind(of: stored.metadata) == .varyMarker
             && stored.head.elementsEqual(Self.markedByOrigin)
     }
 
-    /// The response as one that varies by Origin, where it belongs beside such.
+    /// Returns the response as a variant by Origin, if it belongs to such variants; nil otherwise.
     func variantByOrigin(_ new: NewResponse, at key: [UInt8]) -> NewResponse? {
         guard !new.metadata.isNegative, let stored = store.see(key.span).item, belongsBeside(new, stored) else { return nil }
         var new = new
@@ -23,9 +23,9 @@ extension ResponseCache {
         return new
     }
 
-    /// Keeps what lies where the marker of variants by Origin is to come: as the variant of those that send none. Only that marker leads to it, and goes
-    /// where a purge has come meanwhile.
-    /// - Parameter generation: of the variants.
+    /// Keeps a stored response, before a marker for variants by Origin replaces it, as the variant for requests without Origin. It is
+    /// reachable only through that marker, and is lost if a purge happens meanwhile.
+    /// - Parameter generation: generation of the variants.
     func keepForNoOrigin(_ stored: StoredItem?, at key: [UInt8], _ generation: UInt64, named names: [[UInt8]]) {
         guard names == Self.byOrigin, let stored, StoredMetadata.kind(of: stored.metadata) == .response,
             let metadata = StoredMetadata(stored.metadata), metadata.flags.contains(.boundToOrigin), !metadata.isNegative,

@@ -1,30 +1,29 @@
-// Where responses lie: under the key of their exact target, or, where the upstream has said that some arguments make no difference
-// (No-Vary-Search, draft-ietf-httpbis-no-vary-search-10 §§ 5, 6), under one that leaves those out and takes in what was said. So only responses
-// that said it are found there.
+// Determines keys of responses: the exact target or, under No-Vary-Search (draft-ietf-httpbis-no-vary-search-10 §§ 5, 6), a reduced one. A
+// reduced key omits the ignored arguments and contains the value of that field, so only responses with that value are found there.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 import Identity
 
-/// Where a response belongs.
+/// Where a response is stored.
 struct StoringPlace {
     var key: [UInt8]
-    /// Where else one for the same request may lie (No-Vary-Search). It is only in one place.
+    /// Other keys under which a response for this request may be stored (No-Vary-Search). Only one of them is used.
     var others: [[UInt8]] = []
-    /// The keys beside which it stands when the target became invalid for everyone.
+    /// The shared keys next to which a mark for all partitions of the target is stored.
     var sharedKeys: [[UInt8]]
-    /// The same for its collection; nil where no route's writes make one invalid.
+    /// Shared key of the collection; nil if no route's writes invalidate collections.
     var collection: [UInt8]?
-    /// The shared key of the target, where its own key may hold the request's content: beside it a write leaves its mark.
+    /// Shared key of the target, if the response's key may contain the request's content. A write stores its mark next to it.
     var target: [UInt8]?
-    /// Whether it is in the common partition (`TargetKeys.common`).
+    /// Whether the key belongs to the common partition (`TargetKeys.common`).
     var isCommon = false
-    /// The request's unknown fields, where the response is for requests with these only.
+    /// The request's unknown fields, if the response serves only requests with these fields; nil otherwise.
     var unknownFields: UnknownFields?
-    /// What asked for it, where it may go to the shared level.
+    /// The request, if the response may be shared with other nodes; nil otherwise.
     var request: RequestHead?
-    /// Whose its request was when it was looked up.
+    /// Identity of the request's user at the time of the lookup.
     var identity: RequestIdentity?
 
     fileprivate func moved(to keys: TargetKeys, from candidates: [TargetKeys]) -> StoringPlace {
@@ -37,15 +36,15 @@ struct StoringPlace {
 }
 
 extension ResponseCache {
-    /// The keys under which a GET of the same target, with the same credentials, is stored.
-    /// - Parameter client: a number for the request's client.
+    /// Returns the keys of a GET for this target with these credentials.
+    /// - Parameter client: number for the request's client.
     public func keysOfGet(for head: RequestHead, by client: UInt64 = 0) -> TargetKeys {
         keys(for: head, target: Array(head.pathAndQuery), nil, unknown: unknownFields(of: head, by: client))
     }
 
-    /// What is stored for a request under its path's variance.
-    /// - Parameter exact: what was found for its exact target.
-    /// - Returns: nil where `exact` stands: nothing is stored under the variance, or nothing that is more recent (RFC 9111 §4).
+    /// Finds the response stored under the path's No-Vary-Search.
+    /// - Parameter exact: result for the exact target.
+    /// - Returns: nil if `exact` remains the result: no response is stored under No-Vary-Search, or no more recent one (RFC 9111 §4).
     func findVaried(
         _ exact: LookUpResult, _ head: RequestHead, unknown: UnknownFields?, _ basis: inout FindingBasis
     ) throws(NotAtHand) -> (keys: TargetKeys, result: LookUpResult)? {
@@ -56,7 +55,7 @@ extension ResponseCache {
         let keys = keys(for: head, target: Array(head.pathAndQuery), variance, unknown: unknown)
         let varied = try find(head, at: keys, &basis)
         if let known = exact.found?.metadata {
-            // By Date, as §4 has it; of two that came at one time the one for this very target.
+            // Compared by Date, as §4 requires. Of two with equal times, the one for the exact target is used.
             guard let other = varied.found?.metadata, (known.date, known.responseTime) < (other.date, other.responseTime) else {
                 return nil
             }
@@ -64,12 +63,12 @@ extension ResponseCache {
         return (keys, varied)
     }
 
-    /// Where a response with these fields belongs; what the upstream said is remembered. nil where a later response lies in another place, or
-    /// said something else of the path's arguments.
+    /// Returns where a response with these fields is stored, and records its No-Vary-Search. nil if a later response is stored elsewhere,
+    /// or had another No-Vary-Search for the path.
     /// - Parameters:
-    ///   - old: where the request was looked up.
-    ///   - isForAll: whether it is for all requests, whatever unknown fields they have.
-    ///   - isCommon: whether it belongs in the common partition (`TargetKeys.common`).
+    ///   - old: keys of the request's lookup.
+    ///   - isForAll: whether the response serves all requests, whatever unknown fields they have.
+    ///   - isCommon: whether the response belongs to the common partition (`TargetKeys.common`).
     func place(
         _ fields: Fields, of head: RequestHead, lookedUpAt old: TargetKeys, isForAll: Bool, isCommon: Bool = false, _ recency: Recency,
         now: Timestamp
@@ -94,10 +93,10 @@ extension ResponseCache {
         let current = variances.variance(of: path)
         var candidates = [old, keys(nil)]
         if let current { candidates.append(keys(current)) }
-        // What is said now may leave behind what lies under what was said before: so first it is seen whether it may.
+        // A new No-Vary-Search may make responses under the old one unreachable, so permission is checked first.
         let expected = variance == current?.variance ? current : nil
         let own = variance == nil || expected != nil ? keys(expected).own : nil
-        // Whose the credentials are may have become known, or unknown, since.
+        // The user of the credentials may have become known, or unknown, since the lookup.
         guard candidates.allSatisfy({ keyMaker.haveOnePartition($0.own, old.own) }) else { return nil }
         guard !isOutdated(recency, at: candidates.map(\.own).filter { $0 != own }) else { return nil }
         guard let variance else { return place.moved(to: keys(nil), from: candidates) }
@@ -107,14 +106,15 @@ extension ResponseCache {
 
     // MARK: Keys
 
-    /// The key under which those without credentials find a target.
+    /// Returns the key of a target in the partition without credentials.
     func sharedKey(of target: ArraySlice<UInt8>, for head: RequestHead) -> [UInt8] {
         var key: [UInt8] = []
         keyMaker.appendShared(to: &key, head: head, target: target.span, rules: settings.arguments.specialRules(for: target))
         return key
     }
 
-    /// Beside it stands when a write to a member made what the request names invalid; nil where no route's writes do.
+    /// Returns the key next to which a write to a member stores the mark of the request's collection; nil if no route's writes invalidate
+    /// collections.
     func collectionKey(of head: RequestHead) -> [UInt8]? {
         settings.checksCollections && head.method != .options ? pathKey(of: head.pathAndQuery, for: head) : nil
     }
@@ -125,7 +125,7 @@ extension ResponseCache {
         var own: [UInt8] = []
         let said = settings.arguments.rules(for: target[...])
         let rules = remembered.map { said.with($0.variance) } ?? said
-        // It stands where a request's content would: neither begins as the other does.
+        // It replaces the request's content in the key. The encodings of the two begin differently.
         return keyMaker.keys(for: head, target: target.span, rules: rules, content: remembered?.encoded, unknown: unknown, in: &own).keys
     }
 }

@@ -1,6 +1,6 @@
-// The one way into the store for all that takes the place of a copy: what a fetch brings, what a 304 confirms, what HEAD brings up to date, and what was archived.
-// It is held against what is stored now, not against what was found when its request began (`Recency`): an older response never takes the place
-// of a newer one, whichever ends first and on whatever shard. Comparing and putting in are one step of the store.
+// The only way to replace a stored response: used by fetches, 304s, HEAD and archives. A new response is compared with the response that is
+// stored now, not with the one found when its request began (`Recency`). An older response thus never replaces a newer one, whichever ends
+// first and on whatever shard. Comparing and inserting are one atomic step of the store.
 
 import CachePolicy
 import CacheStore
@@ -9,15 +9,15 @@ import Identity
 
 public enum StoringResult: Sendable, Equatable {
     case stored
-    /// A response whose request was sent later is stored.
+    /// A response to a later request is stored.
     case outdated
-    /// A write or a purge came after its request was sent.
+    /// A write or a purge followed the request.
     case invalidated
     case tooLarge
-    /// The store cannot take it, or not now.
+    /// The store cannot accept the response, or not at the moment.
     case refused
 
-    /// The same, as a decision with its reason.
+    /// The result as a decision with its reason.
     public var decision: StorageDecision {
         switch self {
         case .stored: .allowed
@@ -30,11 +30,12 @@ public enum StoringResult: Sendable, Equatable {
 }
 
 extension ResponseCache {
-    /// How often another may change what was compared with, before this one is given up. It takes two that store under one key at the same
-    /// microsecond, or the writer in between.
+    /// Maximum number of attempts while other threads change the compared item. A conflict requires two store operations under one key
+    /// within a microsecond, or the writer in between.
     private static let attemptLimit = 16
 
-    /// - Parameter base: what is stored, where the new response is the same brought up to date: it takes the place of that only, or of nothing.
+    /// - Parameter base: the stored response that the new one updates; nil if none. The new response then replaces only this one, or an
+    ///   absent one.
     func put(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse? = nil) -> StoringResult {
         guard !shared.takesNothing else { return .refused }
         guard let marks = marks(for: new, at: place), !isOvertaken(new, marks, at: place) else { return .invalidated }
@@ -47,8 +48,8 @@ extension ResponseCache {
         let result = new.names.isEmpty ? insertOnly(new, at: place, inPlaceOf: base) : insertVariant(new, at: place, inPlaceOf: base)
         guard result == .stored else { return result }
         if memory.paths.pass != pass { memory.paths.note(place.key, groups: groups) }
-        // A write may have come through another shard since that was looked for: its mark is there before it takes out what is stored, so either
-        // it took out what was just put in, or its mark is seen now.
+        // A write may have arrived on another shard since the check. Its mark is stored before it removes responses, so either it removed
+        // the new response, or the mark is visible now.
         guard !isOvertaken(new, marks, at: place) else {
             store.remove(place.key.span)
             return .invalidated
@@ -57,7 +58,7 @@ extension ResponseCache {
         return .stored
     }
 
-    /// Whether one of these keys has something later.
+    /// Returns whether a later response is stored under one of these keys.
     func isOutdated(_ recency: Recency, at keys: [[UInt8]]) -> Bool {
         keys.contains { key in
             guard let item = store.see(key.span).item, let stored = StoredMetadata.recency(of: item.metadata) else { return false }
@@ -65,24 +66,25 @@ extension ResponseCache {
         }
     }
 
-    /// Whether another response than this one lies in one of these places.
+    /// Returns whether a response other than this one is stored under one of these keys.
     private func isElsewhere(_ base: FoundResponse, _ keys: [[UInt8]]) -> Bool {
         keys.contains { key in
             store.see(key.span).item.flatMap { StoredMetadata.recency(of: $0.metadata) }.map { $0.order != base.metadata.order } ?? false
         }
     }
 
-    /// What lies in another place must not be found before what is newer.
+    /// Removes an older response under another key, so that it is not found before a newer one.
     private func removeOlder(than recency: Recency, at key: [UInt8]) {
         guard let item = store.see(key.span).item else { return }
         if let stored = StoredMetadata.recency(of: item.metadata), recency.isOutdated(by: stored) { return }
         store.remove(key.span, ifStill: item)
     }
 
-    /// Whether an unsafe request or a purge may have overtaken it. An archived response is stored after every purge that has come before.
+    /// Returns whether an unsafe request or a purge may have invalidated the response. An archived response is newer than all purges so
+    /// far.
     private func isOvertaken(_ new: NewResponse, _ marks: [[UInt8]], at place: StoringPlace) -> Bool {
         if place.identity?.isUnchanged == false { return true }
-        // A mark in the store is part of its key. A write that left none there has not changed that.
+        // A mark in the store is part of the key. A write that stored no mark has not changed the key.
         if let target = place.target, isWrittenTo(target, since: new.metadata.requestTime) { return true }
         if !new.metadata.flags.contains(.imported), shared.purges.isOvertaken(new.sentAt) { return true }
         return mayBeInvalid(new, marks)
@@ -101,8 +103,8 @@ extension ResponseCache {
     }
 
     /// - Parameters:
-    ///   - key: the place's, or that of one of its variants.
-    ///   - give: to others, what has been stored.
+    ///   - key: the place's key, or that of one of its variants.
+    ///   - give: offers the stored item to other nodes.
     private func insert(
         _ new: NewResponse, under key: [UInt8], at place: StoringPlace, inPlaceOf base: FoundResponse?, give: (NewItem) -> Void
     ) -> StoringResult {
@@ -127,18 +129,18 @@ extension ResponseCache {
         let metadata = new.metadata
         guard let stored, let other = StoredMetadata.recency(of: stored.metadata) else { return true }
         guard !metadata.isNegative || Self.isNegative(stored), !metadata.recency.isOutdated(by: other) else { return false }
-        // What this very request has put in belongs to it: an attempt before got as far as its variant.
+        // An earlier attempt of this request has stored its variant.
         guard other.order != metadata.order else { return true }
         guard !belongsBeside(new, stored) else { return false }
         guard let base else { return !isLesser(new, than: stored, at: place) }
         return StoredMetadata.kind(of: stored.metadata) == .response && other.order == base.metadata.order
     }
 
-    /// An error that is kept for a moment takes the place of nothing but another.
+    /// An error stored briefly (`negative`) replaces only another such error.
     private static func isNegative(_ stored: StoredItem) -> Bool { StoredMetadata(stored.metadata)?.isNegative == true }
 
-    /// Whether what is good would be lost to what is not (`LastGood.obstacle`): the same as where a copy was found, and also where none was when this was
-    /// asked for, since it came later or lies under another variant.
+    /// Returns whether a good response would be lost to a worse one (`LastGood.obstacle`). Checked here too, because the good response may
+    /// have been stored after the lookup, or under another variant.
     private func isLesser(_ new: NewResponse, than stored: StoredItem, at place: StoringPlace) -> Bool {
         guard strictness == .rescue, !new.metadata.isNegative, !new.isPreflight, !new.isGoodJSON,
             let response = new.head.withUnsafeBytes({ StoredHead.parse($0) }), let copy = Self.copy(stored, beside: response)
@@ -148,7 +150,7 @@ extension ResponseCache {
             && !isInvalid(stored, at: place)
     }
 
-    /// Whether what lies there is what is brought up to date.
+    /// Returns whether the stored item is the response that is updated.
     private func isSame(_ stored: StoredItem, _ base: FoundResponse?) -> Bool {
         guard let base, let metadata = StoredMetadata(stored.metadata) else { return false }
         return metadata.order == base.metadata.order
@@ -160,7 +162,7 @@ extension ResponseCache {
         }
     }
 
-    /// nil where nothing good lies there.
+    /// nil if the item is not a good response.
     private static func copy(_ stored: StoredItem, beside response: ResponseHead) -> LastGood.Copy? {
         switch StoredMetadata.kind(of: stored.metadata) {
         case .varyMarker: LastGood.Copy(bestOf: stored.metadata)
@@ -170,7 +172,7 @@ extension ResponseCache {
         }
     }
 
-    /// Whether a write has made invalid what lies there: it is found no more, and so is not in the way for ever.
+    /// Returns whether a write has invalidated the stored item. Such an item is never found, so it must not block new responses.
     private func isInvalid(_ stored: StoredItem, at place: StoringPlace) -> Bool {
         guard let time = StoredMetadata.recency(of: stored.metadata)?.requestTime else { return false }
         var marks: [[UInt8]] = []
@@ -178,10 +180,12 @@ extension ResponseCache {
         return marks.contains { isMarkedNow($0, since: time) }
     }
 
-    /// Under a variant's key, with a marker that leads to it. The marker is as recent as the latest variant, so that an older response that
-    /// varies otherwise does not leave them all behind: it is brought up to date first. A new one comes second: until then what it takes the
-    /// place of is found. It tells how recent that was: its own variants are still empty, and one that is older than what was found before must
-    /// not fill them. And it tells what the best of its variants is, which are not at hand when something comes that would leave them all behind.
+    /// Stores a response under a variant's key, with a marker that refers to it.
+    /// - An existing marker is updated first. It is as recent as the latest variant. So an older response with another Vary does not make
+    ///   all variants unreachable.
+    /// - A new marker is stored after the variant; until then, the response that it replaces can be found. It records how recent that
+    ///   response was: older responses are not stored as its variants.
+    /// - The marker also records the quality of its best variant, because the variants may not be in memory when a response arrives.
     private func insertVariant(_ new: NewResponse, at place: StoringPlace, inPlaceOf base: FoundResponse?) -> StoringResult {
         let (key, recency) = (place.key, new.metadata.recency)
         let names = SelectingFields.encode(new.names)
@@ -236,7 +240,7 @@ extension ResponseCache {
 }
 
 extension NewResponse {
-    /// It is lesser than nothing.
+    /// Good JSON is never worse than an existing response.
     fileprivate var isGoodJSON: Bool {
         metadata.flags.intersection([.isJSON, .isLenient]) == .isJSON && metadata.status.isSuccessful
             && metadata.status != 204 && metadata.status != 205
@@ -244,7 +248,7 @@ extension NewResponse {
 }
 
 extension StoringResult {
-    /// nil where it is to be tried again.
+    /// nil if the operation must be retried.
     fileprivate init?(_ result: InsertResult) {
         switch result {
         case .accepted: self = .stored

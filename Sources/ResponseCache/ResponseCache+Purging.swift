@@ -1,5 +1,5 @@
-// What an administrator's purge means, and its beginning; it is done by `CacheGroup`. What was asked for before a purge may be what was purged, so it
-// is not stored (`PurgeClock`); and what says that a copy is gone goes with it.
+// The selection of an administrator's purge, and its first step; `CacheGroup` performs the other steps. Responses requested before a purge
+// are not stored (`PurgeClock`). A statement that a purged resource is gone is removed too.
 
 import CachePolicy
 import CacheStore
@@ -10,7 +10,7 @@ public enum PurgeSelection: Sendable {
     case all
     case selection(EntrySelection)
 
-    /// Without an id: which entries are meant.
+    /// The selected entries, unless an id is selected.
     var entries: EntrySelection {
         switch self {
         case .id, .all: EntrySelection()
@@ -20,8 +20,8 @@ public enum PurgeSelection: Sendable {
 }
 
 extension ResponseCache {
-    /// From now on nothing is stored that was asked for until then: a fetch that is under way must not bring back what is about to be taken out.
-    /// A thread that has looked at the clock before may be storing. So between this and the purge each of them does something else once.
+    /// From now on, responses requested earlier are not stored: a fetch in flight must not restore a purged response. A thread that has
+    /// already checked the clock may still be storing. So each thread must complete its current event between this call and the purge.
     public func beginPurge(at now: Timestamp) {
         let time = shared.times.ofMark(now)
         shared.purges.purged(at: time)

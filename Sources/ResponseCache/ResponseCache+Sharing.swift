@@ -1,6 +1,6 @@
-// What goes to the shared level and comes from it. Keys go over with credentials hashed by the fleet's secret, so all nodes agree on them, while those of
-// the store stay what they are. What comes in goes through `put`, as an archived response does: times count, and marks, and what is stored here and
-// is newer stays.
+// Exchanges responses with the shared level. Shared keys contain credentials hashed with the fleet's secret, so all nodes compute equal
+// keys; local keys are unchanged. Responses from other nodes are stored through `put`, like archived ones: times and marks apply, and newer
+// local responses are kept.
 
 import CachePolicy
 import CacheStore
@@ -9,14 +9,14 @@ import HTTPCore
 import Hashing
 
 extension ResponseCache {
-    // MARK: Where it lies
+    // MARK: Shared keys
 
-    /// What would have to be looked at in the shared level; nil where it has nothing to do with the request. What is kept by a request's
-    /// content is not shared, nor what is looked up by what was said of arguments: others have it under the exact target. Nor is what lies in a
-    /// partition that the upstream has named: the same credentials may be another's by the time that it is found.
+    /// Returns what to look up in the shared level; nil if the request does not use it. Responses keyed by request content are not shared.
+    /// Neither are keys under No-Vary-Search, because other nodes use the exact target. Partitions from identity lookups are not shared
+    /// either, because credentials may later belong to another user.
     /// - Parameters:
-    ///   - good: `good` of its route.
-    ///   - kept: `keep_if` of its route.
+    ///   - good: `good` of the request's route.
+    ///   - kept: `keep_if` of the request's route.
     public func sharedLookUp(
         for head: RequestHead, at keys: TargetKeys, good: GoodResponse = GoodResponse(), kept: GoodResponse = GoodResponse()
     ) -> SharedLookUp? {
@@ -24,7 +24,7 @@ extension ResponseCache {
         else { return nil }
         guard let rules = sharingRules else { return nil }
         var places = sharedPlaces(for: head, at: keys, rules)
-        // Where a marker is at hand already, the variant is asked for in the same breath.
+        // If a marker is known locally, the variant is looked up at the same time.
         for place in places {
             guard let marker = marker(at: place.localKey) else { continue }
             sharedVariant(of: place, named: Array(marker.head), head).map { places.append($0) }
@@ -33,12 +33,12 @@ extension ResponseCache {
     }
 
     private func isExact(_ keys: TargetKeys, for head: RequestHead) -> Bool {
-        // Nearly always it is known without making a key.
+        // Fast path: usually this is known without building a key.
         keyMaker.isPlain(keys.own) || variances?.isEmpty ?? true
             || keys.own == self.keys(for: head, target: Array(head.pathAndQuery), nil, unknown: keys.unknownFields).own
     }
 
-    /// For each of the fleet's secrets: in the request's own partition, and in the common one.
+    /// Returns the places for each secret of the fleet, in the request's own partition and in the common one.
     private func sharedPlaces(for head: RequestHead, at keys: TargetKeys, _ sharing: SharingRules) -> [SharedPlace] {
         func named(_ key: [UInt8]) -> [UInt8] { sharing.named(key, for: head) }
         if keyMaker.isPlain(keys.own), keys.unknownFields == nil {
@@ -56,7 +56,8 @@ extension ResponseCache {
             let fleet = fleetKeys(of: head, keys.unknownFields, by: maker)
             let own = places(fleet, keys, secret: number)
             guard keys.unknownFields != nil else { return own }
-            // A node that knows nothing of unknown fields stores there whatever it gets: so only what says that it is for all is taken.
+            // A node without support for unknown fields stores every response there, so only a response that is marked for all requests is
+            // used.
             return own + places(fleet.forAllFields, keys.forAllFields, secret: number, isForAll: true)
         }
     }
@@ -68,7 +69,7 @@ extension ResponseCache {
         return maker.keys(for: head, target: target.span, rules: rules, content: nil, unknown: maker.hashed(unknown), in: &own).keys
     }
 
-    /// Values of credential fields are hashed by each node's own secret.
+    /// Returns whether the selecting fields contain no credentials. Values of credential fields are hashed with each node's own secret.
     private func isOpen(_ names: [ArraySlice<UInt8>]) -> Bool {
         concealed.isEmpty || !names.contains { concealed.contains($0) }
     }
@@ -79,8 +80,8 @@ extension ResponseCache {
     }
 
     /// - Parameters:
-    ///   - place: of the marker.
-    ///   - names: of the selecting fields, as the marker has them.
+    ///   - place: place of the marker.
+    ///   - names: encoded names of the selecting fields.
     private func sharedVariant(of place: SharedPlace, named names: [UInt8], _ head: RequestHead) -> SharedPlace? {
         let list = names.withUnsafeBytes(SelectingFields.decode)
         guard !list.isEmpty, isOpen(list) else { return nil }
@@ -90,25 +91,25 @@ extension ResponseCache {
         return variant
     }
 
-    /// Nodes number the generations of their markers each for itself; so what the names are stands in the place of that.
+    /// Generations of markers are local to each node, so a hash of the names replaces the generation.
     private static func sharedVariantKey(_ key: [UInt8], named names: [UInt8], _ values: [UInt8]) -> [UInt8] {
         var key = key
         CacheKey.appendVariant(to: &key, generation: names.withUnsafeBytes(ContentHash.number), selecting: values)
         return key
     }
 
-    // MARK: Giving
+    // MARK: Offering
 
-    /// What has been stored here goes to the others.
+    /// Offers a response that was stored here to the other nodes.
     func offer(_ item: NewItem, _ recency: Recency, at place: StoringPlace) {
         guard let key = sharedKey(at: place, recency, item.body.count) else { return }
         level?.offer(item, as: key, recency)
     }
 
-    /// The same of one of several variants.
+    /// Offers one of several variants to the other nodes.
     /// - Parameters:
-    ///   - names: of the selecting fields, as the marker has them.
-    ///   - values: of the request's.
+    ///   - names: encoded names of the selecting fields.
+    ///   - values: values of these fields in the request.
     func offerVariant(_ item: NewItem, _ recency: Recency, at place: StoringPlace, named names: [UInt8], _ values: [UInt8]) {
         let list = names.withUnsafeBytes(SelectingFields.decode)
         guard let key = sharedKey(at: place, recency, item.body.count), isOpen(list) else { return }
@@ -117,7 +118,7 @@ extension ResponseCache {
         level?.offer(item, as: Self.sharedVariantKey(key, named: names, values), recency)
     }
 
-    /// As all nodes know what lies here under the place's key; nil where it is not shared.
+    /// Returns the shared key for a local key; nil if the response is not shared.
     private func sharedKey(at place: StoringPlace, _ recency: Recency, _ contentBytes: Int) -> [UInt8]? {
         guard let level, let rules = sharingRules, let request = place.request, !recency.isImported,
             contentBytes <= level.contentLimitBytes, level.mayOffer()
@@ -128,23 +129,24 @@ extension ResponseCache {
     private func sharedKey(at place: StoringPlace, of request: RequestHead) -> [UInt8]? {
         if keyMaker.isPlain(place.key), place.unknownFields == nil { return place.key }
         guard let maker = fleetKeyMakers.first else { return nil }
-        // What lies under what was said of arguments is found by those only to whom it was said; what is kept by a request's content is not shared.
+        // Keys under No-Vary-Search are known only to nodes that received the field, and keys with a request's content are not shared.
         guard place.key == localKey(of: request, place), place.isCommon || keyMaker.isUntold(place.key, of: request) else { return nil }
         let keys = fleetKeys(of: request, place.unknownFields, by: maker)
         guard place.isCommon else { return keys.own }
         return keys.common == nil ? nil : keys.inCommon.own
     }
 
-    /// The key of the exact target.
+    /// Returns the local key of the exact target.
     private func localKey(of request: RequestHead, _ place: StoringPlace) -> [UInt8] {
         let keys = keys(for: request, target: Array(request.pathAndQuery), nil, unknown: place.unknownFields)
         return place.isCommon ? keys.inCommon.own : keys.own
     }
 
-    // MARK: Taking
+    // MARK: Receiving
 
-    /// Stores what another node has given.
-    /// - Parameter responseTime: when that had it, by this node's clock. The record's own times are by the other's.
+    /// Stores a response from another node.
+    /// - Parameter responseTime: when that node received the response, by this node's clock. The times in the record are by the other
+    ///   node's clock.
     public func take(
         _ record: SharedRecord, of responseTime: Timestamp, at place: SharedPlace, for lookUp: SharedLookUp
     ) -> TakingResult {
@@ -165,7 +167,7 @@ extension ResponseCache {
         else { return .notTaken }
         guard !place.isForAll || metadata.flags.contains(.forAllFields) else { return .notTaken }
         guard isGood(response, record.body, metadata.flags, for: lookUp) else { return .notGood }
-        // As the other node judged its age, whatever its clock says.
+        // Keeps the age as the other node computed it, whatever its clock shows.
         metadata.shift(by: responseTime.milliseconds - metadata.responseTime.milliseconds)
         metadata.flags.insert(.imported)
         metadata.flags.subtract(.countsAsStale)
@@ -182,7 +184,8 @@ extension ResponseCache {
         return .taken
     }
 
-    /// Whether nothing that is good is lost to it: the node that gave it may have had no copy to hold it against, or other rules.
+    /// Returns whether the response violates no requirement and is not worse than a good local response. The other node may have had no
+    /// stored response to compare with, or other rules.
     private func isGood(_ response: ResponseHead, _ body: ItemBody, _ flags: StoredFlags, for lookUp: SharedLookUp) -> Bool {
         let found = findWaiting(lookUp.head, at: lookUp.keys).found
         if let found {
@@ -192,7 +195,7 @@ extension ResponseCache {
         }
         let demands = [lookUp.good, lookUp.kept]
         guard demands.allSatisfy({ $0.faultOfHead(response) == nil }) else { return false }
-        // In a coding that nobody here can take off.
+        // The content has a coding that cannot be decoded here.
         guard !flags.contains(.coded) else { return true }
         guard demands.allSatisfy({ $0.faultOfLength(body.form.plainBytes, storedBytes: found?.contentBytes) == nil }) else { return false }
         guard demands.contains(where: \.searchesContent) else { return true }
@@ -201,7 +204,7 @@ extension ResponseCache {
         return demands.allSatisfy { $0.faultOfContent(content.span, isJSON: isJSON, storedBytes: nil) == nil }
     }
 
-    /// Its content without the coding that it has in the store; nil where that is damaged.
+    /// Returns the content without its stored coding; nil if it is damaged.
     private static func plain(_ body: ItemBody) -> [UInt8]? {
         var bytes: [UInt8] = []
         body.withBytes { bytes = Array($0) }
@@ -209,36 +212,21 @@ extension ResponseCache {
         return try? ContentDecoder.decode(bytes, coding, limit: body.form.plainBytes)
     }
 
-    /// It leads to the variant, and is stored with that only (`insertVariant`): alone it would take the place of a copy that may be served yet.
+    /// Returns the variant that a marker refers to. The marker is stored only together with the variant (`insertVariant`); alone, it would
+    /// replace a response that may still be served.
     private func takeMarker(_ record: SharedRecord, at place: SharedPlace, for lookUp: SharedLookUp) -> TakingResult {
         guard place.names.isEmpty, let variant = sharedVariant(of: place, named: record.head, lookUp.head) else { return .notTaken }
         return .leads(to: variant)
     }
 
-    // MARK: What others say
-
-    /// What another node's write or purge has made invalid is so here from now on: for what is stored, and for what is under way.
-    /// - Parameters:
-    ///   - mark: key of the mark, as passed to `SharedLevel.invalidated`.
-    ///   - isDoubtful: whether stored responses become stale instead of being removed.
-    public func follow(mark: [UInt8], isDoubtful: Bool = false, at now: Timestamp) {
-        guard let letter = mark.last else { return }
-        if isDoubtful { shared.storeMemory.doubts.note(at: shared.times.ofMark(now)) }
-        self.mark(isDoubtful ? DoubtfulWrites.markKey(mark) : mark, at: now)
-        guard letter == UInt8(ascii: "I") else { return }
-        let sharedKey = Array(mark.dropLast())
-        if !isDoubtful { store.remove(sharedKey.span) }
-        // What the upstream has said of its arguments here, others may not know: what lies under it is found no more. The mark may be another API's.
-        guard shared.varianceSign.isSet, let key = StoredKey(sharedKey) else { return }
-        SearchVarianceMemory.forget(path: key.pathKey(of: sharedKey), in: store)
-    }
+    // MARK: Invalidations by other nodes
 
     /// The marks that take out all that is stored for a target, its preflights too; nil where what else is in keys cannot be known.
     public func marks(ofTarget text: String) -> [[UInt8]]? {
         guard keyMaker.hasPlainKeys else { return nil }
         let target = RequestTarget.escaped(Array(text.utf8)[...], isTyped: true)
         let rules = settings.arguments.specialRules(for: target[...])
-        // By either scheme, where that is told apart.
+        // For both schemes, if they are distinguished.
         return [false, true].flatMap { isSecure in
             var key: [UInt8] = []
             let prefix = CacheKey.prefix(authority: settings.keyName, extra: KeyExtra(isSecure: isSecure).encoded)
@@ -247,25 +235,43 @@ extension ResponseCache {
         }
     }
 
-    /// Whether a purge of another node, or of this one, may mean what was found: by its key, and where a tag is purged by its own tags.
+    /// Returns a function that decides whether a purge may cover a record: by its key, or by its tags if a tag is purged.
     public func purges(of record: SharedRecord, for lookUp: SharedLookUp) -> (_ selection: [UInt8]) -> Bool {
         lazy var key = StoredKey(lookUp.keys.shared)
         lazy var tags = record.head.withUnsafeBytes(StoredHead.parse).map { CacheTags.tags(of: $0.fields) } ?? []
         return { [settings] selection in
-            // What cannot be read may mean anything.
+            // A selection that cannot be parsed may include anything.
             guard let selection = FleetSelection(selection), let key else { return true }
             guard selection.isMeant(settings) else { return false }
-            // What leads to variants has no tags; they have.
+            // A marker has no tags; its variants have.
             if selection.kind == .tag { return tags.contains(selection.value) }
             return selection.entries(settings.arguments)?.mayContain(key) ?? true
         }
     }
 
-    /// The keys of the marks that may concern what lies under this key.
+    /// Returns the keys of the marks that may apply to the record.
     public func marks(concerning record: SharedRecord, for lookUp: SharedLookUp) -> [[UInt8]] {
         var keys: [[UInt8]] = []
         let groups = record.head.withUnsafeBytes(Self.groups) ?? []
         appendMarks([lookUp.keys.shared], collectionKey(of: lookUp.head), groups, to: &keys)
         return keys
+    }
+}
+
+extension SharedCacheState {
+    /// What another node's write or purge has made invalid is so here from now on: for what is stored, and for what is under way. Called on any thread.
+    /// - Parameters:
+    ///   - mark: key of the mark, as passed to `SharedLevel.invalidated`.
+    ///   - isDoubtful: whether stored responses become stale instead of being removed.
+    public func follow(mark: [UInt8], isDoubtful: Bool = false, at now: Timestamp) {
+        guard let letter = mark.last else { return }
+        if isDoubtful { storeMemory.doubts.note(at: times.ofMark(now)) }
+        self.mark(isDoubtful ? DoubtfulWrites.markKey(mark) : mark, at: now, isOwn: false)
+        guard letter == UInt8(ascii: "I") else { return }
+        let sharedKey = Array(mark.dropLast())
+        if !isDoubtful { store.remove(sharedKey.span) }
+        // What the upstream has said of its arguments here, others may not know: what lies under it is found no more. The mark may be another API's.
+        guard varianceSign.isSet, let key = StoredKey(sharedKey) else { return }
+        SearchVarianceMemory.forget(path: key.pathKey(of: sharedKey), in: store)
     }
 }

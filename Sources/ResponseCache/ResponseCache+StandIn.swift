@@ -1,11 +1,11 @@
-// The copy of those without credentials, in the place of a failing upstream, for a request with credentials that has no copy of its own
-// (`SharedRescue`); and what is learnt of clients' cookies for that.
+// Rescues a request with credentials, but without a stored response, by a response stored without credentials (`SharedRescue`). Also
+// records clients' cookies for that purpose (`CookieOrigins`).
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 
-/// A copy that may stand in.
+/// A stored response without credentials that may serve as a rescue.
 public struct StandIn {
     public let found: FoundResponse
     public let age: Int64
@@ -16,14 +16,14 @@ public struct StandIn {
 public enum StandInResult {
     case found(StandIn)
     case forbidden(NoSharedRescueReason)
-    /// None is stored, or it may not go out at all.
+    /// No response is stored, or it may not be served at all.
     case nothing
 }
 
 extension ResponseCache {
     /// - Parameters:
-    ///   - keys: the request's own.
-    ///   - setting: what its route says of this.
+    ///   - keys: the request's own keys.
+    ///   - setting: setting of the request's route.
     public func standIn(
         for head: RequestHead, at keys: TargetKeys, _ directives: RequestCacheControl, _ setting: RescueWithShared, now: Timestamp
     ) throws(NotAtHand) -> StandInResult {
@@ -44,7 +44,7 @@ extension ResponseCache {
         }
     }
 
-    /// Credentials that were known to be of a user until now may still have that user's copy.
+    /// Credentials that were known to belong to a user until recently may still use that user's stored response.
     private func formerUsersCopy(
         _ head: RequestHead, at former: FormerKey, _ keys: TargetKeys, _ directives: RequestCacheControl, now: Timestamp
     ) throws(NotAtHand) -> StandIn? {
@@ -73,13 +73,13 @@ extension ResponseCache {
         return try origins.contains(cookies, target: targetKey(head), in: self)
     }
 
-    /// Whatever the upstream says of its arguments.
+    /// The target's key, regardless of No-Vary-Search.
     private func targetKey(_ head: RequestHead) -> [UInt8] { sharedKey(of: head.pathAndQuery, for: head) }
 
-    // MARK: What is learnt of cookies
+    // MARK: Recording cookies
 
-    /// A request is about to be sent: one that could be a login ends what is known of its cookies.
-    /// - Parameter isReading: it changes nothing, and the store has to do with it.
+    /// Called before a request is sent. A request that may be a login removes the record of its cookies.
+    /// - Parameter isReading: whether the request is safe and uses the store.
     public func noteCookies(sentWith head: RequestHead, isReading: Bool) {
         guard let origins = shared.cookieOrigins, head.fields.contains(.cookie),
             !isReading || keyMaker.hasOtherCredentials(head.fields),
@@ -88,7 +88,7 @@ extension ResponseCache {
         origins.forget(cookies)
     }
 
-    /// A response was kept, or has confirmed what is.
+    /// Records cookies after a response was stored or has confirmed a stored one.
     func noteCookies(setBy response: Fields, to head: RequestHead, at time: CacheTime) {
         guard let origins = shared.cookieOrigins, let change = cookieChange(by: response, to: head, now: time.wall) else { return }
         if let sent = change.sent {
@@ -98,13 +98,13 @@ extension ResponseCache {
         }
     }
 
-    /// What of it is looked at.
+    /// Returns the keys of the records that `noteCookies(setBy:to:at:)` reads.
     func cookieKeys(setBy response: Fields, to head: RequestHead, now: Timestamp) -> [[UInt8]] {
         guard let origins = shared.cookieOrigins, let change = cookieChange(by: response, to: head, now: now) else { return [] }
         return ([change.given] + (change.sent.map { [$0] } ?? [])).map(origins.key)
     }
 
-    /// The partitions of the cookies that a client sent, where it sent any, and of those that it has from now on.
+    /// Returns the partitions of the cookies that the client sent (nil if none), and of the cookies that it has after this response.
     private func cookieChange(by response: Fields, to head: RequestHead, now: Timestamp) -> (sent: [UInt8]?, given: [UInt8])? {
         guard response.contains(.setCookie), shared.cookieOrigins != nil, head.method.isRead,
             let cookies = keyMaker.cookies, !keyMaker.hasOtherCredentials(head.fields), !head.fields.contains(.authorization),

@@ -1,5 +1,5 @@
-// A whole response goes in: one that the upstream sends now, and one that was archived, by the same rules. What is stored of it is made here,
-// and where it lies; `put` holds it against what lies there.
+// Stores a complete response, from the upstream or from an archive, by one set of rules. Builds the stored form and determines its key;
+// `put` compares it with the existing response.
 
 import CachePolicy
 import CacheStore
@@ -7,16 +7,15 @@ import Forwarding
 import HTTPCore
 import Identity
 
-/// A request, as far as the store needs to know it, with where it was looked up and what was found there. A class, since each step of storing
-/// is given it.
+/// A request with the keys of its lookup and the response that was found. A class, because each step of storing receives it.
 public final class PlacedRequest {
     public let head: RequestHead
     public let directives: RequestCacheControl
     public let keys: TargetKeys
     public let found: FoundResponse?
-    /// Whose the request was when it was looked up; nil if its credentials are its user.
+    /// Identity of the request's user at the time of the lookup; nil if the plain credentials identify the user.
     let identity: RequestIdentity?
-    /// A number for its client.
+    /// Number for the client.
     let client: UInt64
 
     public init(
@@ -31,29 +30,29 @@ public final class PlacedRequest {
         self.found = found
     }
 
-    /// Whether its token has belonged to one user since. Otherwise its response may be another user's.
+    /// Whether the token has belonged to one user since the lookup. Otherwise the response may be another user's.
     var isUserUnchanged: Bool { identity?.isUnchanged ?? true }
 }
 
-/// A final response with all of its content.
+/// A final response with its complete content.
 public struct WholeResponse {
-    /// Without its hop-by-hop fields.
+    /// Without hop-by-hop fields.
     public let head: ResponseHead
-    /// What the head says of caching.
+    /// Cache-Control of the head.
     let control: ResponseCacheControl
-    /// Decoded, where `isDecoded`.
+    /// The content, decoded if `isDecoded`.
     public let content: [UInt8]
     public let isDecoded: Bool
-    /// The content as it came, where it came with a coding that clients know.
+    /// The content as received, if its coding is supported by clients; nil otherwise.
     public var coded: (content: [UInt8], coding: ContentCoding)?
-    /// The entity tag of its data, where it came without a validator.
+    /// Entity tag computed from the content, for a response without a validator; nil if there is none.
     public let ownTag: [UInt8]?
     public let recency: Recency
-    /// It came to a POST, and answers later GETs (RFC 9110 §9.3.3).
+    /// Whether the response to a POST is stored for later GETs (RFC 9110 §9.3.3).
     public let isOfPOST: Bool
-    /// It was archived, and its request had Authorization, which the archive does not hold.
+    /// Whether an archived request had Authorization, which archives do not contain.
     let isAuthorized: Bool
-    /// JSON that RFC 8259 refuses, and that readers may take.
+    /// JSON that violates RFC 8259 but that some parsers accept.
     public var isLenient = false
 
     public init(
@@ -71,26 +70,26 @@ public struct WholeResponse {
     }
 }
 
-/// A response as it is to lie in the store.
+/// A response in its stored form.
 struct NewResponse {
-    /// The stored head, and what the rules know of it: also how recent it is.
+    /// The stored head, and its metadata including recency.
     var head: [UInt8]
     var metadata: StoredMetadata
     var body: ItemBody
-    /// Which coding it gets there; 0 for none.
+    /// Number of the coding that the writer should apply; 0 for none.
     var wantedCoding: UInt8 = 0
-    /// The names of the fields by which it is selected, and where their values are.
+    /// Names of the selecting fields, and the request fields with their values.
     var names: [[UInt8]]
     var request: Fields
-    /// When its request was sent. For a response to POST, which is later than what the POST itself makes invalid, that is not what the metadata
-    /// say.
+    /// When the request was sent. For a response to POST, the metadata contain a later time, so that the invalidation by the POST does not
+    /// apply to it.
     var sentAt: Timestamp
-    /// What it says is in its fields, whatever its status and type.
+    /// Whether the response belongs to a preflight: only its fields matter, whatever its status and type.
     var isPreflight = false
 }
 
 extension ResponseCache {
-    /// RFC 9111 §3, and what the operator calls good.
+    /// Decides by RFC 9111 §3 and the route's requirements whether a response may be stored.
     public func decideStoring(
         _ response: ResponseHead, for request: PlacedRequest, good: GoodResponse = GoodResponse()
     ) -> StorageDecision {
@@ -100,11 +99,11 @@ extension ResponseCache {
     }
 
     /// - Parameters:
-    ///   - control: what the head says of caching.
-    ///   - isPartitioned: whether its key holds the request's credentials.
-    ///   - found: what was found for it.
-    ///   - good: what its route calls good.
-    ///   - kept: what its route demands of what is kept.
+    ///   - control: Cache-Control of the head.
+    ///   - isPartitioned: whether the key contains the request's credentials.
+    ///   - found: the response found for the request; nil if none.
+    ///   - good: `good` of the route.
+    ///   - kept: `keep_if` of the route.
     public func decideStoring(
         _ response: ResponseHead, _ control: ResponseCacheControl, to head: RequestHead, _ directives: RequestCacheControl,
         isPartitioned: Bool, beside found: FoundResponse?, good: GoodResponse, kept: GoodResponse = GoodResponse()
@@ -112,7 +111,7 @@ extension ResponseCache {
         if good.faultOfHead(response) != nil { return .forbidden(.notGood) }
         if kept.faultOfHead(response) != nil { return .forbidden(.notKept) }
         let policy = policy(for: head)
-        // An error that would be kept for a moment lies beside what is good, or nowhere.
+        // An error that `negative` stores is stored next to a good response, or not at all.
         if let found, !found.metadata.isNegative, policy.settings.freshness.negativeLifetime(of: response.status, said: nil) != nil {
             return .forbidden(.status)
         }
@@ -128,13 +127,13 @@ extension ResponseCache {
             head, directives, isPartitioned: isPartitioned, isForAll: rules?.areIgnored ?? false, isShared: rules?.sharesPublic ?? false)
     }
 
-    /// What a head says of caching, read once for all that is decided by it.
+    /// Parses Cache-Control of a head, once for all decisions.
     public func control(_ response: ResponseHead) -> ResponseCacheControl {
         ResponseCacheControl(response.fields, targeted: settings.policy.targetedFields)
     }
 
-    /// Stores a response that may be.
-    /// - Returns: how it went, and the response as it is stored.
+    /// Stores a response that may be stored.
+    /// - Returns: the result, and the response as stored.
     public func store(
         _ response: WholeResponse, for request: PlacedRequest, at time: CacheTime
     ) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata) {
@@ -149,7 +148,7 @@ extension ResponseCache {
         guard request.head.method != .options else { return makePreflight(response, for: request) }
         let settings = policy(for: request.head).settings
         var recency = response.recency
-        // A POST has made invalid what was there before; its own response is later than that.
+        // A POST invalidates earlier responses, so the time of its own response is moved after the invalidation.
         if response.isOfPOST {
             recency.requestTime = shared.timeOfRequest(at: Timestamp(milliseconds: recency.responseTime.milliseconds + 1))
         }
@@ -175,20 +174,20 @@ extension ResponseCache {
             request: request.head.fields, sentAt: sentAt)
     }
 
-    /// Whether nothing in a response is anybody's secret.
+    /// Returns whether a response contains no user's secrets.
     private func isOpen(_ response: WholeResponse, to request: PlacedRequest) -> Bool {
         !response.isAuthorized && isOpen(response.head.fields, to: request.head, isPartitioned: request.keys.isPartitioned)
     }
 
-    /// The same of a response that is not stored.
+    /// Returns whether a response that is not stored contains no user's secrets.
     public func isOpen(_ response: Fields, to request: RequestHead, isPartitioned: Bool) -> Bool {
         guard !isPartitioned, !response.contains(.setCookie), !request.fields.contains(.authorization) else { return false }
-        // Where keys have no partitions, credentials say nothing by being in one.
+        // If keys have no partitions, a missing partition does not prove that there are no credentials.
         return concealed.isEmpty || !keyMaker.hasCredentials(request.fields)
     }
 
-    /// In which form the content goes into the store: as it came, where it came with a coding; else the writer puts one on where that makes it
-    /// shorter. What is short stays as it is.
+    /// Selects the stored form of the content: as received if it had a coding; otherwise the writer compresses it if that makes it shorter.
+    /// Short content is not coded.
     private func form(of response: WholeResponse, _ metadata: StoredMetadata, for head: RequestHead) -> (ItemBody, wantedCoding: UInt8) {
         let count = response.content.count
         guard let compression = compression(of: count, metadata, for: head) else { return (.bytes(response.content), 0) }
@@ -198,7 +197,7 @@ extension ResponseCache {
         return (.bytes(response.content), wantedCoding(compression, response.head.fields))
     }
 
-    /// nil where content stays as it is.
+    /// nil if the content is not coded.
     private func compression(of count: Int, _ metadata: StoredMetadata, for head: RequestHead) -> Compression? {
         let compression = settings.compression.rules(for: head.pathAndQuery)
         guard compression.covers(count, from: settings.compressFromBytes), !metadata.flags.contains(.coded) else { return nil }
@@ -209,20 +208,20 @@ extension ResponseCache {
         MediaType(of: fields)?.isText == true ? compression.coding.number : 0
     }
 
-    /// The same of a copy that is confirmed: it may not have been coded yet.
+    /// Returns the coding for a confirmed response, which may not have been coded yet.
     func wantedCoding(of found: FoundResponse, _ metadata: StoredMetadata, _ fields: Fields, for head: RequestHead) -> UInt8 {
         guard found.coding == .identity, let compression = compression(of: found.contentBytes, metadata, for: head) else { return 0 }
         return wantedCoding(compression, fields)
     }
 
-    /// The names of the fields by which a response varies.
+    /// Returns the names of the fields by which a response varies.
     func selectingNames(_ response: Fields, of head: RequestHead) -> [[UInt8]] {
         SelectingFields.names(
             response: response, request: head.fields, settings: policy(for: head).settings,
             isForAll: settings.credentials.areIgnored(for: head))
     }
 
-    /// What is kept of the response to a preflight: fields, and no content.
+    /// Builds the stored form of a preflight's response: fields without content.
     private func makePreflight(_ response: WholeResponse, for request: PlacedRequest) -> NewResponse {
         let recency = response.recency
         let received = ReceivedResponse(
@@ -237,7 +236,7 @@ extension ResponseCache {
             isPreflight: true)
     }
 
-    /// References within the upstream made relative, so that the client stays here.
+    /// Makes references within the upstream relative, so that clients follow them through Cistern.
     func keepingReferences(_ response: ResponseHead) -> ResponseHead {
         let upstream = settings.upstream
         let location = LocationRewriting(
@@ -249,7 +248,7 @@ extension ResponseCache {
         return response
     }
 
-    /// Our entry in Via. What was archived may have come through here.
+    /// Cistern's entry in Via; nil if there is none to add. An archived response may already contain it.
     private func addedVia(_ response: ResponseHead, isImported: Bool) -> [UInt8]? {
         guard isImported, let name = settings.via else { return via(of: response) }
         let isThere = FieldLists.members(of: .via, in: response.fields).last.map { $0.suffix(name.count + 1) == [0x20] + name } ?? false
@@ -260,8 +259,8 @@ extension ResponseCache {
         settings.via.map { Array("\(response.version.receivedProtocol) ".utf8) + $0 }
     }
 
-    /// Puts a response where its own fields say that it belongs. What others may have only as long as it is validated lies in its user's
-    /// partition too, whose rescue it is.
+    /// Stores a response under the key that its fields require. A response shared only while it is validated is also stored in its user's
+    /// partition, where it may serve as a rescue.
     private func put(_ new: NewResponse, _ response: WholeResponse, for request: PlacedRequest, now: Timestamp) -> StoringResult {
         let fields = response.head.fields
         let sharing = request.keys.common == nil || new.metadata.isNegative ? .own : sharing(of: fields, response.control, to: request.head)
@@ -281,7 +280,8 @@ extension ResponseCache {
         return putCommon(new, fields, for: request, isOnlyThere: true, now: now)
     }
 
-    /// Who may have it, by what it says; and by what is left of that where the operator ignores some: what may not go out stale must be marked so.
+    /// Determines who may receive the response, by its fields and by what remains after the operator's rules. Responses that must not be
+    /// served stale have to be marked.
     func sharing(of fields: Fields, _ control: ResponseCacheControl, to head: RequestHead) -> AuthorizedSharing {
         guard AuthorizedSharing(fields, control) != .own else { return .own }
         return AuthorizedSharing(fields, policy(for: head).settings.freshness.applied(to: control))
@@ -291,7 +291,7 @@ extension ResponseCache {
         _ new: NewResponse, _ fields: Fields, for request: PlacedRequest, isOnlyThere: Bool, now: Timestamp
     ) -> StoringResult {
         let recency = new.metadata.recency
-        // It says `public`, or that it is for shared caches.
+        // The response has `public`, or is for shared caches.
         let isForAll = new.metadata.flags.contains(.forAllFields)
         guard
             var place = place(
@@ -303,10 +303,10 @@ extension ResponseCache {
         return put(new, at: place)
     }
 
-    // MARK: What has to be at hand
+    // MARK: Loading records
 
-    /// What storing a response looks at and has to be brought in first; nil where all of it is at hand.
-    /// - Parameter isUpdate: whether it brings up to date what is stored, which is looked up for that.
+    /// Returns the first record that storing a response needs and that must be loaded; nil if all are in memory.
+    /// - Parameter isUpdate: whether an existing response is updated, which requires a lookup.
     public func firstNotAtHand(
         storing response: Fields, for request: PlacedRequest, isUpdate: Bool = false, now: Timestamp
     ) -> NotAtHand? {
@@ -335,7 +335,7 @@ extension ResponseCache {
         }
     }
 
-    /// - Parameter others: more keys that are looked at.
+    /// - Parameter others: further keys that are needed.
     private func firstNotAtHand(
         storing response: Fields, at places: [TargetKeys], _ others: [[UInt8]], for head: RequestHead
     ) -> NotAtHand? {

@@ -1,19 +1,20 @@
-// Requests with fields by which the upstream may select without saying so (`UnknownFields`): their responses lie under keys of their own, unless the
-// upstream's own words say that they are for all.
+// Handles requests with unknown fields, by which the upstream may select without listing them in Vary (`UnknownFields`). Their responses
+// have separate keys, unless the upstream's fields say that they serve all requests.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 
 extension ResponseCache {
-    /// nil if the request has none, and where they do not count.
-    /// - Parameter notes: the request is seen for the first time: what it sends counts for which fields change.
+    /// Returns the request's unknown fields; nil if it has none, or if they are ignored.
+    /// - Parameter notes: whether this is the first lookup of the request, so that its values are recorded.
     func unknownFields(of head: RequestHead, by client: @autoclosure () -> UInt64, notes: Bool = false) -> UnknownFields? {
         keyMaker.unknownFields(of: head.fields) { shared.unknownFields.judge($0, by: client(), notes: notes) }
     }
 
-    /// A good response for all requests goes out as long as it is fresh. Else the more recent one counts, since the upstream may have stopped saying so;
-    /// but none that is worse than the request's own: what another's fields have brought about is no reason to lose that.
+    /// Prefers a good fresh response for all requests. Otherwise the more recent response is used, because the upstream may now select by
+    /// the fields. But a response that is worse than the request's own does not replace it, because another request's fields may have
+    /// caused it.
     func findByUnknownFields(_ head: RequestHead, at keys: TargetKeys, _ basis: inout FindingBasis) throws(NotAtHand) -> LookUpResult {
         let plain = try findInPartitions(head, at: keys.forAllFields, &basis)
         let isForAll = plain.found?.metadata.flags.contains(.forAllFields) ?? false
@@ -32,10 +33,10 @@ extension ResponseCache {
         return !isWorse && forAll.metadata.recency.isLater(than: ownResponse.metadata.recency) ? plain : own
     }
 
-    // MARK: What is learnt
+    // MARK: Recording
 
-    /// Notes that a request has found no copy, once.
-    /// - Returns: what was found for the first time; and the number of a field that kept a copy from being used, 0 if none did.
+    /// Records, once per request, that it found no stored response.
+    /// - Returns: new findings, and the number of a field that prevented a hit; 0 if none did.
     public func noteUnknownFields(of finding: Finding, by client: UInt64) -> (findings: [FieldFinding], field: UInt8) {
         guard strictness == .rescue else { return ([], 0) }
         var field: UInt8 = 0
@@ -46,10 +47,10 @@ extension ResponseCache {
         return (shared.unknownFields.takeFindings(), field)
     }
 
-    /// Takes out another variant where there would be too many.
+    /// Records a stored response, and removes another variant if there are too many.
     /// - Parameters:
-    ///   - unknown: nil if the response is for requests without unknown fields, or for all.
-    ///   - key: where it lies.
+    ///   - unknown: nil if the response serves requests without unknown fields, or all requests.
+    ///   - key: key of the stored response.
     func noteStored(_ unknown: UnknownFields?, at key: [UInt8], by client: UInt64) {
         guard let unknown else { return }
         let plain = Array(key.dropLast(UnknownFields.suffixBytes))

@@ -1,14 +1,15 @@
-// The cache: finds the stored response for a request, and never one that an unsafe request has made invalid since. By the request's key; then,
-// where responses vary, by the selecting fields; then under what the upstream said of its arguments. The other verbs stand in files of their
-// own: `store` and `confirm`, `invalidate`, `purge`, `list`. It knows no sockets and no loops; times are passed in.
+// The cache: finds the stored response for a request, and never one that an unsafe request has invalidated. It looks up the key, then the
+// variant, then the key under No-Vary-Search. Other operations are in separate files: `store`, `confirm`, `invalidate`, `purge`, `list`. It
+// uses no sockets and no event loop; times are passed in.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 import Identity
 
-/// Each thread that uses the cache has one: a shard's loop, and the administrator's queue. What they share is in `SharedCacheState`; what is
-/// remembered here is for one thread, so nothing is guarded. `@unchecked Sendable` because others do no more than carry it to that thread.
+/// One instance for each thread that uses the cache: the shards' event loops and the administrator's queue. Shared state is in
+/// `SharedCacheState`; the memory of an instance belongs to one thread and needs no lock. `@unchecked Sendable` because other threads only
+/// pass the instance to its thread.
 public final class ResponseCache: @unchecked Sendable {
     public let shared: SharedCacheState
     public let keyMaker: RequestKeyMaker
@@ -18,38 +19,38 @@ public final class ResponseCache: @unchecked Sendable {
     let gone: GoneMemory?
     private let doubts: DoubtfulWrites
     private let policies: PathTable<RoutePolicy>
-    /// Selecting fields whose values are secrets: those of one user's own cache and of paths that are the same for all, where keys have no
+    /// Selecting fields with secret values: for a single user's cache and for paths with responses equal for all users, where keys have no
     /// partitions.
     let concealed: CredentialNames
-    /// One for each of the fleet's secrets; empty where nothing is shared.
+    /// One for each secret of the fleet; empty if nothing is shared.
     let fleetKeyMakers: [RequestKeyMaker]
-    /// nil where nothing is shared.
+    /// nil if nothing is shared.
     let sharingRules: SharingRules?
-    /// nil where nothing is shared.
+    /// nil if nothing is shared.
     private let sight: FleetSight?
-    /// Set before the first request; nil where nothing is shared, and on the administrator's queue.
+    /// Set before the first request; nil if nothing is shared, and on the administrator's queue.
     public var level: (any SharedLevel)?
     private let memo = SelectingMemo()
-    /// The key of the request that was looked up last: its memory is used again.
+    /// Key of the last lookup; its memory is reused.
     private var scratchKey: [UInt8] = []
-    /// Room for so much more than the last key took is kept for the next one.
+    /// Additional capacity that is kept beyond the size of the last key, in bytes.
     private static let scratchBytes = 128
     var reading: Reading
     private let time: () -> CacheTime
     var now: Timestamp { time().wall }
 
-    /// How what lies in the store is read.
+    /// How records in the store are read.
     enum Reading {
-        /// As an event loop does: what has to be brought in first is thrown.
+        /// On an event loop: throws if a record must be loaded first.
         case atHand
         case waiting
-        /// Waiting, and not counted as a use.
+        /// May wait for the disk; not counted as a use.
         case looking
     }
 
     /// - Parameters:
-    ///   - mayWait: whether its thread may wait for the disk.
-    ///   - time: as its thread has it.
+    ///   - mayWait: whether the thread may wait for the disk.
+    ///   - time: the thread's clock.
     public init(_ shared: SharedCacheState, mayWait: Bool = false, time: @escaping () -> CacheTime) {
         self.shared = shared
         self.time = time
@@ -62,7 +63,7 @@ public final class ResponseCache: @unchecked Sendable {
         policies = settings.freshness.map { [policy = settings.policy] in RoutePolicy(policy, $0) }
         keyMaker = RequestKeyMaker(shared.settings, hash: { [store] in store.credentialPartition($0) }, time: time)
         var fleetSettings = shared.settings
-        // What the upstream says of credentials names the partitions of this node.
+        // The users that the upstream identifies refer to this node's partitions.
         fleetSettings.lookUps = []
         fleetKeyMakers =
             shared.settings.fleet?.hashing.hashes.map { [fleetSettings] in RequestKeyMaker(fleetSettings, hash: $0, time: time) } ?? []
@@ -72,23 +73,23 @@ public final class ResponseCache: @unchecked Sendable {
         concealed = areShared ? settings.policy.credentials.names : CredentialNames([])
     }
 
-    /// What the upstream has said of credentials, in the places that the rules name.
+    /// The users that the upstream identified, indexed as in the credential rules.
     public var lookUps: [ToldIdentities] { settings.lookUps }
 
     public func lookUpPlace(for head: RequestHead) -> Int? { settings.credentials.specialRules(for: head)?.lookUp }
 
-    /// Why a copy that was marked as stale is so, where that is for what other nodes may have purged.
+    /// Returns why a stored response counts as stale because of missed purges of other nodes; nil if it does not.
     public func doubt(of stored: StoredMetadata) -> FleetDoubt? { sight?.doubt(ofStored: stored.responseTime) }
 
     var strictness: Strictness { settings.policy.strictness }
 
-    /// Whether a request that was looked up would be given the same now, as far as that depends on what is stored.
+    /// Returns whether an earlier lookup would give an equal result now, as far as that depends on the store.
     public func holds(_ basis: FindingBasis) -> Bool { shared.holds(basis, now: time().wall) }
 
-    /// The rules of keeping for what a request asks for.
+    /// Returns the storing rules for a request's target.
     func policy(for head: RequestHead) -> RoutePolicy { policies.rules(for: head.pathAndQuery) }
 
-    /// Whether the store has anything, of any API.
+    /// Whether the store holds any response, of any API.
     public var hasStored: Bool { store.statistics.entries > 0 }
 
     /// Whether the store accepts new responses.
@@ -99,12 +100,12 @@ public final class ResponseCache: @unchecked Sendable {
 
     // MARK: Finding
 
-    /// What is stored for a request, and where it was looked for.
+    /// Finds the stored response for a request, and returns the keys that were looked up.
     /// - Parameters:
-    ///   - content: what the request's content says, where its response depends on it.
-    ///   - client: a number for its client.
-    ///   - isFirst: the request has not been looked up before.
-    /// - Throws: what has to be brought in before it can be said.
+    ///   - content: canonical content of the request, if the response depends on it; nil otherwise.
+    ///   - client: number for the request's client.
+    ///   - isFirst: whether this is the first lookup of the request.
+    /// - Throws: what must be loaded before the lookup can complete.
     public func find(
         _ head: RequestHead, content: [UInt8]? = nil, by client: @autoclosure () -> UInt64 = 0, isFirst: Bool = false
     ) throws(NotAtHand) -> Finding {
@@ -113,8 +114,7 @@ public final class ResponseCache: @unchecked Sendable {
         return try find(head, from: keys, &basis)
     }
 
-    /// The same for a request that was looked up before. It may be found in another place now: the response that has just come may be the first
-    /// to say which arguments make no difference.
+    /// Repeats the lookup of a request. The result may be under another key now: a new response may be the first one with No-Vary-Search.
     public func find(_ head: RequestHead, from keys: TargetKeys) throws(NotAtHand) -> Finding {
         var basis = FindingBasis()
         return try find(head, from: keys, &basis)
@@ -126,7 +126,7 @@ public final class ResponseCache: @unchecked Sendable {
         return Finding(keys: keys, result: result, basis: basis)
     }
 
-    /// What lies in exactly this place, or in that of its variant.
+    /// Looks up exactly these keys, and the variant if there is one.
     public func find(_ head: RequestHead, at keys: TargetKeys) throws(NotAtHand) -> LookUpResult {
         var basis = FindingBasis()
         return try find(head, at: keys, &basis)
@@ -142,7 +142,8 @@ public final class ResponseCache: @unchecked Sendable {
         return try Self.preferred(own, findOwn(head, at: keys.inCommon, &basis), now: time().wall)
     }
 
-    /// The more recent one (RFC 9111 §4). What others may have only as long as it is validated does not keep its own user from a copy that may go out stale.
+    /// Selects the more recent response (RFC 9111 §4). A response shared only while it is validated does not hide the user's own response,
+    /// which may be served stale.
     private static func preferred(_ own: LookUpResult, _ common: LookUpResult, now: Timestamp) -> LookUpResult {
         guard let shared = common.found?.metadata else {
             if case .nothing = own { return common }
@@ -166,7 +167,7 @@ public final class ResponseCache: @unchecked Sendable {
         }
     }
 
-    /// The same for one who has brought in what is looked at: what is not at hand all the same is waited for.
+    /// Looks up keys after their records were loaded. Waits for a record that is nevertheless not in memory.
     func findWaiting(_ head: RequestHead, at keys: TargetKeys) -> LookUpResult {
         (try? waiting { () throws(NotAtHand) in try find(head, at: keys) }) ?? .nothing
     }
@@ -175,11 +176,12 @@ public final class ResponseCache: @unchecked Sendable {
         for head: RequestHead, content: [UInt8]?, unknown: UnknownFields?, _ basis: inout FindingBasis
     ) throws(NotAtHand) -> TargetKeys {
         var content = content
-        // A write changes nothing of what preflights ask for.
+        // Writes do not invalidate preflights.
         if content != nil, head.method != .options { content! += try invalidationPart(of: head, &basis) }
         let target = head.pathAndQuery
         let rules = settings.arguments.specialRules(for: target)
-        // Where somebody keeps the last key, this is new memory of the same size, rounded up: so that it does not grow with each.
+        // If the last key is still referenced, this allocates memory of its size, rounded up. The limit keeps the capacity from growing
+        // with each request.
         if scratchKey.capacity > 4 * scratchKey.count + Self.scratchBytes { scratchKey = [] }
         scratchKey.removeAll(keepingCapacity: true)
         let (keys, identity) = keyMaker.keys(
@@ -188,15 +190,15 @@ public final class ResponseCache: @unchecked Sendable {
         return keys
     }
 
-    /// When an unsafe request last made the target invalid: part of the keys of what is kept by a request's content, since what lies under all
-    /// contents cannot be searched for (RFC 9111 §4.4).
+    /// Time of the target's last invalidation, as part of keys that contain a request's content. Such keys cannot be enumerated for removal
+    /// (RFC 9111 §4.4).
     private func invalidationPart(of head: RequestHead, _ basis: inout FindingBasis) throws(NotAtHand) -> [UInt8] {
         let shared = sharedKey(of: head.pathAndQuery, for: head)
         guard let time = Self.time(of: try item(Self.invalidationKey(shared), &basis)) else { return [] }
         return Self.invalidationPart(time)
     }
 
-    /// Of a variant: the generation of its marker, and the values of the selecting fields.
+    /// Returns the key of a variant, made of the marker's generation and the values of the selecting fields, and the names of these fields.
     func variant(of marker: StoredItem, _ key: [UInt8], _ request: Fields) -> (key: [UInt8], names: [ArraySlice<UInt8>])? {
         guard let generation = StoredMetadata.number(in: marker.metadata) else { return nil }
         var variant = key
@@ -212,13 +214,13 @@ public final class ResponseCache: @unchecked Sendable {
         }
     }
 
-    /// - Parameter key: the item's.
+    /// - Parameter key: key of the item.
     private func accept(
         _ item: StoredItem, _ key: [UInt8], _ keys: TargetKeys, _ head: RequestHead, _ basis: inout FindingBasis
     ) throws(NotAtHand) -> LookUpResult {
         guard var metadata = Self.metadata(of: item) else { return .nothing }
         guard try !isInvalid(metadata, item.head, keys, head, &basis) else {
-            // Else it could be kept for its use, and outlive the mark that says so.
+            // Otherwise its use could keep it in the store longer than the mark that invalidates it.
             store.remove(key.span, ifStill: item)
             return .nothing
         }
@@ -237,7 +239,7 @@ public final class ResponseCache: @unchecked Sendable {
         if head.method == .options, try isPurged(preflight: metadata, sharedKey: sharedKey(of: head.pathAndQuery, for: head), &basis) {
             return true
         }
-        // A write takes out at once only what lies under the shared key itself.
+        // A write removes immediately only the response under the shared key.
         let isElsewhere = keys.isPartitioned || keys.unknownFields != nil
         let (sharedKey, collection) = (isElsewhere ? keys.shared : nil, collectionKey(of: head))
         return try isInvalid(metadata, stored, sharedKey: sharedKey, collection: collection, &basis)
@@ -252,7 +254,7 @@ public final class ResponseCache: @unchecked Sendable {
         return try isDoubted(metadata, sharedKeys: sharedKeys, collection: collectionKey(of: head), &basis)
     }
 
-    /// What it counts for as long as nobody knows what others have purged.
+    /// Applies the limit on freshness while purges of other nodes cannot be seen.
     private static func result(_ found: FoundResponse, _ sight: FleetSight, now: Timestamp) -> LookUpResult {
         switch sight.judge(found.metadata.responseTime, now: now) {
         case .counts: .found(found)
@@ -261,7 +263,7 @@ public final class ResponseCache: @unchecked Sendable {
         }
     }
 
-    /// nil where the item is no response, or damaged.
+    /// nil if the item is not a response, or is damaged.
     static func metadata(of item: StoredItem, as kind: StoredKind = .response) -> StoredMetadata? {
         guard let metadata = StoredMetadata(item.metadata, as: kind), item.form.coding <= ContentCoding.lastNumber,
             metadata.etag.upperBound <= item.head.count,
@@ -270,8 +272,8 @@ public final class ResponseCache: @unchecked Sendable {
         return metadata
     }
 
-    /// Whether the client may get the content in its stored coding. Its request must allow that coding, or have the Accept fields of the request
-    /// that the upstream answered with it.
+    /// Returns whether the client may receive the content in its stored coding. The request must accept the coding, or have the Accept
+    /// fields of the request that fetched the response.
     private static func mayRead(_ item: StoredItem, _ stored: StoredMetadata, _ request: Fields, _ keys: TargetKeys) -> Bool {
         guard let head = StoredHead.parse(item.head) else { return false }
         if ContentCoding.allows(head.fields, request) { return true }

@@ -1,65 +1,65 @@
-// What the cache has to know of the operator's settings.
+// The operator's settings for the cache.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 import Identity
 
-/// Where stored responses lie, and how many of them there is room for.
+/// The location of the store and its limits.
 public typealias StorePlace = StoreSettings
 
 extension StorePlace {
-    /// Of a file that lies beside them.
+    /// Returns the path of a file in the cache directory.
     public func path(of name: String) -> String { "\(directory)/\(name)" }
 }
 
 public struct ResponseCacheSettings: Sendable {
     public var policy = CachePolicySettings()
-    /// What routes say of freshness.
+    /// Freshness rules of routes.
     public var freshness = PathTable(rest: FreshnessRules())
-    /// Where the upstream is.
+    /// The upstream's origin.
     public var upstream: UpstreamOrigin
-    /// The API's name as it is part of every key: of the only one, scheme, host and port of the upstream, with its base path.
+    /// The API's name in every key. For a single API: scheme, host and port of the upstream, with its base path.
     public var keyName: [UInt8] { name ?? upstream.bytes + upstream.basePath }
-    /// Whether there are other APIs, whose responses lie in the same store.
+    /// Whether there are other APIs with responses in this store.
     public var isOneOfSeveral: Bool { name != nil }
     private let name: [UInt8]?
-    /// Whether the upstream gets to see the host that the client asked for: then that is part of every key.
+    /// Whether the requested host is forwarded to the upstream, and is thus part of every key.
     public var isKeyedByHost = false
     public var arguments = ArgumentTable()
     public var credentials = CredentialTable()
-    /// How requests' tokens are looked at, in the places that `credentials` names.
+    /// Token rules, indexed as in `credentials`.
     public var tokens: [TokenRules] = []
-    /// What the upstream has said of credentials, in the places that `credentials` names.
+    /// Users that the upstream identified, indexed as in `credentials`.
     public var lookUps: [ToldIdentities] = []
-    /// Whether a write to a member may make its collection invalid: then that is looked for at every look-up.
+    /// Whether writes to a member may invalidate its collection. Each lookup then checks the collection's mark.
     public var checksCollections = false
-    /// Whether a 410, or a 404 in JSON, stands for its copy while the upstream fails.
+    /// Whether a 410, or a 404 in JSON, is stored and served instead of the stored response while the upstream fails.
     public var remembersGone = true
-    /// Milliseconds within which a crowd of 404 counts as lost routes (`failure.window`).
+    /// Milliseconds within which a crowd of 404 responses counts as lost routes (`failure.window`).
     public var surpriseWindow: Int64 = 10_000
-    /// Whether it is learnt which cookies the upstream gave to clients without credentials.
+    /// Whether to record which cookies the upstream gave to clients without credentials.
     public var remembersCookieOrigins = false
-    /// Our name in the Via of responses (RFC 9110 §7.6.3); nil where it is switched off.
+    /// Cistern's name in Via of responses (RFC 9110 §7.6.3); nil if disabled.
     public var via: [UInt8]?
-    /// Whether a Location of the upstream's own origin is made relative.
+    /// Whether Location fields of the upstream's origin are made relative.
     public var rewritesLocation = true
-    /// In which form content is kept, by path; and how long it is at least where it has a coding.
+    /// Coding of stored content by path, and the minimum length in bytes of coded content.
     public var compression = PathTable(rest: Compression.off)
     public var compressFromBytes = 1_400
-    /// The nodes with which it is shared; nil where it is not.
+    /// The fleet with which responses are shared; nil if none.
     public var fleet: FleetMembership?
-    /// The longest content that is stored.
+    /// Maximum length of stored content in bytes.
     public var contentLimitBytes = 8 << 20
 
-    /// - Parameter name: of an API beside others.
+    /// - Parameter name: name of the API if there are several; nil otherwise.
     public init(upstream: UpstreamOrigin, name: [UInt8]? = nil) {
         self.upstream = upstream
         self.name = name
     }
 }
 
-/// What the operator says of arguments, by path.
+/// The operator's rules for arguments by path.
 public struct ArgumentTable: Sendable {
     private let table: PathTable<ArgumentRules>
     private let isSpecial: Bool
@@ -73,12 +73,12 @@ public struct ArgumentTable: Sendable {
 
     public func rules(for target: ArraySlice<UInt8>) -> ArgumentRules { table.rules(for: target) }
 
-    /// A target as the upstream gets it: without the arguments that its key leaves out for that (`arguments.drop`).
+    /// Returns a target as it is forwarded: without arguments that are removed (`arguments.drop`).
     public func sent(_ target: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
         guard dropsSome, let sent = table.rules(for: target).sent(target) else { return target }
         return sent[...]
     }
 
-    /// nil where no path has any that make a difference: almost always, and copying them costs a hit something.
+    /// nil if no path has rules that affect keys. This is the common case, and copying rules would slow down hits.
     func specialRules(for target: ArraySlice<UInt8>) -> ArgumentRules? { isSpecial ? table.rules(for: target) : nil }
 }

@@ -1,9 +1,9 @@
-// The rules of keeping for a path, put together once: for each response that would cost more than to follow them.
+// The storing rules for a path, combined once, because combining them for each response would cost more than applying them.
 
 import CachePolicy
 import HTTPCore
 
-/// A class, so that handing them on copies nothing.
+/// A class, so that passing the rules along copies nothing.
 final class RoutePolicy: Sendable {
     let settings: CachePolicySettings
 
@@ -13,7 +13,7 @@ final class RoutePolicy: Sendable {
         self.settings = settings
     }
 
-    /// RFC 9111 §3.
+    /// Decides whether a response may be stored (RFC 9111 §3).
     func decide(_ response: ResponseHead, _ control: ResponseCacheControl, to request: StorableRequest) -> StorageDecision {
         Storing.decide(response, control, to: request, settings: settings)
     }

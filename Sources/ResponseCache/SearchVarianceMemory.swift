@@ -1,21 +1,21 @@
-// What the upstream last said of each path's arguments (No-Vary-Search): a small record beside the path's key. As long as nobody ever said
-// anything, nothing is looked up.
+// The upstream's last No-Vary-Search for each path, as a small record next to the path's key. Until any response has the field, nothing is
+// looked up.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 import Synchronization
 
-/// What was said, and since when it is so: what lay there under the same words before others were said is not found again. In the meantime
-/// an unsafe request may have passed it by.
+/// A No-Vary-Search value with its generation. A value that returns after a different one gets a new generation. Older responses are then
+/// not found again, because an unsafe request may have missed them.
 struct RememberedVariance {
     let variance: SearchVariance
     let generation: UInt64
 
-    /// As part of keys.
+    /// Encoded form for keys.
     var encoded: [UInt8] { variance.encoded + [0x0a] + Array(String(generation).utf8) }
 
-    /// Whether a part of a key is such a one, and no request's content: that begins with a length or is a digest.
+    /// Returns whether a part of a key is such an encoded value. Content identities differ: they begin with a length, or are digests.
     static func isEncoded(_ part: [UInt8]) -> Bool {
         guard let end = part.lastIndex(of: 0x0a), end >= 2, end + 1 < part.count else { return false }
         return (part[0] | 0x20) == UInt8(ascii: "k") && (part[1] == UInt8(ascii: "E") || part[1] == UInt8(ascii: "P"))
@@ -23,20 +23,20 @@ struct RememberedVariance {
     }
 }
 
-/// Whether anything was ever said in a store, of any path of any API.
+/// Whether any path of any API in the store has a No-Vary-Search record.
 final class SearchVarianceSign: Sendable {
-    /// Set by the shard that first stores a response with the field, read by all with each request.
+    /// Set by the shard that first stores a response with the field; read by all shards for each request.
     private let isUsed: Atomic<Bool>
 
-    /// Under it lies whether there are such records; it is there before each of them, and evicting always keeps it. Without it a write would
-    /// pass them by.
+    /// Key of the record that stores this sign. It is written before the first No-Vary-Search record, and is never evicted. Without it, a
+    /// write would miss responses under No-Vary-Search.
     fileprivate static let key = [UInt8(ascii: "N")]
 
     init(store: ResponseStore) { isUsed = Atomic(store.lookUp(Self.key.span) != nil) }
 
     var isSet: Bool { isUsed.load(ordering: .acquiring) }
 
-    /// A record lies in the store.
+    /// Called after a record was stored.
     func set(in store: ResponseStore) { if !isUsed.exchange(true, ordering: .acquiringAndReleasing) { store.noteChange() } }
 }
 
@@ -46,19 +46,19 @@ final class SearchVarianceMemory: Sendable {
 
     init(store: ResponseStore, _ sign: SearchVarianceSign) { (self.store, self.sign) = (store, sign) }
 
-    /// Whether any path has said something.
+    /// Whether no path has a record.
     var isEmpty: Bool { !sign.isSet }
 
-    /// May wait for the disk.
-    /// - Parameter path: the shared key of the target without arguments.
+    /// Returns the record of a path; nil if there is none. May wait for the disk.
+    /// - Parameter path: shared key of the target without arguments.
     func variance(of path: [UInt8]) -> RememberedVariance? {
         store.lookUp(Self.key(path).span).flatMap(Self.remembered)
     }
 
-    /// The same without counting as a use.
+    /// Returns the record of a path without counting as a use; nil if there is none.
     func remembered(ofPath path: [UInt8]) -> RememberedVariance? { Self.remembered(store.see(Self.key(path).span).item) }
 
-    /// What an item says; nil where it is another one.
+    /// Decodes an item; nil if it is of another kind.
     static func remembered(_ item: StoredItem?) -> RememberedVariance? {
         guard let item, StoredMetadata.kind(of: item.metadata) == .searchVariance,
             let variance = SearchVariance(encoded: item.head), let generation = StoredMetadata.number(in: item.metadata)
@@ -66,18 +66,18 @@ final class SearchVarianceMemory: Sendable {
         return RememberedVariance(variance: variance, generation: generation)
     }
 
-    /// nil where a later response said something else.
-    /// - Parameter recency: that of the response that says so.
+    /// Stores a value. Returns nil if a more recent response had another value, or if other threads changed the record too often.
+    /// - Parameter recency: recency of the response with the value.
     func remember(_ variance: SearchVariance, of path: [UInt8], at now: Timestamp, _ recency: Recency) -> RememberedVariance? {
         let key = Self.key(path)
         for _ in 0..<Self.attemptLimit {
             let seen = store.see(key.span)
             let last = seen.item.flatMap(Self.remembered)
             let isOutdated = seen.item.flatMap { StoredMetadata.recency(of: $0.metadata) }.map(recency.isOutdated) ?? false
-            // What was not looked at until now, for want of the sign, may have been passed by.
+            // Without the sign, responses under an existing record were not looked up; writes may have missed them.
             let known = isEmpty ? nil : last.flatMap { $0.variance == variance ? $0 : nil }
             if isOutdated { return known }
-            // Another than the last, whatever the clock does.
+            // Differs from the last generation, even if the clock is set back.
             let generation = known?.generation ?? max(UInt64(clamping: now.milliseconds), (last?.generation ?? 0) &+ 1)
             if known == nil { insertSign(recency) }
             let metadata = StoredMetadata.searchVariance(generation: generation, recency)
@@ -89,10 +89,10 @@ final class SearchVarianceMemory: Sendable {
         return nil
     }
 
-    /// How often another may change it meanwhile.
+    /// Maximum number of attempts while other threads change the record.
     private static let attemptLimit = 16
 
-    /// What was stored under what was said is not found again: nothing says it any more, and what is said next has another generation.
+    /// Removes a path's record. Responses under it are not found again, because the next value has another generation.
     static func forget(path: [UInt8], in store: ResponseStore) { store.remove(key(path).span) }
 
     private func insertSign(_ recency: Recency) {

@@ -1,13 +1,13 @@
-// What requests' selecting fields amounted to lately: most clients present the same few values, and taking lists of languages apart costs more
-// than the rest of a hit.
+// Caches the values of recently presented selecting fields. Most clients send one of a few values, and parsing lists of languages costs
+// more than the rest of a hit.
 
 import CachePolicy
 import HTTPCore
 
-/// Touched on its shard's loop only.
+/// Used on its shard's event loop only.
 final class SelectingMemo {
     private struct Entry {
-        /// The marker's names, and the values presented for them, as they stand in the request.
+        /// The marker's names, and the request's values for them without normalization.
         var presented: [UInt8] = []
         var values: [UInt8] = []
     }
@@ -17,13 +17,13 @@ final class SelectingMemo {
     private var entries = [Entry](repeating: Entry(), count: 64)
     private var presented: [UInt8] = []
 
-    /// Longer ones are worked out each time.
+    /// Maximum length in bytes of cached values; longer ones are computed each time.
     private static let limitBytes = 512
 
     /// - Parameters:
-    ///   - marker: a marker's names as stored.
-    ///   - make: works out what is not remembered.
-    /// - Returns: the names, and what they amount to.
+    ///   - marker: encoded names of a Vary marker.
+    ///   - make: computes values that are not cached.
+    /// - Returns: the names, and their normalized values.
     func values(
         for marker: UnsafeRawBufferPointer, in request: Fields, make: ([ArraySlice<UInt8>]) -> [UInt8]
     ) -> (names: [ArraySlice<UInt8>], values: [UInt8]) {
@@ -39,8 +39,8 @@ final class SelectingMemo {
         return (decodedNames, values)
     }
 
-    /// Fills `presented`: each part with its length, so that two requests are alike in it only where they are alike.
-    /// - Returns: the entry's place.
+    /// Fills `presented` with length-prefixed parts, so that only equal requests have equal bytes.
+    /// - Returns: index of the entry.
     private func present(_ request: Fields) -> Int {
         presented.removeAll(keepingCapacity: true)
         CacheKey.appendPart(names, to: &presented)

@@ -1,10 +1,10 @@
-// Numbers all requests to the upstream in the order in which they are sent: what tells which of two responses is the later one.
+// Numbers all requests to the upstream in the order in which they are sent, to determine which of two responses is more recent.
 
 import CachePolicy
 import Synchronization
 
 public final class SentRequests: Sendable {
-    /// Taken from by all shards.
+    /// Used by all shards.
     private let next: Atomic<UInt64>
 
     public init(startingAt first: UInt64 = .random(in: SentOrder.beginnings)) { next = Atomic(first) }

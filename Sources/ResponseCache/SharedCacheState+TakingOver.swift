@@ -1,25 +1,26 @@
-// The store goes from one process to the next (`ResponseStore+TakingOver`); what the caches remember beside it in memory comes to know of it.
+// Hands over the store between processes (`ResponseStore+TakingOver`), and keeps the caches' state in memory consistent with it.
 
 import CachePolicy
 import CacheStore
 import TakeOver
 
-/// What another process hands over of its store.
+/// The parts of the store that another process hands over.
 public typealias HandedCache = HandedStore
 
 extension SharedCacheState {
-    /// - Returns: nil where another process cannot be given it.
+    /// Offers the store to another process.
+    /// - Returns: nil if the store cannot be handed over.
     public func offer() -> HandedCache? { store.offer() }
 
     public func pass(to successor: @escaping @Sendable (PassedChange) -> Void) -> HandedPosition { store.pass(to: successor) }
 
     public func goOn() { store.goOn() }
 
-    /// Another process has it. What is stored counts as stale here.
+    /// Releases the store to another process. Responses stored in this process count as stale from now on.
     public func leave() { store.leave() }
 
-    /// It is ours.
-    /// - Parameter end: where the other process has left off.
+    /// Takes ownership of the store.
+    /// - Parameter end: position at which the other process stopped writing.
     public func own(upTo end: HandedPosition) {
         store.own(upTo: end)
         storeMemory.times.readAgain()
@@ -27,10 +28,10 @@ extension SharedCacheState {
         storeMemory.paths.goThroughStore()
     }
 
-    /// - Parameter peer: hears of what takes something back here; nil: nobody.
+    /// - Parameter peer: receives changes that remove or invalidate responses in this process; nil for none.
     public func tell(_ peer: (@Sendable (PassedChange) -> Void)?) { store.tell(peer) }
 
-    /// What has changed in the other process changes here. What is under way here and was asked for before is not stored.
+    /// Applies a change of the other process. Responses in flight here that were requested earlier are not stored.
     public func follow(_ change: PassedChange) {
         switch change {
         case .item(let key, let metadata, let head, let body, let retention):
@@ -44,7 +45,7 @@ extension SharedCacheState {
         }
     }
 
-    /// A mark that is later than this one stays.
+    /// Stores an item of the other process. An existing mark with a later time is kept.
     private func follow(_ item: NewItem) {
         var item = item
         var time = item.metadata.withUnsafeBytes { ResponseCache.timeOfMark($0) }
@@ -54,7 +55,7 @@ extension SharedCacheState {
             storeMemory.doubts.follow(time)
         } else if let told = time {
             times.note(markAt: told)
-            // Requests that were sent here may have later times than the other process knows.
+            // Requests sent by this process may have later times than the other process knows.
             let own = times.ofMark(told)
             item.metadata = StoredMetadata.invalidation(at: own)
             marks.note(item.key, at: own)
@@ -70,7 +71,7 @@ extension SharedCacheState {
 }
 
 extension ResponseCache {
-    /// nil where it is no mark.
+    /// nil if the item is not a mark.
     fileprivate static func timeOfMark(_ metadata: UnsafeRawBufferPointer) -> Timestamp? {
         guard StoredMetadata.kind(of: metadata) == .invalidation else { return nil }
         return StoredMetadata.number(in: metadata).map { Timestamp(milliseconds: Int64(bitPattern: $0)) }

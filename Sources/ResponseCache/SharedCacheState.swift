@@ -1,4 +1,4 @@
-// What all caches of one process share: the store, and what is remembered beside it in memory. All of it guards itself.
+// State shared by all caches of a process: the store, and related records in memory. All of it is thread-safe.
 
 import CachePolicy
 import CacheStore
@@ -10,26 +10,26 @@ public final class SharedCacheState: Sendable {
     public let settings: ResponseCacheSettings
     let store: ResponseStore
     public let sent: SentRequests
-    /// nil where nothing asks for it.
+    /// nil if no setting needs it.
     public let cookieOrigins: CookieOrigins?
-    /// nil where what is gone is not remembered.
+    /// nil if gone resources are not recorded.
     public let gone: GoneMemory?
     public let surprises: SurpriseMemory
-    /// nil where No-Vary-Search is not looked at.
+    /// nil if No-Vary-Search is disabled.
     let variances: SearchVarianceMemory?
     let varianceSign: SearchVarianceSign
-    /// What is known of requests' unknown fields.
+    /// Knowledge about unknown fields of requests.
     public let unknownFields: UnknownFieldMemory
     let purges: PurgeClock
     let marks: RecentMarks
     let times: CausalTimes
     let storeMemory: StoreMemory
-    /// Whether another is in its place: by its rules, which may be others, nothing is stored any more.
+    /// Whether a reload has replaced this state. Its rules may be outdated, so nothing more is stored through it.
     private let isReplaced = Atomic(false)
 
     /// Opens the store.
     /// - Parameters:
-    ///   - handed: what another process has handed over of it.
+    ///   - handed: parts of the store handed over by another process; nil if there are none.
     ///   - whenWriting: called from the store's queue when the disk starts to refuse writes, and when it accepts them again.
     public convenience init(
         opening place: StorePlace, handed: HandedStore? = nil, sent: SentRequests, settings: ResponseCacheSettings,
@@ -43,7 +43,7 @@ public final class SharedCacheState: Sendable {
         self.init(store: try ResponseStore(place, handed: handed), isHanded: handed != nil, sent: sent, settings: settings)
     }
 
-    /// For the store's writer.
+    /// Returns the content encoder for the store's writer.
     public static func encoding() -> @Sendable (UnsafeRawBufferPointer, UInt8) -> [UInt8]? {
         let encoder = ContentEncoder()
         return { content, number in ContentCoding(number: number).flatMap { encoder.encode(content, $0) } }
@@ -56,8 +56,8 @@ public final class SharedCacheState: Sendable {
             StoreMemory(store: store, times, isHanded: isHanded), settings)
     }
 
-    /// That of another API, in the same store.
-    /// - Parameter former: of the same API, under other settings.
+    /// Creates the state of another API in the store of `other`.
+    /// - Parameter former: state of this API under earlier settings; nil if there is none.
     public convenience init(beside other: SharedCacheState, settings: ResponseCacheSettings, after former: SharedCacheState? = nil) {
         self.init(
             store: other.store, sent: other.sent, other.purges, other.marks, other.times, other.varianceSign, other.storeMemory, settings,
@@ -80,71 +80,72 @@ public final class SharedCacheState: Sendable {
         variances = settings.policy.usesNoVarySearch ? former?.variances ?? SearchVarianceMemory(store: store, sign) : nil
     }
 
-    /// Where it lies.
+    /// The cache directory.
     var directory: String { store.settings.directory }
 
-    /// Whether a request that was looked up would be given the same now, as far as that depends on what is stored.
+    /// Returns whether an earlier lookup would give an equal result now, as far as that depends on the store.
     public func holds(_ basis: FindingBasis, now: Timestamp) -> Bool {
         store.holds(basis.lookUps) && basis.isIdentityCurrent && settings.fleet?.sight.holds(basis.confirmed, now: now) != false
     }
 
-    /// From now on nothing is stored through this one.
+    /// Marks this state as replaced: nothing more is stored through it.
     public func replace() { isReplaced.store(true, ordering: .releasing) }
 
     var takesNothing: Bool { isReplaced.load(ordering: .acquiring) }
 
-    /// When a request is sent, as its response counts beside what makes responses invalid.
+    /// Returns the time of a request that is sent now, ordered after earlier invalidations.
     public func timeOfRequest(at now: Timestamp) -> Timestamp { times.ofRequest(now) }
 
-    /// Stands for a long part of a key, so that nobody can find two contents with one key.
+    /// Cryptographic digest that replaces a long part of a key, so that no two contents with one key can be constructed.
     public func contentDigest(_ content: [UInt8]) -> [UInt8] { store.contentDigest(content) }
 
-    /// Drops everything that is stored, of any API.
+    /// Removes everything from the store, of all APIs.
     func removeAll() {
         marks.noteRemovalOfAll()
         store.removeAll()
         storeMemory.times.forget()
     }
 
-    /// Waits until all that was stored can be read from the files.
+    /// Waits until all stored responses can be read from the files.
     public func flush() { store.flush() }
 
-    /// Waits until all removals and marks are in the files.
+    /// Waits until all removals and marks are written to the files.
     public func flushMarks() { store.flushMarks() }
 
-    /// Whether a removal or a mark is not in the files.
+    /// Whether a removal or a mark is not written to the files yet.
     public var hasUnwrittenMarks: Bool { store.hasUnwrittenMarks }
 
-    /// Calls `then` once all removals and marks that were made before are in the files, or the disk has refused them: at once, or from the store's own
+    /// Calls `then` when all earlier removals and marks are in the files, or the disk has refused them: immediately, or from the store's
     /// queue.
     public func whenMarksWritten(_ then: @escaping @Sendable (_ isWritten: Bool) -> Void) { store.whenMarksWritten(then) }
 
-    /// The same, and until all of it is on the disk.
+    /// Waits until all removals and marks are written to the files and synchronized to the disk.
     public func synchronize() { store.synchronize() }
 
-    /// Writes what waits to be written. Nothing is stored afterwards.
+    /// Writes pending records and closes the store.
     public func close() {
         storeMemory.times.close()
         store.close()
     }
 
-    // MARK: Content that is sent from the files
+    // MARK: Content sent from files
 
     public func isInMemory(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject) -> Bool { store.isInMemory(bytes, of: owner) }
 
-    /// - Parameter then: called once, on a thread of the store's.
+    /// Loads content into memory.
+    /// - Parameter then: called once, on a thread of the store.
     public func bringIn(_ bytes: UnsafeRawBufferPointer, of owner: AnyObject, then: @escaping @Sendable () -> Void) {
         store.bringIn(bytes, of: owner, then: then)
     }
 }
 
-/// What is known of all that lies in a store, whichever API's it is.
+/// Knowledge about the contents of a store, independent of the API.
 final class StoreMemory: Sendable {
     let times: StoredTimes
     let doubts: DoubtfulWrites
     let paths: StoredPaths
 
-    /// - Parameter isHanded: another process still has the store.
+    /// - Parameter isHanded: whether another process still owns the store.
     init(store: ResponseStore, _ times: CausalTimes, isHanded: Bool) {
         self.times = StoredTimes(store: store, times)
         doubts = DoubtfulWrites(store: store)
@@ -152,11 +153,11 @@ final class StoreMemory: Sendable {
     }
 }
 
-/// The time as the cache uses it.
+/// The current time for the cache.
 public struct CacheTime: Sendable {
-    /// Of day, as the rules use it.
+    /// Wall-clock time, for the caching rules.
     public let wall: Timestamp
-    /// Milliseconds of a clock that is never set.
+    /// Milliseconds of a monotonic clock.
     public let monotonic: Int64
 
     public init(wall: Timestamp, monotonic: Int64) {

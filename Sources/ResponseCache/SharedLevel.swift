@@ -1,32 +1,32 @@
-// The level behind the store that the nodes of a fleet fill together: what the cache asks of it, and what goes over. Which engine that is, how
-// records are sealed and who may take which, is not known here.
+// The interface to the store that the nodes of a fleet share. The engine, the encryption of records and the permissions are implemented
+// elsewhere.
 
 import CachePolicy
 import CacheStore
 import HTTPCore
 
-/// One for each thread that stores responses, touched on that thread only.
+/// One instance for each thread that stores responses, used on that thread only.
 public protocol SharedLevel: AnyObject {
-    /// The longest content that goes over, bytes.
+    /// Maximum length of shared content in bytes.
     var contentLimitBytes: Int { get }
 
-    /// Whether anything can be given now: whoever is told no need not make a key for it. Counted where not.
+    /// Returns whether records are accepted now. If not, the caller need not build a key; the refusal is counted.
     func mayOffer() -> Bool
 
-    /// Gives others what has just been stored here. Nobody waits for it.
-    /// - Parameter key: in the place of the item's own.
+    /// Offers a response that was just stored to the other nodes. Does not block.
+    /// - Parameter key: key to use instead of the item's own.
     func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency)
 
-    /// A write has made something invalid, on all nodes.
+    /// Publishes that a write has invalidated responses, to all nodes.
     /// - Parameters:
-    ///   - mark: key of the local mark of this invalidation. It contains no credentials.
+    ///   - marks: keys of the local marks of this write. They contain no credentials.
     ///   - isDoubtful: whether a login or a captive portal answered the write. Stored responses then become stale and are kept.
-    func invalidated(_ mark: [UInt8], isDoubtful: Bool)
+    func invalidated(_ marks: [[UInt8]], isDoubtful: Bool)
 }
 
-/// What lies in the shared level for one place: a response, or the marker that leads to variants.
+/// A record in the shared level: a response, or a Vary marker.
 public struct SharedRecord: Sendable {
-    /// The same on all nodes of a fleet: the cache key, with credentials hashed by the fleet's secret.
+    /// Equal on all nodes of a fleet: the cache key, with credentials hashed by the fleet's secret.
     public var key: [UInt8]
     public var metadata: [UInt8]
     public var head: [UInt8]
@@ -37,26 +37,26 @@ public struct SharedRecord: Sendable {
     }
 }
 
-/// Where a request's response may lie in the shared level.
+/// A position where a request's response may be in the shared level.
 public struct SharedPlace: Sendable, Equatable {
-    /// Of the fleet's secrets, the one by which the key is made.
+    /// Index of the fleet secret with which the key is made.
     public let secret: Int
-    /// As all nodes know it.
+    /// Key in the fleet.
     public internal(set) var key: [UInt8]
-    /// As this node's store does; of a variant, that of its marker.
+    /// Key in this node's store; for a variant, the key of its marker.
     var localKey: [UInt8]
     var isCommon: Bool
-    /// Only a response for all requests is looked for, whatever unknown fields they have.
+    /// Whether only a response that serves all requests, whatever unknown fields they have, may be used.
     var isForAll = false
-    /// Of a variant the names of the selecting fields, as markers have them; else empty.
+    /// For a variant, the encoded names of the selecting fields; otherwise empty.
     var names: [UInt8] = []
 }
 
-/// A look-up that goes on in the shared level. A reference, since it goes through many hands.
+/// A lookup that continues in the shared level. A class, because it is passed along often.
 public final class SharedLookUp: Sendable {
     public let head: RequestHead
     public let keys: TargetKeys
-    /// The first is where it would be stored.
+    /// The first place is where the response would be stored.
     public let places: [SharedPlace]
     /// `good` and `keep_if` of the target's route.
     let (good, kept): (GoodResponse, GoodResponse)
@@ -66,17 +66,17 @@ public final class SharedLookUp: Sendable {
     }
 }
 
-/// How credentials are hashed for all nodes of a fleet: by its secret, and by the one that it has in its place while secrets are changed.
+/// Hashes credentials with the secrets of a fleet: the current one, and during rotation the other one.
 public struct FleetHashing: Sendable {
     public typealias Hash = @Sendable (_ parts: [UInt8]) -> [UInt8]
-    /// Beginning with the one by which records are written.
+    /// The first hash is used for writing records.
     let hashes: [Hash]
 
-    /// - Parameter hashes: each makes 16 bytes that tell nothing about what they are made of.
+    /// - Parameter hashes: each returns 16 bytes that reveal nothing about their input.
     public init(_ hashes: [Hash]) { self.hashes = hashes }
 }
 
-/// What the cache knows of the fleet that it belongs to.
+/// The cache's view of its fleet.
 public struct FleetMembership: Sendable {
     public let hashing: FleetHashing
     public let sight: FleetSight
@@ -84,14 +84,14 @@ public struct FleetMembership: Sendable {
     public init(_ hashing: FleetHashing, _ sight: FleetSight) { (self.hashing, self.sight) = (hashing, sight) }
 }
 
-/// What became of a record that was found in the shared level.
+/// Result of processing a record from the shared level.
 public enum TakingResult: Sendable, Equatable {
-    /// It is stored here.
+    /// The response is now stored locally.
     case taken
-    /// A marker that leads on.
+    /// The record is a Vary marker that refers to this place.
     case leads(to: SharedPlace)
-    /// What is stored here is as recent, a mark concerns it, or it is not what it should be.
+    /// The local response is as recent, a mark applies, or the record is invalid.
     case notTaken
-    /// The response fails `good` or `keep_if` of the route, or is worse than the local good copy.
+    /// The response fails `good` or `keep_if` of the route, or is worse than the local good response.
     case notGood
 }

@@ -1,5 +1,5 @@
-// By which rules this node tells users apart, as a part of the key of all that it shares: nodes with other rules find nothing of each other.
-// What the one takes for everybody's may be one user's for the other.
+// A hash of the rules by which this node distinguishes users, added to the key of everything that it shares. Nodes with different rules do
+// not find each other's responses, because one node may share what belongs to a single user for another.
 
 import CachePolicy
 import HTTPCore
@@ -7,11 +7,11 @@ import Hashing
 import Identity
 
 struct SharingRules: Sendable {
-    /// Of what holds for all paths.
+    /// Hash of the rules for all paths.
     private let number: [UInt8]
     private let credentials: CredentialTable
 
-    /// nil for one user's own cache, which tells nobody apart.
+    /// nil for a single user's cache, which does not distinguish users.
     init?(_ settings: ResponseCacheSettings) {
         let policy = settings.policy
         guard !policy.isPrivate else { return nil }
@@ -21,7 +21,7 @@ struct SharingRules: Sendable {
             users.fields.sorted(), users.cookies.sorted(), users.ignoredCookies.sorted(), settings.isKeyedByHost ? ["host"] : [],
             policy.keyFields,
         ]
-        // Only where it is another than the built-in list: so nodes of a version without it go on sharing with those that have it.
+        // Added only if it differs from the built-in list, so that nodes of versions without it continue to share.
         if policy.harmlessFields != CachePolicySettings().harmlessFields { lists.append(policy.harmlessFields.sorted()) }
         for tokens in settings.tokens.map(\.settings) { lists += [[tokens.subject], tokens.volatileClaims.sorted()] }
         var parts: [UInt8] = []
@@ -34,7 +34,7 @@ struct SharingRules: Sendable {
         number = withUnsafeBytes(of: hash.littleEndian) { Array($0) }
     }
 
-    /// A key, with the rules for this request in it.
+    /// Returns a key with the rules for this request added.
     func named(_ key: [UInt8], for head: RequestHead) -> [UInt8] {
         key + number + [credentials.areIgnored(for: head) ? 1 : 0]
     }

@@ -1,11 +1,11 @@
-// A stored response as the administrator sees it: its key in readable form, its head, its tags.
+// A stored response as shown to the administrator: its key in readable form, its head, its tags.
 
 import CachePolicy
 import CacheStore
 import ContentCodings
 import HTTPCore
 
-/// Names one stored response, for as long as it is stored under its key: 32 hexadecimal digits.
+/// Identifies a stored response as long as it is stored under its key: 32 hexadecimal digits.
 public struct EntryID: Sendable, Comparable, CustomStringConvertible {
     let item: StoredItemID
 
@@ -26,11 +26,11 @@ public struct StoredEntry {
     public let key: StoredKey
     public private(set) var metadata: StoredMetadata
     public let head: ResponseHead
-    /// The copy's own key, where this says that it is gone.
+    /// Key of the stored response; for a gone record, that of the response next to it.
     let keyBytes: [UInt8]
     private let item: StoredItem
 
-    /// nil where the item is no response of this kind, or damaged. Whether clients can get it, `ResponseCache.entry` says.
+    /// nil if the item is not a response of this kind, or is damaged. `ResponseCache.entry` decides whether clients can receive it.
     init?(_ listed: ListedItem, _ keyBytes: [UInt8], _ key: StoredKey, as kind: StoredKind = .response) {
         guard var metadata = ResponseCache.metadata(of: listed.item, as: kind), let head = StoredHead.parse(listed.item.head) else {
             return nil
@@ -44,20 +44,20 @@ public struct StoredEntry {
 
     mutating func markStale() { metadata.flags.insert(.markedStale) }
 
-    /// Where it stands in the order of all.
+    /// Position in the order of all entries.
     public var place: EntryPlace { EntryPlace(target: key.readableTarget, id: id) }
     public var tags: [String] { CacheTags.tags(of: head.fields) }
     public var contentBytes: Int { item.form.plainBytes }
-    /// The coding that it has in the store, and its length with it.
+    /// Coding of the stored content, and its coded length in bytes.
     public var coding: ContentCoding { ContentCoding(number: item.form.coding) ?? .identity }
     public var codedBytes: Int { item.body.count }
-    /// Whether a request's content, its unknown fields, the host or fields that the operator named are part of the key.
+    /// Whether the key contains the request's content, unknown fields, the host, or fields that the operator added.
     public var isKeyedByMore: Bool {
-        // What the upstream says of its arguments stands in the response too.
+        // No-Vary-Search in the key does not count, because the response shows it.
         key.unknownFieldsHash != nil
             || KeyParts.read(key.extra).map { $0.contains { !KeyExtra.isScheme($0) && !RememberedVariance.isEncoded(Array($0)) } } ?? true
     }
-    /// Without that coding; nil where it is damaged, or there is no memory.
+    /// The content without its stored coding; nil if it is damaged, or memory is exhausted.
     public var content: [UInt8]? {
         withExtendedLifetime(item.owner) {
             coding == .identity ? Array(item.body) : PieceDecoder(coding)?.decode(item.body, count: contentBytes)

@@ -1,6 +1,6 @@
-// Which paths and groups something may be stored for. A write to any other path leaves no mark in the store: sixty thousand such marks would push copies out of a
-// small one. What is under way meanwhile is the matter of `RecentMarks`. Two hash functions and one bit for each value: a path is never missed, and one in sixteen others is
-// taken for stored at most.
+// A Bloom filter of the paths and groups with stored responses. A write to any other path stores no mark; otherwise sixty thousand such
+// marks would evict responses from a small store. Responses in flight are covered by `RecentMarks`. Two hash functions and one bit per
+// value: no path is missed, and at most one in sixteen others is a false positive.
 
 import CachePolicy
 import CacheStore
@@ -8,16 +8,16 @@ import Dispatch
 import HTTPCore
 import Locking
 
-/// `@unchecked Sendable` because all that changes is behind its mutex.
+/// `@unchecked Sendable` because all mutable state is behind a mutex.
 final class StoredPaths: @unchecked Sendable {
     private struct State {
         var words = [UInt64](repeating: 0, count: StoredPaths.bitCount / 64)
         var setBits = 0
-        /// Counts how often all was noted anew.
+        /// Number of times that the filter was rebuilt.
         var pass = 0
-        /// Whether all that is stored has been noted.
+        /// Whether the filter covers the whole store.
         var isComplete = false
-        /// Whether the store is being gone through.
+        /// Whether the store is being traversed.
         var isGoingThrough = false
 
         mutating func insert(_ hash: UInt64) {
@@ -29,14 +29,15 @@ final class StoredPaths: @unchecked Sendable {
     }
 
     private let store: ResponseStore
-    /// Set by those that store, read by those that see writes.
+    /// Written by the shards that store, read by those that process writes.
     private let state: Mutex<State>
 
     /// 256 KiB.
     private static let bitCount = 1 << 21
-    /// Beyond it too many paths would be taken for stored: all is noted anew.
+    /// Maximum number of set bits. Beyond it, false positives are too frequent and the filter is rebuilt.
     private static let setLimit = bitCount / 4
-    /// In a store with more entries all writes leave marks: they are small beside it, and going through it would take long.
+    /// Maximum number of entries for using the filter. In a larger store, all writes store marks: they are small in comparison, and
+    /// traversing the store would take long.
     private static let entryLimit = 1 << 17
 
     init(store: ResponseStore, isHanded: Bool) {
@@ -49,13 +50,13 @@ final class StoredPaths: @unchecked Sendable {
 
     private static func bits(_ hash: UInt64) -> [Int] { [Int(hash % UInt64(bitCount)), Int((hash >> 32) % UInt64(bitCount))] }
 
-    // MARK: What is stored
+    // MARK: Recording
 
-    /// Called before a response is put into the store.
+    /// Must be called before a response is stored.
     /// - Parameters:
-    ///   - key: its own.
-    ///   - groups: the keys of its groups' marks.
-    /// - Returns: `pass`. Where that is another once the response is in the store, it is noted again.
+    ///   - key: the response's key.
+    ///   - groups: keys of its groups' marks.
+    /// - Returns: `pass`. If it changes before the response is stored, the caller must call this again.
     @discardableResult
     func note(_ key: [UInt8], groups: [[UInt8]]) -> Int {
         let hashes = Self.hashes(key, groups)
@@ -67,11 +68,11 @@ final class StoredPaths: @unchecked Sendable {
         return pass
     }
 
-    /// Counts how often all was noted anew.
+    /// Number of times that the filter was rebuilt.
     var pass: Int { state.withLock { $0.pass } }
 
-    /// Whether something may be stored that a mark concerns.
-    /// - Parameter mark: the mark's key.
+    /// Returns whether a response that a mark affects may be stored.
+    /// - Parameter mark: key of the mark.
     func mayHave(_ mark: [UInt8]) -> Bool {
         let hash = Self.hash(mark)
         return state.withLock { state in
@@ -79,10 +80,10 @@ final class StoredPaths: @unchecked Sendable {
         }
     }
 
-    /// Whether nothing is taken for stored only because the store has not been gone through.
+    /// Whether the filter covers the whole store. Until then, every path is assumed to be stored.
     var isComplete: Bool { state.withLock { $0.isComplete } }
 
-    /// Without what a key holds beside path and API. A group's mark stands for itself.
+    /// Hashes API and path of a key and ignores its other parts. A group's mark is hashed completely.
     private static func hash(_ key: [UInt8]) -> UInt64 {
         var hasher = Hasher()
         if let (authority, path) = StoredKey.path(of: key) {
@@ -98,15 +99,15 @@ final class StoredPaths: @unchecked Sendable {
 
     private static func hashes(_ key: [UInt8], _ groups: [[UInt8]]) -> [UInt64] { [hash(key)] + groups.map(hash) }
 
-    // MARK: Going through the store
+    // MARK: Rebuilding
 
-    /// Notes all that is stored anew, on a thread of its own. Until then each path is taken for stored.
+    /// Rebuilds the filter on a background thread. Until then, every path is assumed to be stored.
     func goThroughStore() {
         let entries = store.statistics.entries
         let begins = state.withLock { state in
             guard !state.isComplete || state.setBits > Self.setLimit, !state.isGoingThrough else { return false }
             let isWorthwhile = entries <= Self.entryLimit
-            // What is stored from now on is noted by who stores it.
+            // Responses stored from now on are recorded by the shards that store them.
             state = State(pass: state.pass + 1, isGoingThrough: isWorthwhile)
             return isWorthwhile
         }

@@ -1,5 +1,5 @@
-// The latest time of a request whose response is stored, kept in the store itself. After a restart with a clock that was set back, a write must not get an
-// earlier time than what it makes invalid.
+// Persists the latest request time of all stored responses. After a restart with a clock that was set back, a write must not get an earlier
+// time than the responses that it invalidates.
 
 import CachePolicy
 import CacheStore
@@ -8,12 +8,13 @@ import Locking
 final class StoredTimes: Sendable {
     private let store: ResponseStore
     private let times: CausalTimes
-    /// No stored response has a later time. Raised by the shards that store.
+    /// Upper bound of the request times of stored responses, in milliseconds. Raised by the shards that store.
     private let bound: Mutex<Int64>
 
-    /// The record's key. No other key is this byte alone.
+    /// Key of the record. No other key consists of this byte alone.
     static let key = [UInt8(ascii: "B")]
-    /// Milliseconds by which the bound is raised at once, so that storing seldom writes the record. After a crash, writes may have times ahead by this much.
+    /// Milliseconds by which the bound is raised at once, so that the record is written rarely. After a crash, times of writes may be ahead
+    /// by this amount.
     private static let step: Int64 = 10_000
 
     init(store: ResponseStore, _ times: CausalTimes) {
@@ -23,7 +24,7 @@ final class StoredTimes: Sendable {
         bound = Mutex(known?.milliseconds ?? .min)
     }
 
-    /// Called before a response is put into the store: the record is written first.
+    /// Must be called before a response is stored: the record is written first.
     func note(_ requestTime: Timestamp) {
         times.note(requestAt: requestTime)
         bound.withLock { bound in
@@ -33,19 +34,19 @@ final class StoredTimes: Sendable {
         }
     }
 
-    /// Another process has had the store.
+    /// Reads the record again after another process has used the store.
     func readAgain() { if let time = ResponseCache.time(of: store.lookUp(Self.key.span)) { follow(time) } }
 
-    /// Another process has raised the bound.
+    /// Applies a bound that another process has raised.
     func follow(_ time: Timestamp) {
         times.note(requestAt: time)
         bound.withLock { $0 = max($0, time.milliseconds) }
     }
 
-    /// The record has gone with all else in the store.
+    /// Resets the bound after everything was removed from the store.
     func forget() { bound.withLock { $0 = .min } }
 
-    /// The store is closed in order: times are exact from now on.
+    /// Writes the exact time when the store is closed in an orderly way.
     func close() {
         guard let latest = times.latestRequest else { return }
         bound.withLock { bound in

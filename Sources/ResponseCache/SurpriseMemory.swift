@@ -1,5 +1,5 @@
-// What is remembered of unexpected responses for targets with stored responses, by all shards: which crowds are open, which targets have several
-// representations, and who has just written where. Off the path of a hit.
+// Memory of unexpected responses for targets with stored responses, shared by all shards: open crowds, targets with several
+// representations, and recent writes. Not used on the hot path of hits.
 
 import CachePolicy
 import CacheStore
@@ -21,17 +21,17 @@ public final class SurpriseMemory: Sendable {
         state = Mutex(State(crowds: Crowds(window: window), forms: OtherForms(window: window), writes: RecentWrites(window: window)))
     }
 
-    /// An unexpected response came.
+    /// Records an unexpected response.
     /// - Parameters:
-    ///   - key: of the stored response.
-    ///   - now: milliseconds of the loop's clock.
-    /// - Returns: whether the stored response goes out instead, and what was remembered beside the targets whose crowd opens now.
+    ///   - key: key of the stored response.
+    ///   - now: milliseconds of the monotonic clock.
+    /// - Returns: whether the stored response is served instead, and the 404 records of the targets in a crowd that opens now.
     func odd(_ surprise: Surprise, _ key: [UInt8], by witness: UInt64, now: Int64) -> (isReplaced: Bool, notes: [StoredItemID]) {
         let number = Self.number(key)
         return state.withLock { $0.crowds.odd(surprise, number, by: witness, now: now) }
     }
 
-    /// A 404 was remembered beside a stored response: its crowd may prove it wrong.
+    /// Records that a 404 was stored next to a stored response. A crowd that opens later removes it.
     func attach(_ item: StoredItemID, to key: [UInt8], now: Int64) {
         let number = Self.number(key)
         state.withLock { $0.crowds.attach(item, to: number, now: now) }
@@ -42,14 +42,14 @@ public final class SurpriseMemory: Sendable {
         return state.withLock { $0.forms.other(number, accept: accept, now: now) }
     }
 
-    /// The upstream has failed for a target with a stored response.
+    /// Records that the upstream failed for a target with a stored response.
     func failed(_ key: [UInt8], now: Int64) {
         let number = Self.number(key)
         state.withLock { $0.crowds.failed(number, now: now) }
     }
 
-    /// A good response came for a target with a stored response.
-    /// - Parameter accept: a hash of the request's Accept field; nil for a response of another type than the stored one.
+    /// Records a good response for a target with a stored response.
+    /// - Parameter accept: hash of the request's Accept field; nil for a response of another type than the stored one.
     func found(_ key: [UInt8], accept: UInt64?, by witness: UInt64, now: Int64) {
         let number = Self.number(key)
         state.withLock { state in
@@ -60,7 +60,7 @@ public final class SurpriseMemory: Sendable {
 
     // MARK: Writes
 
-    /// - Parameter writer: a hash of the client and the target; never 0.
+    /// - Parameter writer: hash of the client and the target; never 0.
     public func noteWrite(_ writer: UInt64, now: Int64) { state.withLock { $0.writes.note(writer, now: now) } }
 
     public func hasWritten(_ writer: UInt64, now: Int64) -> Bool { state.withLock { $0.writes.contains(writer, now: now) } }

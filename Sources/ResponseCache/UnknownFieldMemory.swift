@@ -1,17 +1,17 @@
-// What is known of an API's unknown fields: which of them change with each request, which stored responses they separate, and which of them kept a copy
-// from being used. In memory only: after a restart all of it is learnt anew, and until then more is kept apart than need be.
+// Knowledge about an API's unknown fields: which change with each request, which stored responses they separate, and which prevented a hit.
+// In memory only. After a restart it is learned again; until then, more responses than necessary are separated.
 
 import CachePolicy
 import HTTPCore
 import Hashing
 import Locking
 
-/// What was found out of a field for the first time.
+/// A fact about a field that was found for the first time.
 public struct FieldFinding: Sendable, Equatable {
     public enum Kind: String, Sendable, CaseIterable {
-        /// A copy was stored for another value of it, and was not used.
+        /// A response is stored for another value of the field, and could not be used.
         case keptCopyBack = "kept_copy_back"
-        /// Its values never repeat, so it does not separate copies.
+        /// The field's values never repeat, so it does not separate responses.
         case changes
     }
 
@@ -19,19 +19,19 @@ public struct FieldFinding: Sendable, Equatable {
     public let kind: Kind
 }
 
-/// Shared by all shards; off the path of requests that have no such fields.
+/// Shared by all shards; not used on the hot path of requests without unknown fields.
 public final class UnknownFieldMemory: Sendable {
-    /// Names that are reported, of all clients and of one.
+    /// Maximum number of reported names, in total and for one client.
     static let reportLimit = 64
     static let reportsPerClient = 8
-    /// Fields of one request that are looked at.
+    /// Maximum number of examined fields of one request.
     static let fieldLimit = 16
 
     fileprivate struct Report {
-        /// Whose request brought it up.
+        /// The client that caused the report.
         let client: UInt64
         let name: ByteKey
-        /// Requests, by what was found.
+        /// Number of requests by kind of finding.
         var counts = [Int](repeating: 0, count: FieldFinding.Kind.allCases.count)
     }
 
@@ -39,7 +39,7 @@ public final class UnknownFieldMemory: Sendable {
         var changing = ChangingFields()
         var variants = FieldVariants()
         var reports: [Report] = []
-        /// Found, and not told yet.
+        /// New findings that were not returned yet.
         var findings: [FieldFinding] = []
     }
 
@@ -47,7 +47,7 @@ public final class UnknownFieldMemory: Sendable {
 
     public init() {}
 
-    /// Names in lower case, how many requests found it so, and what was found.
+    /// Names in lower case, with the kind of finding and the number of requests.
     public var reports: [(name: String, kind: FieldFinding.Kind, count: Int)] {
         state.withLock(\.reports).flatMap { report in
             zip(FieldFinding.Kind.allCases, report.counts).filter { $0.1 > 0 }.map {
@@ -56,15 +56,15 @@ public final class UnknownFieldMemory: Sendable {
         }
     }
 
-    /// The name of a reported field, by the number that `noteMissed` has returned; nil for 0.
+    /// Returns the name of a reported field, by the number that `noteMissed` returned; nil for 0.
     public func name(ofField number: UInt8) -> String? {
         guard number > 0 else { return nil }
         let place = Int(number) - 1
         return state.withLock { $0.reports.indices.contains(place) ? String(decoding: $0.reports[place].name.bytes, as: UTF8.self) : nil }
     }
 
-    /// Of each line of a request, whether its field has another value in each request.
-    /// - Parameter notes: the request is seen for the first time: what it sends counts.
+    /// Returns for each line of a request whether its field changes with each request.
+    /// - Parameter notes: whether this is the first lookup of the request, so that its values are recorded.
     func judge(_ lines: [UnknownFieldLine], by client: UInt64, notes: Bool) -> [Bool] {
         let names = lines.map { ByteKey($0.name) }
         return state.withLock { state in
@@ -79,7 +79,7 @@ public final class UnknownFieldMemory: Sendable {
         }
     }
 
-    /// What was found since this was called last.
+    /// Returns the findings since the last call.
     func takeFindings() -> [FieldFinding] {
         state.withLock { state in
             defer { state.findings = [] }
@@ -87,18 +87,18 @@ public final class UnknownFieldMemory: Sendable {
         }
     }
 
-    /// Notes that a response has been stored for a request's unknown fields.
-    /// - Returns: the hash of the variant that has to go for it.
+    /// Records that a response was stored for a request's unknown fields.
+    /// - Returns: hash of the variant to remove; nil if none.
     func noteStored(_ unknown: UnknownFields, under key: [UInt8], by client: UInt64) -> UInt64? {
         let variant = FieldVariants.Variant(hash: unknown.hash, client: client, fields: Self.keptValues(of: unknown))
         return state.withLock { $0.variants.note(variant, of: Self.number(of: key)) }
     }
 
-    /// A request has found no copy.
+    /// Records that a request found no stored response.
     /// - Parameters:
-    ///   - key: its own, without unknown fields.
-    ///   - isBesidePlain: there is a copy for requests without any.
-    /// - Returns: the number of a field that kept a copy from being used; 0 if none did.
+    ///   - key: the request's own key, without unknown fields.
+    ///   - isBesidePlain: whether a response for requests without unknown fields is stored.
+    /// - Returns: number of a field that prevented a hit; 0 if none did.
     func noteMissed(_ unknown: UnknownFields?, under key: [UInt8], isBesidePlain: Bool, by client: UInt64) -> UInt8 {
         let fields = unknown.map(Self.keptValues) ?? []
         return state.withLock { state in
@@ -123,14 +123,14 @@ public final class UnknownFieldMemory: Sendable {
         }
     }
 
-    /// Without those that change.
+    /// Returns the fields that do not change with each request.
     private static func keptValues(of unknown: UnknownFields) -> [FieldVariants.NamedValue] {
         values(of: unknown.exact).filter { !unknown.changing.contains($0.name.bytes) }
     }
 }
 
 extension UnknownFieldMemory.State {
-    /// - Returns: nil if there is no room for another name.
+    /// - Returns: nil if the limit on names is reached.
     fileprivate mutating func report(
         _ name: ByteKey, _ kind: FieldFinding.Kind, by client: UInt64
     ) -> (place: Int, finding: FieldFinding?)? {

@@ -283,7 +283,7 @@ extension Exchange {
     ) -> CacheStatus.Forwarding {
         CacheStatus.Forwarding(
             request.forwardToken, status: status, isStored: isStored, isCollapsed: isCollapsed, isFaulted: isFaulted, key: shownKey,
-            detail: fetch?.goesBeforeMarks == true ? CacheStatus.goesBeforeMarks : detail)
+            detail: fetch?.goesBefore ?? detail)
     }
 
     /// What the upstream set with a response of which the client gets another's content, or none (RFC 6265 §3).

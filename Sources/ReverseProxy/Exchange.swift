@@ -38,6 +38,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     private var timer: LoopTimer?
     /// Soft deadline in milliseconds of the loop's clock. It covers all fetches and waits of the exchange.
     private var deadline: Int64?
+    /// End of all waits for other requests, of this node and of others, in milliseconds of the loop's clock.
+    private var waitEnd: Int64?
     /// Whether the last awaited fetch was another client's.
     private var hasWaitedForAnother = false
     var record: ExchangeRecord
@@ -141,7 +143,10 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     private func join() {
         guard let place = request.place else { return handle(.joined(.alone)) }
-        let joined = shard.join(place, as: self)
+        let now = shard.loop.time.monotonicMilliseconds
+        let waitEnd = waitEnd ?? (request.waitedSince ?? now) + Int64(shard.settings.collapsing.wait)
+        self.waitEnd = waitEnd
+        let joined = shard.join(place, as: self, mayWait: now < waitEnd)
         flight = joined.flight
         handle(.joined(joined.place))
     }
@@ -155,8 +160,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     func flightEnded(_ outcome: FlightOutcome, isOwn: Bool) {
         shard.loop.execute {
             self.hasWaitedForAnother = !isOwn
-            // The flight may have been another shard's, and the lease for it ours.
-            if outcome != .abandoned { self.endLease(isUnshareable: outcome == .unshareable) }
+            // The flight may have been that of another target, which has a lease of its own.
+            if outcome != .abandoned { self.endLease() }
             self.handle(.flightEnded(outcome))
         }
     }
@@ -187,8 +192,9 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             let deadline = self.deadline ?? (request.waitedSince ?? now) + softDeadline
             self.deadline = deadline
             startTimer(deadline, sendingAt: deadline - softDeadline / 2, now)
-        } else if case .waiting = machine.state {
-            timer = shard.loop.schedule(after: .milliseconds(shard.settings.collapsing.wait)) { self.handle(.waitedTooLong) }
+        } else if case .waiting = machine.state, let waitEnd {
+            let left = max(0, waitEnd - shard.loop.time.monotonicMilliseconds)
+            timer = shard.loop.schedule(after: .milliseconds(left)) { self.handle(.waitedTooLong) }
         }
     }
 
@@ -229,7 +235,6 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             if isSlow { shard.shared.collapsed.noteSlow(flight) }
         }
         flight = nil
-        // Of another shard's flight nobody here will hear the end.
         if fetch == nil { endLease() }
     }
 
@@ -241,10 +246,11 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         self.fetch = nil
     }
 
-    /// Of all nodes this one was to ask the upstream.
-    private func endLease(isUnshareable: Bool = false) {
-        guard let level = shard.level, let keys = request.place?.keys else { return }
-        level.ended(keys.own, isUnshareable: isUnshareable)
+    /// This request does not ask the upstream. If no request of this node does, another node may.
+    private func endLease() {
+        guard let level = shard.level, let place = request.place, place.takesLease, !shard.shared.collapsed.isUnderWay(place.flight)
+        else { return }
+        level.ended(place.keys.own, .free)
     }
 
     // MARK: What follows an end

@@ -1,6 +1,7 @@
 // The response to a write goes out when three have what the write has changed: the store's files, since a killed process must not bring back what was stored
 // before; the process that takes over; and the log of the fleet. Whoever has the response may ask another next.
 
+import Explanation
 import HTTPCore
 import Reactor
 import ResponseCache
@@ -36,6 +37,9 @@ extension Fetch {
     /// Whether its response tells of a change.
     var mayBeAwaited: Bool { !subject.head.method.isSafe && subject.place == nil && shard.cache != nil }
 
+    /// What the response to a write did not wait for, as Cache-Status says it.
+    var goesBefore: String? { goesBeforeMarks ? CacheStatus.goesBeforeMarks : goesBeforeNodes ? CacheStatus.goesBeforeNodes : nil }
+
     func hold(_ transfer: Transfer) {
         let held = HeldResponse()
         self.held = held
@@ -58,7 +62,10 @@ extension Fetch {
         shard.process.peer.whenKnown { [self] in
             shard.loop.execute {
                 guard let level = self.shard.level else { return self.release() }
-                level.whenTold { self.release() }
+                level.whenTold(since: self.lastToldBefore) { isTold in
+                    self.goesBeforeNodes = !isTold
+                    self.release()
+                }
             }
         }
     }

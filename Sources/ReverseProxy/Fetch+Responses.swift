@@ -60,7 +60,13 @@ extension Fetch: TransferReceiver {
         let action = machine.handle(.decided(admit(decision)))
         updateStored(by: response)
         if case .stream(let reason) = action { return stream(response, length: length, reason) }
-        if case .collect = action {
+        if case .collect = action, case .collect(let purpose) = decision {
+            // Those who wait learn it from the head.
+            if purpose != .store {
+                land(.unshareable)
+            } else if isTooLongForNodes(length ?? 0) {
+                noteTooLongForNodes()
+            }
             collected = CollectedContent(shard.settings.policy.reading)
             collected.begin(length: length, isJSON: isJSON(response) && ContentCoding(response.fields) == .identity)
         }
@@ -75,7 +81,10 @@ extension Fetch: TransferReceiver {
         let limit = shard.settings.content.bufferLimitBytes
         let action = machine.handle(.contentCame(bytes: bytes.count, fits: collected.bytes.count + bytes.count <= limit))
         switch action {
-        case .hold: collected.append(bytes, limit: limit)
+        case .hold:
+            let wasTooLong = isTooLongForNodes(collected.bytes.count)
+            collected.append(bytes, limit: limit)
+            if !wasTooLong, isTooLongForNodes(collected.bytes.count) { noteTooLongForNodes() }
         case .passOn: receiver?.streamBrought(bytes)
         case .passOnHeld: passOnHeld(bytes)
         case let other: perform(other)

@@ -63,6 +63,10 @@ final class Fetch: @unchecked Sendable {
     var held: HeldResponse?
     /// The response to a write goes out although what it has changed is not in the store's files.
     var goesBeforeMarks = false
+    /// The same where the fleet's log does not have it.
+    var goesBeforeNodes = false
+    /// `FleetLevel.lastTold` before the change.
+    var lastToldBefore: UInt64 = 0
     /// Of what comes of it: when the request was sent and its response came, and its place among all that were sent.
     var recency = Recency(
         order: .unknown, isImported: false, requestTime: Timestamp(milliseconds: 0), responseTime: Timestamp(milliseconds: 0))
@@ -235,16 +239,41 @@ final class Fetch: @unchecked Sendable {
 
     /// Tells those who wait for this fetch, once.
     func land(_ outcome: FlightOutcome) {
-        if let level = shard.level, let keys = subject.place?.keys {
-            // What is the same for all lies under another key than the one that was asked for.
-            let isGivenByKey = outcome == .stored && keys.common == nil
-            level.ended(keys.own, isUnshareable: outcome == .unshareable, isStored: isGivenByKey)
-        }
-        guard let flight else { return }
-        self.flight = nil
+        let (collapsed, client) = (shard.shared.collapsed, subject.scopes.client)
+        // A follower takes over what its leader has abandoned.
+        if outcome != .abandoned || flight.map(collapsed.hasFollowers) != true { endLease(outcome) }
         let told = outcome == .stored && givesCookie ? .unshareable : outcome
-        shard.shared.collapsed.end(flight, told, by: subject.scopes.client, now: clock)
+        // With a copy the failure memory decides, and no wait is longer than the soft deadline.
+        let isRemembered = told == .unshareable || subject.found == nil
+        if let flight {
+            self.flight = nil
+            collapsed.end(flight, told, by: client, now: clock, isRemembered: isRemembered)
+        } else if let place = subject.place, place.sharing != .none {
+            collapsed.note(told, of: place.flight, upstream: clock - began, by: client, now: clock, isRemembered: isRemembered)
+        }
     }
+
+    private func endLease(_ outcome: FlightOutcome) {
+        guard let level = shard.level, let place = subject.place, place.takesLease else { return }
+        let end: LeaseEnd =
+            switch outcome {
+            // A response that is the same for all users is stored under another key than the request's own.
+            case .stored: place.keys.common == nil ? .stored : .free
+            case .unshareable: .eachRequest
+            case .failed(let failure) where failure.isOfUpstream: subject.found == nil ? .eachRequest : .eachNode
+            case .failed, .outdated, .overtaken, .abandoned: .free
+            }
+        level.ended(place.keys.own, end, by: subject.scopes.client)
+    }
+
+    /// The response is longer than what nodes share. They need not wait for its end.
+    func noteTooLongForNodes() {
+        guard let level = shard.level, let place = subject.place, place.takesLease else { return }
+        level.ended(place.keys.own, .eachNode, by: subject.scopes.client)
+    }
+
+    /// Whether content of this length is more than what nodes share.
+    func isTooLongForNodes(_ bytes: Int) -> Bool { shard.level.map { bytes > $0.contentLimitBytes } ?? false }
 
     /// Whether the response begins something with this client, and does not say that others may have it, ever or for a while: who waits for it asks for
     /// himself.

@@ -107,7 +107,7 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         isOver = true
         exchange = next
         // Nobody asks the upstream, though this node may be the one that was to.
-        if next == nil, arrival.sharedWait != nil, let asked { shard.level?.ended(asked.keys.own, isUnshareable: false) }
+        if next == nil, arrival.sharedWait != nil, let asked { shard.level?.ended(asked.keys.own, .served) }
         let held = content
         content = []
         if !held.isEmpty { next?.requestContent(held.span) }

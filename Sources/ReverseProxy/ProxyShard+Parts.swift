@@ -8,6 +8,7 @@ import Downstream
 import HTTPCore
 import Reactor
 import ResponseCache
+import Sharing
 import Upstream
 
 extension ProxyShard {
@@ -36,8 +37,11 @@ extension ProxyShard {
 
     // MARK: Those who ask for the same
 
-    func join(_ place: RequestPlace, as exchange: Exchange) -> (place: FlightPlace, flight: Flight?) {
-        collapsed.join(place.target.flight, now: loop.batchMilliseconds, by: user(of: exchange.request), as: exchange)
+    /// - Parameter mayWait: false if the exchange has waited for as long as it may.
+    func join(_ place: RequestPlace, as exchange: Exchange, mayWait: Bool) -> (place: FlightPlace, flight: Flight?) {
+        if let level, level.isForEachRequest(place.keys.own) { return (.alone, nil) }
+        return collapsed.join(
+            place.target.flight, now: loop.batchMilliseconds, by: user(of: exchange.request), as: exchange, mayWait: mayWait)
     }
 
     /// A write has succeeded.

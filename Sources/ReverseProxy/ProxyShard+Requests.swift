@@ -171,6 +171,10 @@ extension ProxyShard {
         guard arrival.obstacle == nil else { return nil }
         let decision = facts.decide()
         guard decision.looksAtOthers else { return nil }
+        if let place = decision.copyAndPlace.place, shared.collapsed.isUnshareable(place.flight, now: loop.batchMilliseconds) {
+            arrival.obstacle = .unshareable
+            return nil
+        }
         arrival.sharedWait = sharedWait(decision, head, route: arrival.route ?? 0, of: client)
         let route = arrival.route ?? 0
         return cache?.sharedLookUp(for: head, at: keys, good: routes.good(on: route), kept: routes.kept(on: route))
@@ -182,9 +186,7 @@ extension ProxyShard {
         _ decision: RequestDecision<FoundResponse>, _ head: RequestHead, route: Int, of client: RequestClient
     ) -> Int64? {
         let (_, mayRescue, place) = decision.copyAndPlace
-        guard let place, place.sharing == .repeated else { return nil }
-        // What the nodes compare leaves such fields out, and two requests at once must not.
-        guard place.keys.unknownFields?.changing.isEmpty ?? true else { return nil }
+        guard let place, place.takesLease else { return nil }
         if shared.health.mayStop {
             let asking = FailureMemory.Asking(mayRescue: mayRescue, isReading: true, mayLookBehind: background.fetches.hasRoomToLook)
             let scopes = scopes(of: head, route: route, place.target, client: client.place)

@@ -25,6 +25,10 @@ public final class SharedFlowState: Sendable {
     public let collapsed = CollapsedRequests()
     let connectionUsers: ConnectionUserLog
     let cacheSettings: ResponseCacheSettings
+    /// Scheme, host, port and base path of the upstream.
+    public var upstreamName: String {
+        String(decoding: cacheSettings.upstream.bytes + cacheSettings.upstream.basePath, as: UTF8.self)
+    }
     let tokenKeys: TokenKeys
     let grants: OriginGrants
     /// Changed by the administrator; each shard has a copy.

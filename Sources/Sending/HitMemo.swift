@@ -1,7 +1,7 @@
-// What hits sent a moment ago. A request that is like one before gets the same response without being looked up and put together: byte for byte the
-// same, then it is not even parsed; or the same in all that a hit goes by. That holds for as long as nothing of what the response was made of can
-// have changed: what lies in the store under the keys that were looked at (`FindingBasis`), the modes (then all is forgotten), and the age that
-// the response tells. So it is given for a second at most, and a popular target takes the long way once a second.
+// Memory of recent hits. A repeated request gets the recorded response without a look-up. A request with identical bytes is not even
+// parsed; another one must be equal in all parts that a hit depends on. A record is valid while nothing that the response depends on can
+// have changed. This includes the stored items under the keys that were looked up (`FindingBasis`), the modes, and the response's Age. It
+// thus lasts at most a second.
 
 import CachePolicy
 import Downstream
@@ -12,17 +12,17 @@ import Hashing
 import ResponseCache
 import Telemetry
 
-/// What went out, and what is recorded each time it does.
+/// A sent response, and the record that is written each time it is sent.
 public final class KeptHit {
     public let response: CompleteResponse
-    /// As they were recorded last: what differs from time to time is written over. Copying both took as long as all
-    /// the rest of recording.
+    /// As last recorded; varying values are overwritten. Copying both took as long as the rest of recording.
     public var record: ExchangeRecord
     public var trace: ExchangeTrace
     fileprivate let basis: FindingBasis
     fileprivate let times: Range<Int64>
 
-    /// - Parameter times: milliseconds since 1970 at which it can be given again. They have a beginning for clocks that are set back.
+    /// - Parameter times: range in which it may be sent again, in milliseconds since 1970. It has a lower bound because clocks may be set
+    ///   back.
     public init(
         _ response: UnsafeRawBufferPointer, _ basis: FindingBasis, times: Range<Int64>, _ record: ExchangeRecord, _ trace: ExchangeTrace
     ) {
@@ -34,13 +34,13 @@ public final class KeptHit {
     }
 }
 
-/// Touched on its shard's loop only.
+/// Used on its shard's loop only.
 public final class HitMemo {
-    /// A request as the memo knows it.
+    /// A request in the memory's form.
     public struct Request {
         fileprivate let key: [UInt8]
         fileprivate let hash: UInt64
-        /// All of it, where it came alone.
+        /// All bytes of the request, if it arrived alone; nil otherwise.
         fileprivate let bytes: UnsafeRawBufferPointer?
         fileprivate let isSecure: Bool
     }
@@ -48,11 +48,11 @@ public final class HitMemo {
     public final class Entry {
         fileprivate let key: [UInt8]
         public let hit: KeptHit
-        /// The request's, where its bytes are the key.
+        /// The head of the request, if its bytes are the key; nil otherwise.
         public let head: RequestHead?
-        /// The request came by https, where that tells requests apart.
+        /// Whether the request came by https, if the scheme distinguishes requests.
         public let isSecure: Bool
-        /// Since another wanted its place.
+        /// Whether the entry was used since another one last competed for its slot.
         fileprivate var isUsed = true
 
         fileprivate init(_ key: [UInt8], _ hit: KeptHit, _ head: RequestHead? = nil, isSecure: Bool = false) {
@@ -62,7 +62,7 @@ public final class HitMemo {
         fileprivate var bytes: Int { key.count + (head?.fields.bytes.count ?? 0) + hit.response.bytes.count }
     }
 
-    /// Fields that no hit goes by, but where a Vary or the operator names them.
+    /// Fields that no hit depends on, unless a Vary field or the configuration names them.
     private static let unread: KnownFieldSet = [
         .accept, .acceptLanguage, .b3, .baggage, .forwarded, .referer, .traceparent, .tracestate, .userAgent, .xAmznTraceID,
         .xB3ParentSpanID, .xB3Sampled, .xB3SpanID, .xB3TraceID, .xCorrelationID, .xForwardedFor, .xRealIP, .xRequestID,
@@ -70,16 +70,16 @@ public final class HitMemo {
 
     private let cache: SharedCacheState
     private var unread: KnownFieldSet
-    /// Those of them that have few values: where some response varies by one, keys tell it apart from then on.
+    /// Fields among them with few values. If a response varies by one of them, keys include it from then on.
     private static let fewValued: KnownFieldSet = [.accept, .acceptLanguage]
-    /// Of targets: most requests for one that does not come often end here, before anything is made for them.
+    /// Hashes of targets. Most requests for an infrequent target end here, before any key is made.
     private var targets = RecentHashes(places: 16_384)
     private var byBytes = HitTable(places: 256)
     private var byKey = HitTable(places: 2_048)
-    /// The memory of the last request's key, which is used again.
+    /// Memory of the last request's key, which is reused.
     private var scratch: [UInt8] = []
 
-    /// Of requests and responses. Beyond it all are forgotten.
+    /// Maximum bytes of requests and responses. When it is exceeded, all entries are dropped.
     private static let limitBytes = 4 << 20
     private static let keyLimitBytes = 4_096
 
@@ -93,16 +93,16 @@ public final class HitMemo {
             if kinds.kind(of: name.span) == .unknown { unread.remove(field) }
         }
         for name in policy.credentials.fields + policy.keyFields { KnownField(Array(name.utf8).span).map { unread.remove($0) } }
-        // Forwarded may name hosts, so responses depend on it.
+        // Forwarded may name hosts, which responses depend on.
         if policy.passesForwarded { unread.remove(.forwarded) }
         self.unread = unread
     }
 
     // MARK: Finding
 
-    /// What a request that has not been parsed got before, where it would get that again.
+    /// Returns the entry for a request that was not parsed; nil if none is valid.
     /// - Parameters:
-    ///   - isSecure: it comes by https, where that tells requests apart.
+    ///   - isSecure: whether the request came by https, if the scheme distinguishes requests.
     ///   - now: milliseconds since 1970.
     public func find(_ bytes: UnsafeRawBufferPointer, isSecure: Bool = false, now: Int64) -> Entry? {
         guard let entry = byBytes.find(bytes, Self.hash(bytes, isSecure)), entry.isSecure == isSecure, holds(entry.hit, now) else {
@@ -115,7 +115,7 @@ public final class HitMemo {
         isSecure ? ~ContentHash.number(of: bytes) : ContentHash.number(of: bytes)
     }
 
-    /// The same for a parsed one.
+    /// Returns the hit for a parsed request; nil if none is valid.
     public func find(_ request: Request, now: Int64) -> KeptHit? {
         let entry = request.key.withUnsafeBytes { byKey.find($0, request.hash) }
         guard let hit = entry?.hit, holds(hit, now) else { return nil }
@@ -126,17 +126,18 @@ public final class HitMemo {
         hit.times.contains(now) && cache.holds(hit.basis, now: Timestamp(milliseconds: now))
     }
 
-    /// nil where its hits are not kept: also where its target has not come a moment ago.
+    /// Returns the request in the memory's form; nil if its hits are not kept, or if its target was not requested recently.
     /// - Parameters:
-    ///   - head: of a request without content.
-    ///   - bytes: all of it, where it came alone (`ReceivedRequest`). They are read again in `keep`, and nowhere later.
-    ///   - isSecure: it comes by https, where that tells requests apart: the bytes do not say it.
+    ///   - head: head of a request without content.
+    ///   - bytes: all bytes of the request if it arrived alone (`ReceivedRequest`); nil otherwise. They are read again in `keep`, and not
+    ///     later.
+    ///   - isSecure: whether the request came by https, if the scheme distinguishes requests. The bytes do not contain it.
     public func request(_ head: RequestHead, _ bytes: UnsafeRawBufferPointer?, isSecure: Bool = false) -> Request? {
         guard head.method.isRead, !head.target.isEmpty, head.target.count + head.fields.bytes.count <= Self.keyLimitBytes,
             targets.hasCome(head.target.withUnsafeBytes { ContentHash.number(of: $0) })
         else { return nil }
         scratch.removeAll(keepingCapacity: true)
-        // Method and version in one, and two bytes between the parts of each line.
+        // One byte for method and version, and two separators per line.
         let limit = 1 + head.target.count + head.fields.bytes.count + 2 * head.fields.count
         scratch.append(addingCapacity: limit) { output in
             output.withUnsafeMutableBufferPointer { space, written in written = write(head, to: space) }
@@ -144,8 +145,8 @@ public final class HitMemo {
         return Request(key: scratch, hash: scratch.withUnsafeBytes { ContentHash.number(of: $0) }, bytes: bytes, isSecure: isSecure)
     }
 
-    /// All that a hit goes by. Neither a target nor a field has a line's end in it, nor a name a colon: so no two requests are alike in this that
-    /// are not alike.
+    /// Writes all parts of a request that a hit depends on. Neither a target nor a field contains a line end, and a name has no colon, so
+    /// different requests always have different keys.
     private func write(_ head: RequestHead, to space: UnsafeMutableBufferPointer<UInt8>) -> Int {
         let out = UnsafeMutableRawPointer(space.baseAddress!)
         var count = 1
@@ -170,12 +171,12 @@ public final class HitMemo {
 
     // MARK: Keeping
 
-    /// Keeps what a request got, if it comes often.
+    /// Records the response to a request that is frequent.
     public func keep(_ request: Request, _ head: RequestHead, _ basis: FindingBasis, _ makeHit: () -> KeptHit) {
         let isUnread = basis.selecting.contains { name in KnownField(name.span).map(unread.contains) ?? false }
         if isUnread {
             read(basis.selecting)
-            // Now nothing but its bytes tells it from others.
+            // Only its bytes distinguish the request from others now.
             return keepByBytes(request, head, makeHit)
         }
         guard byKey.hasCome(request.hash) else { return }
@@ -188,12 +189,12 @@ public final class HitMemo {
         for name in names {
             guard let field = KnownField(name.span), Self.fewValued.contains(field), unread.contains(field) else { continue }
             unread.remove(field)
-            // Their keys say nothing of it.
+            // Present keys do not include the field.
             byKey.forget()
         }
     }
 
-    /// Keeps what was given again for a request whose bytes come often.
+    /// Records a response that was sent again, if the request's bytes are frequent.
     public func keep(_ hit: KeptHit, _ request: Request, _ head: RequestHead) {
         keepByBytes(request, head) { hit }
     }
@@ -202,7 +203,7 @@ public final class HitMemo {
         guard let bytes = request.bytes else { return }
         let hash = Self.hash(bytes, request.isSecure)
         guard byBytes.hasCome(hash) else { return }
-        // What is recorded of this request is nothing of the next one's.
+        // Values recorded of this request do not apply to the next one.
         let head = head.span.isRecorded ? head.recorded(as: .none) : head
         byBytes.keep(Entry(Array(bytes), makeHit(), head, isSecure: request.isSecure), hash, limitBytes: Self.limitBytes)
     }
@@ -213,20 +214,20 @@ public final class HitMemo {
     }
 }
 
-/// A place for each of so many hashes. It takes memory with the first: an API that is hardly asked has none. Never copied: each look into it would
-/// count references.
+/// A table with one slot per hash. Allocated at the first use, so an API with few requests needs no memory. Not copyable, because each use
+/// would otherwise count references.
 private struct HitTable: ~Copyable {
     private var entries: [HitMemo.Entry?] = []
-    /// The entries', so that nothing is touched of those that are not asked for.
+    /// Hashes of the entries, so that look-ups touch no other entries.
     private var hashes: [UInt64] = []
     private let places: Int
     private var recent: RecentHashes
     private var keptBytes = 0
 
-    /// How many requests are remembered for each place.
+    /// Number of recent requests recorded per slot.
     private static let remembered = 8
 
-    /// - Parameter places: a power of two.
+    /// - Parameter places: number of slots, a power of two.
     init(places: Int) {
         self.places = places
         recent = RecentHashes(places: places * Self.remembered)
@@ -243,10 +244,10 @@ private struct HitTable: ~Copyable {
         return entry
     }
 
-    /// Only what comes twice is kept.
+    /// Returns whether a hash has occurred recently, and records it. Only repeated requests are kept.
     mutating func hasCome(_ hash: UInt64) -> Bool { recent.hasCome(hash) }
 
-    /// What others in its place are asked for stays once more.
+    /// Adds an entry. A valid entry that was used since the last attempt to replace it is kept once more.
     mutating func keep(_ entry: HitMemo.Entry, _ hash: UInt64, limitBytes: Int) {
         let place = place(hash)
         if entries.isEmpty { (entries, hashes) = (Array(repeating: nil, count: places), Array(repeating: 0, count: places)) }

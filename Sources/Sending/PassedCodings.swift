@@ -1,21 +1,21 @@
-// Gzip on what is passed on as it comes: each piece so that the client can read all of it.
+// Gzip compression of responses that are passed on while they arrive. The client can decode each piece at once.
 
 import ContentCodings
 import Figures
 import HTTPCore
 
-/// All of one shard. Touched on its loop only.
+/// The compressions of one shard. Used on its loop only.
 public final class PassedCodings {
     private var running = 0
     private var begun = 0
     private var refused = 0
 
-    /// Each takes 256 KiB of memory: beyond so many, responses go out as they come.
+    /// Maximum number of concurrent compressions, which need 256 KiB each. Further responses are not compressed.
     private static let limit = 64
 
     public init() {}
 
-    /// nil where there are too many.
+    /// Starts a compression; nil if the limit is reached or memory is exhausted.
     public func begin() -> PassedCoding? {
         guard running < Self.limit, let coding = PassedCoding(self) else {
             refused += 1
@@ -35,14 +35,14 @@ public final class PassedCodings {
     }
 }
 
-/// Of one response. It counts until it is let go of.
+/// The compression of one response. Counts as running until it is released.
 public final class PassedCoding {
     private let all: PassedCodings
     private let encoder = GzipEncoder()
     private var bytes = 0
     private var isTrying = true
 
-    /// What is longer than anybody would hold is a download: then the loop is there for the others, and the rest goes out as it is.
+    /// Number of bytes after which a response counts as a download. The rest is not compressed, which leaves the loop to other clients.
     private static let triedBytes = 8 << 20
 
     fileprivate init?(_ all: PassedCodings) {

@@ -1,32 +1,34 @@
-// Long stored content in another form than it lies in the store: a piece at a time, beside the loop, when the client has taken the one before.
+// Long stored content that is decoded or compressed while it is sent. Each piece is made off the event loop, after the client has taken the
+// previous one.
 
 import ContentCodings
 import Downstream
 import HTTPCore
 import Reactor
 
-/// `@unchecked Sendable` because one at a time touches it: the loop hands it to the coder for each piece, and has it back with what was made.
+/// `@unchecked Sendable` because only one thread at a time uses it. The loop passes it to the coder for each piece, and gets it back with
+/// the result.
 public final class ProducedContent: ContentProducer, @unchecked Sendable {
     private let body: WholeBody
-    /// Takes off the coding that it has.
+    /// Removes the coding of the stored content; nil if it has none.
     private let decoder: PieceDecoder?
-    /// Puts gzip on.
+    /// Applies gzip; nil if the content is sent without a coding.
     private let encoder: GzipEncoder?
-    /// What of the content without its coding goes out.
+    /// The range of the decoded content to be sent.
     private let range: Range<Int>
     private let coder: LoopWorker
-    /// Of the content without its coding.
+    /// Position in the decoded content.
     private var position = 0
     private var isEnded = false
 
-    /// Coded in half a millisecond.
+    /// Size of a piece in bytes, which is processed in half a millisecond.
     static let pieceBytes = 64 << 10
 
-    /// nil where there is no memory.
+    /// Returns nil if memory is exhausted.
     /// - Parameters:
-    ///   - body: as it lies in the store, with `coding`.
-    ///   - range: of the content without it.
-    ///   - isCoded: it goes out with gzip.
+    ///   - body: the stored content, with `coding`.
+    ///   - range: range of the decoded content.
+    ///   - isCoded: whether it is sent with gzip.
     public init?(_ body: WholeBody, _ coding: ContentCoding, _ range: Range<Int>, isCoded: Bool, _ coder: LoopWorker) {
         self.body = body
         self.coder = coder

@@ -1,14 +1,14 @@
-// What has come a moment ago, as far as a few bytes can tell.
+// An approximate memory of recent hashes in little space.
 
-/// What came last in each of so many places: parts of hashes. It takes memory with the first.
+/// One slot for each group of hashes, with a part of the last one. Allocated at the first use.
 struct RecentHashes {
     private var parts: [UInt32] = []
     private let places: Int
 
-    /// - Parameter places: a power of two.
+    /// - Parameter places: number of slots, a power of two.
     init(places: Int) { self.places = places }
 
-    /// Whether it has come a moment ago; from now on it has.
+    /// Returns whether the hash has occurred recently, and records it.
     mutating func hasCome(_ hash: UInt64) -> Bool {
         if parts.isEmpty { parts = Array(repeating: 0, count: places) }
         let place = Int(truncatingIfNeeded: hash) & (places - 1)

@@ -1,9 +1,9 @@
-// Stored contents in another form than they lie in the store, made for one client and kept in memory for the next: without their coding, or with
-// gzip. What is asked for often stays; all of it together, of all APIs, has a limit.
+// Stored contents in another coding, made for one client and kept in memory for others: decoded, or compressed with gzip. Frequently used
+// contents stay. The limit applies to all APIs together.
 
 import Figures
 
-/// Touched on its shard's loop only.
+/// Used on its shard's loop only.
 public final class RecodedContents {
     struct Name: Hashable {
         /// `FoundResponse.contentNumber`.
@@ -13,7 +13,8 @@ public final class RecodedContents {
 
     private typealias Generation = (contents: [Name: [UInt8]], bytes: Int)
 
-    /// The younger one is filled; then it is the older one, and what is asked for there comes back.
+    /// Contents are added to the young generation. When it is full, it becomes the old one; contents that are used there return to the
+    /// young one.
     private var young: Generation = ([:], 0)
     private var old: Generation = ([:], 0)
     public var limitBytes: Int {
@@ -24,12 +25,12 @@ public final class RecodedContents {
     }
     private(set) var found = 0
 
-    /// What an entry takes beside its content.
+    /// Bytes that an entry needs in addition to its content.
     private static let entryBytes = 96
-    /// Of one generation: freeing so many holds the loop for less than a millisecond, however short they are.
+    /// Maximum number of entries per generation. Freeing so many blocks the loop for less than a millisecond, even if they are short.
     static let entryLimit = 8_192
 
-    /// - Parameter limitBytes: of all of them.
+    /// - Parameter limitBytes: limit on all contents together.
     public init(limitBytes: Int) { self.limitBytes = limitBytes }
 
     public func addFigures(to figures: inout Figures) {
@@ -39,7 +40,7 @@ public final class RecodedContents {
 
     var bytes: Int { young.bytes + old.bytes }
 
-    /// The content in that form, where it is remembered. What cannot be had in it is empty.
+    /// Returns the content in this form; nil if it is not kept. An empty content means that the form is not possible.
     func find(_ name: Name) -> [UInt8]? {
         if let content = young.contents[name] {
             found += 1

@@ -1,47 +1,47 @@
-// In which form stored content goes out: a decision, made anew for each client.
+// Selects the content coding in which stored content is sent to a client.
 
 import CachePolicy
 import Forwarding
 import HTTPCore
 
-/// In which form a client gets stored content.
+/// The form in which a client receives stored content.
 public enum SentForm: Sendable, Equatable {
-    /// As it lies in the store: with its coding, where it has one there.
+    /// As stored: with its coding, if it has one.
     case asStored
-    /// Without the coding that it has there.
+    /// Without its stored coding.
     case decoded
-    /// With gzip, which it does not have there.
+    /// With gzip, which the stored content does not have.
     case gzipped
 }
 
-/// What that goes by.
+/// The facts that determine the form.
 public struct SentFormFacts: Sendable {
-    /// The content's, as it lies in the store.
+    /// The coding of the stored content.
     var coding: ContentCoding
-    /// Without it.
+    /// Length of the content without its coding, in bytes.
     var contentBytes: Int
     var flags: StoredFlags
     var compression: Compression
-    /// Shorter content is sent without a coding, where it has none.
+    /// Minimum length in bytes from which content without a coding is compressed.
     var compressFromBytes: Int
     var isText: Bool
     var accepted: AcceptedCodings
-    /// RFC 9111 §5.2.1.6: some clients ask for content as it is.
+    /// Whether the client forbids transformations (no-transform, RFC 9111 §5.2.1.6).
     var asksForPlain: Bool
 
-    /// Whether this response may go out with a coding at all, to whomever.
+    /// Whether this response may be sent with a content coding to any client.
     private var mayBeCoded: Bool {
-        // What lies there as the upstream coded it, and must, is for those who allow that.
+        // Content that must stay as the upstream coded it is excluded.
         guard flags.isDisjoint(with: .unchanging) else { return false }
         return flags.contains(.cameCoded) || compression.mayCode(isOpen: flags.contains(.isOpen))
     }
 
     private var isWorthCoding: Bool { compression.covers(contentBytes, from: compressFromBytes) && isText }
 
-    /// Whether it depends on the client: then every response says so (RFC 9110 §12.5.5).
+    /// Whether the form depends on the client. Every response then has a Vary field (RFC 9110 §12.5.5).
     public var isNegotiated: Bool { mayBeCoded && (coding != .identity || isWorthCoding) }
 
-    /// Of content that is passed on as it came, without a coding: it may get gzip.
+    /// Returns the facts for content without a coding that is passed on while it arrives and may be compressed; nil if it must not be.
     public static func passed(
         _ response: ResponseHead, contentBytes: Int, to request: RequestHead, _ compression: Compression, from compressFromBytes: Int,
         isOpen: () -> Bool
@@ -57,7 +57,8 @@ public struct SentFormFacts: Sendable {
             asksForPlain: request.contains(.cacheControl) && RequestCacheControl(request.fields).noTransform)
     }
 
-    /// Some clients decode events only when all of them are there, and whoever switches nginx's buffering off wants each piece at once.
+    /// Whether each piece must reach the client at once. Some clients decode events only at the end, and a server that disables nginx's
+    /// buffering requires immediate delivery.
     private static func isForAtOnce(_ fields: Fields) -> Bool {
         MediaType(of: fields)?.isEssence("text/event-stream") == true || StreamedResponse.isUnbuffered(fields)
     }

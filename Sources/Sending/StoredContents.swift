@@ -1,5 +1,5 @@
-// Stored content in the form in which it goes out: as it lies in the store, remembered from the last time, made at once where that is quick, or
-// made beside the loop while it is sent.
+// Provides stored content in the form in which it is sent. Converted content comes from memory, is converted at once if that is quick, or
+// is converted off the event loop while it is sent.
 
 import ContentCodings
 import Downstream
@@ -10,14 +10,14 @@ import ResponseCache
 
 public enum OutgoingContent {
     case whole(WholeBody)
-    /// With the length that it has without a coding.
+    /// With the length of the decoded content in bytes.
     case produced(ProducedContent, plainBytes: Int)
-    /// A coding would not make it shorter.
+    /// The coding would not make the content shorter.
     case notWon
-    /// Not what it was when it was stored, or there is no memory.
+    /// The stored content is damaged, or memory is exhausted.
     case damaged
 
-    /// nil where nobody knows.
+    /// Length in bytes; nil if unknown.
     var length: Int? {
         switch self {
         case .whole(let body): body.count
@@ -27,7 +27,7 @@ public enum OutgoingContent {
     }
 }
 
-/// Touched on its shard's loop only.
+/// Used on its shard's loop only.
 final class StoredContents {
     private let recoded: RecodedContents
     private let encoder = GzipEncoder()
@@ -36,13 +36,13 @@ final class StoredContents {
     private let coder: LoopWorker
     private var made = 0
     private var produced = 0
-    /// What was decoded a moment ago, and where: mostly that is in the processor's memory.
+    /// Hashes of recently decoded contents. They are usually in the processor's cache.
     private var asked = RecentHashes(places: 4_096)
-    /// Made with the first content that is decoded.
+    /// Allocated when content is decoded for the first time.
     private var space: UnsafeMutableRawBufferPointer?
 
     private static let spaceBytes = 64 << 10
-    /// Taken off within a millisecond; put on within one, also where the content hardly shrinks.
+    /// Maximum bytes that are decoded, and compressed, at once: each takes less than a millisecond, even for incompressible content.
     private static let decodedAtOnceBytes = 256 << 10
     private static let codedAtOnceBytes = 32 << 10
 
@@ -55,14 +55,14 @@ final class StoredContents {
         figures[.recodedBeside] += produced
     }
 
-    /// What is coded while it is sent goes out in chunks, which HTTP/1.0 does not know.
+    /// Returns the possible form. Content compressed while it is sent needs chunked framing, which HTTP/1.0 does not have.
     func possible(_ form: SentForm, of found: FoundResponse, _ facts: SentFormFacts, takesChunks: Bool) -> SentForm {
         guard form == .gzipped, !takesChunks, found.contentBytes > Self.codedAtOnceBytes else { return form }
         return facts.coding == .identity ? .asStored : .decoded
     }
 
-    /// Without a coding.
-    /// - Parameter range: of the content; nil for all of it.
+    /// Content without a coding.
+    /// - Parameter range: range of the content; nil for all of it.
     func plain(_ found: FoundResponse, _ range: Range<Int>?) -> OutgoingContent {
         let stored = WholeBody.borrowed(found.content, owner: found.owner)
         guard found.coding != .identity else { return .whole(range.map { stored.part($0) } ?? stored) }
@@ -73,7 +73,7 @@ final class StoredContents {
         return .whole(range.map { content.part($0) } ?? content)
     }
 
-    /// With gzip, which it does not have in the store.
+    /// Content with gzip, which the stored content does not have.
     func gzipped(_ found: FoundResponse) -> OutgoingContent {
         let count = found.contentBytes
         guard count <= Self.codedAtOnceBytes else {
@@ -88,7 +88,7 @@ final class StoredContents {
         return content.isEmpty ? .notWon : .whole(.bytes(content))
     }
 
-    /// Content that came without a coding, with gzip.
+    /// Compresses content that came without a coding.
     func gzipped(_ content: [UInt8], takesChunks: Bool) -> OutgoingContent {
         guard content.count > Self.codedAtOnceBytes else {
             return content.withUnsafeBytes { encoder.encode($0) }.map { .whole(.bytes($0)) } ?? .notWon
@@ -99,8 +99,8 @@ final class StoredContents {
         return .produced(made, plainBytes: content.count)
     }
 
-    /// Without its coding; of another length where it is damaged. What is decoded once is most often never asked for again: then keeping it would cost
-    /// as much as decoding it.
+    /// Returns decoded content; its length differs if it is damaged. Content that is decoded for the first time is not kept. It is rarely
+    /// requested again, and keeping it costs as much as decoding it.
     private func decoded(_ found: FoundResponse) -> WholeBody {
         let name = RecodedContents.Name(content: found.contentNumber, isCoded: false)
         if let content = recoded.find(name) { return .bytes(content) }

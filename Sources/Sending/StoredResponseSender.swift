@@ -1,5 +1,5 @@
-// Sends stored responses: head and content as they lie in the store, or in the form that the client can read, and the lines that are made anew
-// each time.
+// Sends stored responses: the stored head and content, converted for the client if necessary, with the field lines that are generated for
+// each response.
 
 import CachePolicy
 import ContentCodings
@@ -11,14 +11,14 @@ import Reactor
 import ResponseCache
 
 public struct StoredResponseSender {
-    /// Targeted fields that clients do not get, in lower case. They stay in the store: after a 304 without them they still say how long the
-    /// response is fresh.
+    /// Targeted fields (RFC 9213) that clients do not receive, in lower case. They stay in the store, because after a 304 without them they
+    /// still determine the freshness lifetime.
     public let hiddenFields: [[UInt8]]
     private let compressFromBytes: Int
     private let contents: StoredContents
     private let accepted = LastAcceptedCodings()
 
-    /// What of the store goes out.
+    /// The stored response to be sent.
     public struct Response {
         let found: FoundResponse
         let head: UnsafeRawBufferPointer
@@ -26,9 +26,9 @@ public struct StoredResponseSender {
         let compression: Compression
 
         /// - Parameters:
-        ///   - head: perhaps just brought up to date.
-        ///   - metadata: what belongs to that head.
-        ///   - compression: of its path.
+        ///   - head: the head, perhaps updated since it was stored.
+        ///   - metadata: the metadata of that head.
+        ///   - compression: the setting for its path.
         public init(_ found: FoundResponse, head: UnsafeRawBufferPointer, _ metadata: StoredMetadata, _ compression: Compression) {
             (self.found, self.head, self.metadata, self.compression) = (found, head, metadata, compression)
         }
@@ -36,13 +36,13 @@ public struct StoredResponseSender {
 
     public struct Sent {
         public var status: Status
-        /// Of content.
+        /// Bytes of content.
         public var bodyBytes: Int
-        /// All of it, where it was one piece (`ClientStream.sendWhole`).
+        /// All bytes, if they were sent in one piece (`ClientStream.sendWhole`); nil otherwise.
         public var bytes: UnsafeRawBufferPointer?
     }
 
-    /// Where it goes, and the lines that are made anew.
+    /// The client's stream, and the generated field lines.
     private struct Output {
         let lines: UnsafeRawBufferPointer
         let stream: any ClientStream
@@ -62,11 +62,11 @@ public struct StoredResponseSender {
 
     public func addFigures(to figures: inout Figures) { contents.addFigures(to: &figures) }
 
-    /// Content that came without a coding, with gzip.
+    /// Compresses content that came without a coding.
     public func gzipped(_ content: [UInt8], takesChunks: Bool) -> OutgoingContent { contents.gzipped(content, takesChunks: takesChunks) }
 
-    /// Sends 304 where the client's own condition holds, and a part where the client asks for a range.
-    /// - Parameter head: the request's.
+    /// Sends the response, a 304 if the client's condition is fulfilled, or a part if the client requests a range.
+    /// - Parameter head: the request's head.
     public func send(_ response: Response, to head: RequestHead, lines: UnsafeRawBufferPointer, on stream: any ClientStream) -> Sent {
         let output = Output(lines: lines, stream: stream)
         guard !hiddenFields.isEmpty, response.metadata.flags.contains(.hasTargeted) else {
@@ -75,12 +75,12 @@ public struct StoredResponseSender {
         return StoredHead.removing(hiddenFields, from: response.head).withUnsafeBytes { send($0, of: response, to: head, output) }
     }
 
-    /// - Parameter shown: what clients get of the stored head.
+    /// - Parameter shown: the stored head without hidden fields.
     private func send(_ shown: UnsafeRawBufferPointer, of response: Response, to head: RequestHead, _ output: Output) -> Sent {
         let metadata = response.metadata
         let facts = facts(of: response, head)
         let form = contents.possible(facts.form, of: response.found, facts, takesChunks: output.stream.takesChunks)
-        /// The 304 or 206 that stands for what would go out.
+        /// Adapts the head of a 304 or 206 to the negotiated coding.
         func negotiated(_ bytes: [UInt8], _ coding: ContentCoding) -> [UInt8] {
             guard facts.isNegotiated else { return bytes }
             return bytes.withUnsafeBytes { NegotiatedHead.make($0, coding == .identity ? nil : NegotiatedHead.Coded(coding)) }
@@ -90,7 +90,7 @@ public struct StoredResponseSender {
             let bytes = output.send(negotiated(Preconditions.notModifiedHead(shown), facts.coding(of: form)), .none)
             return Sent(status: 304, bodyBytes: 0, bytes: bytes)
         }
-        // RFC 9110 §14.2: a Range means something to GET only.
+        // Range applies to GET only (RFC 9110 §14.2).
         if head.fields.contains(.range), head.method == .get, facts.mayJoin(head.fields) {
             switch RangeRequest(head.fields, count: facts.contentBytes, stored: metadata, head: response.head) {
             case .whole: break
@@ -117,7 +117,7 @@ public struct StoredResponseSender {
             coding: coding, contentBytes: found.contentBytes, flags: flags, compression: response.compression,
             compressFromBytes: compressFromBytes, isText: flags.contains(.isJSON), accepted: [], asksForPlain: false)
         guard coding != .identity || response.compression.covers(found.contentBytes, from: compressFromBytes) else { return facts }
-        // What is kept as it came is no JSON, perhaps.
+        // Content without the JSON flag may be another text type.
         if !facts.isText, coding == .identity {
             facts.isText = StoredHead.parse(response.head).flatMap { MediaType(of: $0.fields) }?.isText ?? false
         }
@@ -130,7 +130,7 @@ public struct StoredResponseSender {
         _ shown: UnsafeRawBufferPointer, _ response: Response, _ facts: SentFormFacts, _ form: SentForm, isHead: Bool, _ output: Output
     ) -> Sent {
         var content: OutgoingContent
-        // HEAD is told what GET would get, but for the length where only coding would tell it (RFC 9110 §9.3.2).
+        // HEAD receives the fields of GET, except a length that only compressing would determine (RFC 9110 §9.3.2).
         switch form {
         case .asStored: content = .whole(.borrowed(response.found.content, owner: response.found.owner))
         case .decoded: content = isHead ? .whole(.none) : contents.plain(response.found, nil)
@@ -160,10 +160,10 @@ public struct StoredResponseSender {
         case .whole(let body): return Sent(status: status, bodyBytes: body.count, bytes: output.send(head, body))
         case .produced(let content, let count):
             head.withUnsafeBytes { output.stream.sendProduced(head: $0, lines: output.lines, content: content) }
-            // How short it becomes is known when all of it has gone out.
+            // The compressed length is known only at the end.
             return Sent(status: status, bodyBytes: count)
         case .damaged, .notWon:
-            // The store's checksum holds for it, so this is memory that ran out. Whoever reads it must see that it is not whole.
+            // The store's checksum is valid, so memory is exhausted. The client must detect that the response is incomplete.
             output.stream.abortResponse()
             return Sent(status: status, bodyBytes: 0)
         }
@@ -171,13 +171,14 @@ public struct StoredResponseSender {
 }
 
 extension SentFormFacts {
-    /// Whether a part can belong to what the client has. A date is the same for every coding of the content, so it does not tell.
+    /// Whether a part can be combined with the client's stored part. If-Range with a date is not accepted, because a date is equal for
+    /// every coding of the content.
     fileprivate func mayJoin(_ request: Fields) -> Bool {
         guard isNegotiated, let condition = request.first(.ifRange) else { return true }
         return condition.first == 0x22
     }
 
-    /// The coding with which it goes out.
+    /// The coding with which the content is sent.
     fileprivate func coding(of form: SentForm) -> ContentCoding {
         switch form {
         case .asStored: coding
@@ -187,7 +188,7 @@ extension SentFormFacts {
     }
 }
 
-/// What the last Accept-Encoding came to: clients send a handful of them.
+/// Cache of the last Accept-Encoding value. Clients send only a few different ones.
 private final class LastAcceptedCodings {
     private var value: [UInt8] = []
     private var codings: AcceptedCodings = []

@@ -40,18 +40,16 @@ final class AdminReceiver: RequestReceiver {
         }
         guard var adminRequest = AdminRequest(head) else {
             let sentence =
-                "Here are /metrics, /healthz, /readyz, the page of the state at /-/status and the administrator's interface under /-/, described by /-/openapi.json."
+                "Here are /metrics, /healthz, /readyz, the status page at /-/status and the administrator's interface under /-/, described by /-/openapi.json."
             exchange.send(AdminResponse(AdminProblem.notFound(sentence)))
             return nil
         }
         if adminRequest.isForPage {
-            adminRequest.caller = caller(head, on: stream)
-            guard interface.maySend(adminRequest) else {
-                exchange.send(AdminResponse(page: Self.noSession))
-                return nil
+            adminRequest.statusAccess = StatusAccess(head, through: door(of: stream), settings: interface.settings) { [names] name in
+                names?.place(of: name) != nil
             }
             exchange.request = adminRequest
-            exchange.contentLimitBytes = AdminExchange.formLimitBytes
+            exchange.contentLimitBytes = 0
             stream.sendContinue()
             return exchange
         }
@@ -67,16 +65,6 @@ final class AdminReceiver: RequestReceiver {
         case .forbidden(let sentence): exchange.send(AdminResponse(AdminProblem(status: 403, sentence: sentence)))
         }
         return nil
-    }
-
-    private static let noSession = AdminProblem(
-        status: 403,
-        sentence: "Only a session may send anything here, and there is none, or it has ended: cistern status --open begins another.")
-
-    private func caller(_ head: RequestHead, on stream: any ClientStream) -> StatusCaller {
-        StatusCaller(
-            head, through: door(of: stream), of: stream.client.address, settings: interface.settings, isSecured: stream.security != nil,
-            isCertified: { [names] in names?.place(of: $0) != nil })
     }
 
     /// Where others say whose connections come in, the listener's address tells nothing of who reaches it.
@@ -98,8 +86,6 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
 
     /// Longest request content: one archived response.
     var contentLimitBytes = 96 << 20
-    /// The same of a form.
-    static let formLimitBytes = 64 << 10
 
     init(shard: ProxyShard, stream: any ClientStream, interface: AdminInterface) {
         self.shard = shard
@@ -110,7 +96,7 @@ private final class AdminExchange: ClientExchange, @unchecked Sendable {
     func requestContent(_ bytes: Span<UInt8>) {
         guard let count = request?.content.count else { return }
         guard count + bytes.count <= contentLimitBytes else {
-            let response = AdminResponse(AdminProblem(status: 413, sentence: "The content is too long."), to: request)
+            let response = AdminResponse(AdminProblem(status: 413, sentence: "The content is too long."))
             request = nil
             return send(response)
         }

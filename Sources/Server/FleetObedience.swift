@@ -10,10 +10,6 @@ import Sharing
 final class FleetObedience: FleetFollowing {
     private unowned let server: ProxyServer
     private let queue = DispatchQueue(label: "cistern.fleet.orders", qos: .userInitiated)
-    /// Waits for the disk, so that what comes next need not.
-    private let disk = DispatchQueue(label: "cistern.fleet.disk", qos: .userInitiated)
-    /// Who waits for it: what was obeyed meanwhile is waited for together. Shared by both queues.
-    private let waiting = Mutex<[@Sendable () -> Void]>([])
 
     init(_ server: ProxyServer) { self.server = server }
 
@@ -21,51 +17,29 @@ final class FleetObedience: FleetFollowing {
 
     var mayKeepPosition: Bool { !server.process.peer.hasAll }
 
-    func obey(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void, kept: @escaping @Sendable () -> Void) {
-        queue.async { [self] in
-            goOn(orders[...]) { [self] shared in
-                if let shared { keep(in: shared, then: kept) } else { kept() }
-                done()
-            }
-        }
+    func follow(_ marks: ArraySlice<FleetOrder>) {
+        guard !marks.isEmpty, let store else { return }
+        for case .mark(let key, let isSoft) in marks { store.follow(mark: key, isDoubtful: isSoft, at: now) }
     }
+
+    func obey(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void) { queue.async { self.goOn(orders[...], then: done) } }
+
+    func synchronize() { store?.synchronize() }
 
     /// The loops have ended by then: what waits for a turn of theirs will not come.
-    func finish() {
-        queue.sync {}
-        disk.sync {}
-    }
+    func finish() { queue.sync {} }
 
-    private func keep(in shared: SharedCacheState, then: @escaping @Sendable () -> Void) {
-        waiting.withLock { $0.append(then) }
-        disk.async { [self] in
-            let kept = waiting.withLock { waiting in
-                defer { waiting = [] }
-                return waiting
-            }
-            guard !kept.isEmpty else { return }
-            shared.synchronize()
-            for one in kept { one() }
-        }
-    }
-
-    /// - Parameter then: given where it is stored; nil: nowhere.
-    private func goOn(_ orders: ArraySlice<FleetOrder>, then: @escaping @Sendable (SharedCacheState?) -> Void) {
-        guard let any = caches.first else { return then(nil) }
-        var orders = orders
-        // Some hundred thousand may follow each other: none goes deeper into the stack than the one before it.
-        while case .mark(let key, let isSoft)? = orders.first {
-            any.follow(mark: key, isDoubtful: isSoft, at: now)
-            orders = orders.dropFirst()
-        }
-        guard !orders.isEmpty else { return then(any.shared) }
+    private func goOn(_ orders: ArraySlice<FleetOrder>, then: @escaping @Sendable () -> Void) {
+        let marks = orders.prefix(while: \.isMark)
+        follow(marks)
+        let purges = orders.dropFirst(marks.count).prefix { !$0.isMark }
+        guard !purges.isEmpty, let any = caches.first else { return then() }
         // A loop that has looked at the clock before may be storing: after a turn of each it has, and what it stored is found.
-        let purges = orders.prefix { if case .mark = $0 { false } else { true } }
         any.beginPurge(at: now)
         server.afterEachLoop { [self, orders] in
             queue.async { [self] in
                 for order in purges { purge(order) }
-                goOn(orders.dropFirst(purges.count), then: then)
+                goOn(orders.dropFirst(marks.count + purges.count), then: then)
             }
         }
     }
@@ -85,6 +59,9 @@ final class FleetObedience: FleetFollowing {
     }
 
     private var now: Timestamp { Timestamp(milliseconds: server.wallMilliseconds) }
+
+    /// All APIs have one store. nil: none.
+    private var store: SharedCacheState? { server.serving.apis.lazy.compactMap(\.state.cache).first }
 
     /// Of this queue, as they are served now.
     private var caches: [ResponseCache] {

@@ -13,25 +13,24 @@ import Telemetry
 
 extension ProxyServer {
     public func announcePurge(_ selection: FleetSelection, isSoft: Bool) -> (any AnnouncedPurge)? {
-        process.fleet.map { $0.announce(messages(selection, isSoft: isSoft)) }
+        process.fleet.map { $0.announce(message(selection, isSoft: isSoft)) }
     }
 
-    /// Where a target's keys are known, marks say it: then no node has to go through all that it stores. But for APIs that are not served here just
-    /// now, whose keys are not known: those of other nodes may be.
-    private func messages(_ selection: FleetSelection, isSoft: Bool) -> [LogMessage] {
+    /// One message for a purge. The keys of a target's marks are enough if they are known: other nodes then need not search their stores. They are not
+    /// known of APIs that only other nodes serve.
+    private func message(_ selection: FleetSelection, isSoft: Bool) -> LogMessage? {
         switch selection.kind {
-        case .nothing: return []
-        case .everything where selection.apis.isEmpty: return [LogMessage(.all, isSoft: isSoft)]
+        case .nothing: return nil
+        case .everything where selection.apis.isEmpty: return LogMessage(.all, isSoft: isSoft)
         case .target where !isSoft:
             let caches = serving.apis.compactMap { $0.state.cache.map { ResponseCache($0, mayWait: true) { [self] in cacheTime } } }
             let meant = caches.filter { selection.isMeant($0.shared.settings) }.map { $0.marks(ofTarget: selection.value) }
-            guard !meant.contains(where: { $0 == nil }) else { break }
-            let marks = meant.flatMap { $0 ?? [] }.map { LogMessage(.target, argument: $0) }
-            guard selection.mayMeanOthers(than: caches.map(\.shared.settings)) else { return marks }
-            return marks + [LogMessage(.selection, argument: selection.bytes)]
+            guard !meant.contains(where: { $0 == nil }), !selection.mayMeanOthers(than: caches.map(\.shared.settings)) else { break }
+            let marks = meant.flatMap { $0 ?? [] }
+            return marks.isEmpty ? nil : LogMessage(marks: marks)
         case .everything, .target, .prefix, .tag: break
         }
-        return [LogMessage(.selection, argument: selection.bytes, isSoft: isSoft)]
+        return LogMessage(.selection, argument: selection.bytes, isSoft: isSoft)
     }
 
     var cacheTime: CacheTime { CacheTime(wall: Timestamp(milliseconds: wallMilliseconds), monotonic: monotonicMilliseconds) }
@@ -68,7 +67,9 @@ extension ProxyServer {
             "trouble_sentence": log.trouble.map { .string($0.sentence(fleet: fleet.settings.name)) } ?? .null,
             "log_server": log.server.map { .string($0.description) } ?? .null, "log_slot": log.slot.map { .integer($0) } ?? .null,
             "position": .string(log.position.text), "lag_ms": .integer(Int(log.lagMilliseconds)), "nodes": .integer(fleet.nodesHeardOf),
-            "unopened": .integer(Int(clamping: log.unopened)), "unopened_at": time(log.lastUnopened), "servers": .array(lines),
+            "unopened": .integer(Int(clamping: log.unopened)), "unopened_at": time(log.lastUnopened),
+            "foreign": .integer(Int(clamping: log.foreign)),
+            "is_slow": .bool(fleet.isSlow), "servers": .array(lines),
             "replicas": .integer(log.replicas), "pending_purges": .integer(log.pendingPurges.values.reduce(0, +)),
             "pending_reasons": .object(
                 LogWriter.Pending.allCases.map { JSONValue.Member($0.rawValue, .integer(log.pendingPurges[$0] ?? 0)) }),
@@ -95,6 +96,7 @@ extension FleetLevel {
     func addFigures(to snapshot: inout MetricsSnapshot) {
         var sum = snapshot.sharing ?? MetricsSnapshot.Sharing()
         sum.add(figures, engineFigures)
+        sum.slowLoops += isSlow ? 1 : 0
         snapshot.sharing = sum
     }
 }
@@ -130,7 +132,9 @@ extension MetricsSnapshot.Sharing {
     mutating func add(_ log: LogFigures, isSeeing: Bool, clockSkew: Int64?) {
         self.clockSkew = clockSkew
         (entriesApplied, entriesAppended, blindings, unopened) = (log.applied, log.appended, log.blindings, log.unopened)
-        (lag, self.isSeeing) = (log.lagMilliseconds, isSeeing)
+        (lag, self.isSeeing, foreign) = (log.lagMilliseconds, isSeeing, log.foreign)
+        // Before the log was met for the first time there is no cause.
+        troubles = LogTrouble.labels.map { ($0, !isSeeing && $0 == log.trouble?.label ? 1 : 0) }
         add(log.engineFailures)
         pendingPurges = LogWriter.Pending.allCases.map { ($0.rawValue, UInt64(log.pendingPurges[$0] ?? 0)) }
         gaps = LogGap.allCases.map { ($0.rawValue, log.gaps[$0] ?? 0) }

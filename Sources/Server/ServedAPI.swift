@@ -13,6 +13,7 @@ import Locking
 import Logging
 import ResponseCache
 import ReverseProxy
+import Sharing
 import TakeOver
 import Telemetry
 import Upstream
@@ -43,6 +44,8 @@ final class ServedAPI: Sendable {
             let beside = former.first?.state ?? all.first?.state
             all.append(ServedAPI(try SharedFlowState(one, of: process, beside: beside, after: before?.state, handed: handed), of: server))
         }
+        // Nodes of a fleet have the same upstream for an API of one name.
+        process.fleet?.served = Dictionary(all.map { ($0.name, $0.state.upstreamName) }, uniquingKeysWith: { first, _ in first })
         return all
     }
 

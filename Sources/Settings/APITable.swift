@@ -45,7 +45,8 @@ public enum APITable {
         SettingsTable.all.compactMap { setting in
             guard let group = groups.first(where: setting.path.hasPrefix), !kept.contains(setting.path) else { return nil }
             return Setting(
-                path: String(setting.path.dropFirst(group.count)), binding: setting.binding.within(\.settings), help: "As \(setting.path).")
+                path: String(setting.path.dropFirst(group.count)), binding: setting.binding.within(\.settings), help: "As \(setting.path).",
+                replacement: setting.replacement)
         }
     }
 

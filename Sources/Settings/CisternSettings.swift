@@ -259,7 +259,8 @@ public struct CisternSettings: Sendable, Equatable {
     public struct Share: Sendable, Equatable {
         /// Empty: nothing is shared.
         public var servers: [String] = []
-        public var fleet = "main"
+        /// Empty: main.
+        public var fleet = ""
         public var secretFile = ""
         public var user = ""
         public var passwordFile = ""

@@ -4,7 +4,8 @@ extension SettingsReader {
     /// YAML with all settings, and with what routes and APIs set for themselves. User information and query strings of URLs are hidden.
     public var effective: String {
         var lines: [String] = []
-        let tree = SettingTree(SettingsTable.all.map { ($0.path, $0.yaml(in: settings), origin(of: $0.path)) })
+        let shown = SettingsTable.all.filter { $0.replacement == nil || isGiven($0.path) }
+        let tree = SettingTree(shown.map { ($0.path, $0.yaml(in: settings), origin(of: $0.path)) })
         tree.write(to: &lines, depth: 0)
         writeRoutes(settings.routes, beginningAs: settings, named: "", to: &lines, depth: 0)
         if !settings.apis.isEmpty { lines.append("apis:") }

@@ -19,13 +19,13 @@ public enum SettingSuggestion {
     /// - Returns: text that follows "names no setting"; empty without a suggestion.
     static func words(forVariable variable: String) -> String {
         let rest = variable.dropFirst("CISTERN_".count).lowercased()
-        if let near = nearest(variable, among: SettingsTable.all.map(\.environment)) { return "; did you mean \(near)?" }
+        if let near = nearest(variable, among: SettingsTable.current.map(\.environment)) { return "; did you mean \(near)?" }
         if let setting = SettingSynonyms.ofGroup[rest] { return "; did you mean \(Setting<CisternSettings>.environment(of: setting))?" }
         let grouped = groups.filter { rest.hasPrefix($0 + "_") }.map { $0 + "." + rest.dropFirst($0.count + 1) }
         guard let synonym = ([rest] + grouped).lazy.compactMap({ synonym(of: $0, in: "") }).first else {
             return elsewhere(rest, in: "").first.map { "; did you mean \(Setting<CisternSettings>.environment(of: $0))?" } ?? ""
         }
-        guard let target = synonym.target, SettingsTable.all.contains(where: { $0.path == target }) else {
+        guard let target = synonym.target, SettingsTable.current.contains(where: { $0.path == target }) else {
             return words(of: synonym, in: "", among: [])
         }
         return words(of: .init(target: Setting<CisternSettings>.environment(of: target), note: synonym.note), in: "", among: [])
@@ -83,7 +83,7 @@ public enum SettingSuggestion {
     private static func elsewhere(_ path: String, in group: String) -> [String] {
         let last = path.split(separator: ".").last.map(String.init) ?? path
         let named = { (paths: [String]) in paths.filter { $0.hasSuffix("." + last) && $0.count { $0 == "." } == 1 } }
-        let others = named(SettingsTable.all.map(\.path))
+        let others = named(SettingsTable.current.map(\.path))
         if !others.isEmpty { return others.count <= 2 ? others : [] }
         let inLists = named(RouteTable.all.map { "routes.\($0.path)" } + CisternSettings.Listener.table.map { "listen.\($0.path)" })
         return inLists.count <= 2 ? inLists : []

@@ -211,6 +211,27 @@ public struct SettingsReader {
         return place.line == 0 ? place.file : "\(place.file):\(place.line)"
     }
 
+    /// A warning for each retired setting that somebody has set, with its place and its replacement.
+    public var retirements: [ConfigurationMistake] {
+        places.compactMap { path, place in
+            Self.replacement(of: path).map { replacement in
+                ConfigurationMistake(
+                    file: place.file, line: place.line, sentence: "\(path) will be removed in the next version: use \(replacement)")
+            }
+        }.sorted { ($0.file, $0.line, $0.sentence) < ($1.file, $1.line, $1.sentence) }
+    }
+
+    /// - Parameter path: a setting's, behind the name of the API or of the route that has it.
+    private static func replacement(of path: String) -> String? {
+        let parts = path.split(separator: ".", maxSplits: 2).map(String.init)
+        switch parts.first {
+        case "apis" where parts.count == 3 && parts[2].hasPrefix("routes."): return replacement(of: parts[2])
+        case "apis" where parts.count == 3: return APITable.all.first { $0.path == parts[2] }?.replacement
+        case "routes" where parts.count == 3: return RouteTable.all.first { $0.path == parts[2] }?.replacement
+        default: return SettingsTable.all.first { $0.path == path }?.replacement
+        }
+    }
+
     /// Whether somebody has said it, or it stands at its default.
     public func isGiven(_ path: String) -> Bool { places[path] != nil }
 

@@ -63,6 +63,7 @@ public enum SettingsSchema {
 
     private static func schema<Root>(of setting: Setting<Root>, _ defaults: Root?) -> JSONValue {
         var members: [JSONValue.Member] = [.init("description", .string(setting.help))]
+        if setting.replacement != nil { members.append(.init("deprecated", true)) }
         if let defaults { members.append(.init("default", .string(setting.text(in: defaults)))) }
         return .object(members + kind(setting.binding))
     }

@@ -26,6 +26,9 @@ public struct Setting<Root>: Sendable {
     public let help: String
     /// Whether another value counts from the next start on only.
     public var needsRestart = false
+    /// What to use instead of a retired setting, which still has its effect in this version; nil for all others. Documents do not mention a
+    /// retired setting, and whoever sets it gets a warning.
+    public var replacement: String?
 
     /// `CISTERN_` and the path in capitals, dots as underscores.
     public var environment: String { Self.environment(of: path) }
@@ -43,6 +46,10 @@ public enum SettingsTable {
         "failure.recheck_limit": "it is looked each failure.recheck, never less often: take the line out",
     ]
 
+    /// All settings that are not retired.
+    public static var current: [Setting<CisternSettings>] { all.filter { $0.replacement == nil } }
+
+    /// All settings that have an effect.
     public static let all: [Setting<CisternSettings>] =
         upstream + failure + listening + tls + caching + FreshnessGroup.settings(\.cache.freshness, prefix: "cache.")
         + CredentialSettingsTable.all(\.credentials) + limits + http2 + forwarding + CrossOriginGroup.settings(\.crossOrigin) + logging
@@ -143,12 +150,13 @@ public enum SettingsTable {
             help: "The admin interface's Unix socket; empty for admin.sock in store.directory, off for none."),
         Setting(
             path: "admin.token_file", binding: .text(\.admin.tokenFile),
-            help: "A file with the bearer token that the admin interface on TCP asks for; without one only loopback addresses have it."),
+            help:
+                "A file with the bearer token that the admin interface on TCP asks for; without one only loopback addresses have it. The status page takes it as a password."
+        ),
         Setting(
             path: "admin.names", binding: .list(\.admin.names),
-            help:
-                "Names of this machine under which browsers have the page of the state with a session, beside addresses, localhost and those of certificates; *.NAME for any one label."
-        ),
+            help: "Names of this machine under which the status page shows paths without the token.",
+            replacement: "admin.token_file, whose token opens the status page under any name"),
         Setting(
             path: "admin.records", binding: .count(\.admin.records, 0...1_000_000),
             help: "Exchanges of each shard that `cistern why` can explain.", needsRestart: true),

@@ -7,17 +7,22 @@ enum SharingSettingsTable {
     static let all: [Setting<CisternSettings>] = [
         setting(
             "share.servers", .list(\.share.servers),
-            "Redis or Valkey, through which nodes share what they store and purge: redis://name:6379, rediss:// by TLS, a Unix socket; of a "
-                + "Cluster some of its servers. Empty: nothing is shared."),
+            "Redis or Valkey, through which nodes share what they store and purge: redis://name:6379, rediss:// by TLS, a Unix socket. One "
+                + "address that leads to the primary, or several servers of one Cluster. redis://name:6379/3 is database 3. Empty: nothing is "
+                + "shared."),
         setting(
             "share.fleet", .text(\.share.fleet),
-            "Nodes of one name share; part of every key there: letters, digits, - and _."),
+            "Name of the fleet, whose nodes share; part of every key there: letters, digits, - and _. Empty: main, with a warning at the "
+                + "start."),
         setting(
             "share.secret_file", .text(\.share.secretFile),
             "What all nodes of the fleet know and nobody else, 32 characters at least on a line. While it is changed two: the first writes, both "
                 + "read."),
         setting("share.user", .text(\.share.user), "The user there; empty: the one that needs no name."),
-        setting("share.password_file", .text(\.share.passwordFile), "Its password; empty: none is asked for."),
+        setting(
+            "share.password_file", .text(\.share.passwordFile),
+            "File with the user's password in its first line, read for each connection. A second line names the user instead of share.user. Empty: "
+                + "no password is sent."),
         setting("share.tls.ca_file", .text(\.share.caFile), "Certificates that the servers' are checked against, with rediss://."),
         setting("share.tls.certificate", .text(\.share.certificate), "Our certificate, as a PEM file."),
         setting("share.tls.key", .text(\.share.key), "Its key; empty: in the same file."),

@@ -20,11 +20,15 @@ extension EngineFailure {
         case .loading: "is reading its data in"
         case .readOnly: "is a replica, or has lost its primary"
         case .clusterDown: "says that the Cluster is down: some of its slots are nobody's, or most of its primaries cannot be reached"
+        case .notCluster:
+            "is not a Cluster, and share.servers has several addresses: name the one address that leads to the primary (a managed engine's, a balancer's, a name that Sentinel moves), or servers of one Cluster"
         case .redirected: "is not the one that has it, and the others say the same"
         case .full: "takes nothing more: its memory or its disk is full, or it has too few replicas"
         case .protocolError: "says what no Redis says"
         case .untrusted: "has a certificate that is not trusted (share.tls.ca_file), or does not trust ours"
         case .noTLS: "can be reached, and does not agree on TLS: has it TLS on that port? rediss:// asks for it, redis:// does not"
+        case .noDatabase:
+            "does not give the database that share.servers names behind the port: a Cluster has 0 only, and the user needs +select for another"
         case .closed: "is not asked any more"
         }
     }
@@ -32,7 +36,7 @@ extension EngineFailure {
     /// Whether it stays so until somebody changes a setting, here or there.
     var isMisconfiguration: Bool {
         switch self {
-        case .denied, .commandForbidden, .keyForbidden, .untrusted: true
+        case .denied, .commandForbidden, .keyForbidden, .untrusted, .notCluster, .noDatabase: true
         case .unreachable, .connectionLost, .timedOut, .breakerOpen, .queueFull, .loading, .readOnly, .clusterDown, .redirected, .full,
             .protocolError, .noTLS, .closed:
             false

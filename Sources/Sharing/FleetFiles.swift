@@ -33,22 +33,22 @@ struct FleetFiles: Sendable {
 
     func keep(_ kept: KeptPosition) -> Bool { Self.write(kept.bytes, to: position) }
 
-    /// What each purge says, in the order in which they were asked for, and writes.
-    func pendingPurges() -> [[PendingMessage]] { Self.read(pending).map(PendingContent.purges) ?? [] }
+    /// Purges in the order in which they were requested, and writes.
+    func pendingPurges() -> [PendingMessage] { Self.read(pending).map(PendingContent.messages) ?? [] }
 
     /// - Parameter isLeft: another process has taken over, and writes down its own.
-    func keep(pending purges: [[PendingMessage]], isLeft: Bool = false) -> Bool {
+    func keep(pending purges: [PendingMessage], isLeft: Bool = false) -> Bool {
         let path = isLeft ? left : pending
         guard !purges.isEmpty else { return unlink(path) == 0 || errno == ENOENT }
         return Self.write(PendingContent.bytes(purges), to: path) && isNamed()
     }
 
     /// What processes before this one have left. It comes again until `dropLeftPurges`.
-    func takeLeftPurges() -> [[PendingMessage]] {
-        let before = Self.read(taken).map(PendingContent.purges) ?? []
+    func takeLeftPurges() -> [PendingMessage] {
+        let before = Self.read(taken).map(PendingContent.messages) ?? []
         // Who leaves some may still be at it.
         guard rename(left, taken) == 0 else { return before }
-        return before + (Self.read(taken).map(PendingContent.purges) ?? [])
+        return before + (Self.read(taken).map(PendingContent.messages) ?? [])
     }
 
     func dropLeftPurges() { unlink(taken) }

@@ -12,30 +12,31 @@ public enum FleetOrder: Sendable, Equatable {
     /// All that is stored: stale, or gone.
     case everything(isSoft: Bool)
 
-    /// nil where there is nothing to obey.
-    init?(_ message: LogMessage) {
+    /// What a message has this node do. A message that cannot be read may mean anything.
+    static func orders(of message: LogMessage) -> [FleetOrder] {
         switch message.kind {
-        case .target, .collection, .group, .entry: self = .mark(message.argument, isSoft: message.isSoft)
-        case .selection:
-            // What cannot be read may mean anything.
-            guard let selection = FleetSelection(message.argument) else {
-                self = .everything(isSoft: true)
-                return
-            }
-            self = .purge(selection, isSoft: message.isSoft)
-        case .all: self = .everything(isSoft: message.isSoft)
-        case .unknown: self = .everything(isSoft: true)
-        case .fence, .hello: return nil
+        case .target, .collection, .group, .entry: [.mark(message.argument, isSoft: message.isSoft)]
+        case .marks: message.marks.map { $0.map { .mark($0, isSoft: message.isSoft) } } ?? [.everything(isSoft: true)]
+        case .selection: [FleetSelection(message.argument).map { .purge($0, isSoft: message.isSoft) } ?? .everything(isSoft: true)]
+        case .all: [.everything(isSoft: message.isSoft)]
+        case .unknown: [.everything(isSoft: true)]
+        case .fence, .hello: []
         }
     }
+
+    public var isMark: Bool { if case .mark = self { true } else { false } }
 }
 
 public protocol FleetFollowing: Sendable {
-    /// Does what others have said, in order. Nothing that was asked for until now is stored where it may be meant. More may be said once it is done.
-    /// - Parameters:
-    ///   - done: called once, from any thread.
-    ///   - kept: the same, when it lies on the disk.
-    func obey(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void, kept: @escaping @Sendable () -> Void)
+    /// Obeys marks, before it returns. No response that was requested until now is stored where a mark concerns it.
+    func follow(_ marks: ArraySlice<FleetOrder>)
+
+    /// Obeys orders that are no marks, in their order, like `follow`. More orders may come once they are done.
+    /// - Parameter done: called once, from any thread.
+    func obey(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void)
+
+    /// Flushes the store. Returns when all that was obeyed until now is on the disk. Must not be called on an event loop.
+    func synchronize()
 
     /// Waits until what was begun is done: nothing more will be asked for.
     func finish()
@@ -60,22 +61,27 @@ extension LogGap {
 }
 
 extension LogMessage {
-    /// What it means for records; nil: nothing.
-    var mark: Mark? {
+    /// What it means for records.
+    var tableMarks: [Mark] {
         switch kind {
-        case .target, .collection, .group, .entry: .hash(FleetNode.hash(argument))
-        case .selection: .selection(argument)
-        case .all, .unknown: .all
-        case .fence, .hello: nil
+        case .target, .collection, .group, .entry: [.hash(FleetNode.hash(argument))]
+        case .marks: marks.map { $0.map { .hash(FleetNode.hash($0)) } } ?? [.all]
+        case .selection: [.selection(argument)]
+        case .all, .unknown: [.all]
+        case .fence, .hello: []
         }
     }
 
-    /// Of the key of a mark.
-    init(mark: [UInt8], isSoft: Bool = false) {
-        switch mark.last {
-        case UInt8(ascii: "C"): self.init(.collection, argument: mark, isSoft: isSoft)
-        case UInt8(ascii: "I"): self.init(.target, argument: mark, isSoft: isSoft)
-        default: self.init(.group, argument: mark, isSoft: isSoft)
+    /// One message for the keys of marks.
+    init(of keys: [[UInt8]], isSoft: Bool = false) {
+        guard keys.count == 1, let key = keys.first else {
+            self.init(marks: keys, isSoft: isSoft)
+            return
+        }
+        switch key.last {
+        case UInt8(ascii: "C"): self.init(.collection, argument: key, isSoft: isSoft)
+        case UInt8(ascii: "I"): self.init(.target, argument: key, isSoft: isSoft)
+        default: self.init(.group, argument: key, isSoft: isSoft)
         }
     }
 }

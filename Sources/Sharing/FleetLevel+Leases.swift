@@ -1,59 +1,187 @@
-// A lease ends soon by itself, so that nobody waits long for a node that is gone, and is renewed while the upstream takes its time, up to a limit: where
-// all who waited for another shard's request have left, nobody says that it is over.
+// Of all nodes that miss one target, the node with the lease asks the upstream. Its shards have one table of leases: the shard that stores the response ends
+// the lease in the commands that offer the record, whichever shard took it.
 
 import Engine
+import Fleet
 import HTTPCore
+import Locking
 import Reactor
 
-/// That this node asks the upstream for all. Times are the loop's, in milliseconds.
+/// A lease of this node. Times are the loop's, in milliseconds.
 struct HeldLease {
     /// Where the record lies in the engine.
     let place: RecordPlace
-    /// When it ends by itself.
+    /// The shard that renews it.
+    let owner: ObjectIdentifier
+    let began: Int64
+    /// When the engine removes it, unless it is renewed.
     var end: Int64
-    /// Until when it is renewed.
-    let last: Int64
-    /// What leads to variants was given: so what the upstream said can be shared.
+    /// The marker that leads to variants was offered.
     var isGiven = false
 }
 
-extension FleetLevel {
-    private static let renewalMilliseconds: Int64 = 400
-    static let renewingMilliseconds: Int64 = 5_000
+/// Why a node's lease ends.
+public enum LeaseEnd: Sendable, Equatable {
+    /// Another node may ask.
+    case free
+    /// A stored response went out. Its record may still be on its way from another shard, so the lease ends by itself.
+    case served
+    /// The response is stored here. If it was not offered to other nodes, each node asks.
+    case stored
+    /// Each node sends one request.
+    case eachNode
+    /// Each request is sent.
+    case eachRequest
+}
 
-    /// To be called where a lease was taken.
-    func keepLeases() {
+/// What the shards of this node know of leases, behind the node's mutex.
+struct LeaseTable {
+    var held: [HashedKey: HeldLease] = [:]
+    /// Targets that are not looked for at other nodes, and those among them for which each request is sent.
+    var eachNode = UnshareableTargets()
+    var eachRequest = UnshareableTargets()
+
+    mutating func note(_ mark: LeaseMark, _ target: SeededHash, for milliseconds: Int64, by client: UInt64, now: Int64) {
+        eachNode.note(target, for: milliseconds, by: client, now: now)
+        if mark == .eachRequest { eachRequest.note(target, for: milliseconds, by: client, now: now) }
+    }
+
+    /// - Returns: whether a mark may lie in the engine.
+    mutating func forget(_ target: SeededHash) -> Bool {
+        eachRequest.forget(target)
+        return eachNode.forget(target)
+    }
+}
+
+extension FleetLevel {
+    /// Maximum number of leases of a node, and of this shard's look-ups that wait for other nodes' leases. Beyond them each node asks.
+    static let leaseLimit = 1_024
+    static let waitingLimit = 256
+    /// A lease is renewed for this long at most, in milliseconds, should its end be missed.
+    private static let longestLease: Int64 = 60_000
+
+    /// This node is to ask the upstream for all.
+    /// - Parameter key: key under which the response will be stored here.
+    func hold(_ place: RecordPlace, for key: HashedKey) {
+        let now = loop.batchMilliseconds
+        let lease = HeldLease(place: place, owner: ObjectIdentifier(self), began: now, end: now + LeaseTimes.expiry)
+        let isHeld = node.leases.withLock { table in
+            guard table.held.count < Self.leaseLimit else { return false }
+            table.held[key] = lease
+            return true
+        }
+        guard isHeld else { return giveBack(place) }
+        keepLeases()
+    }
+
+    private func keepLeases() {
         guard renewal == nil else { return }
-        renewal = loop.schedule(after: .milliseconds(Int(Self.renewalMilliseconds))) { [self] in renewLeases() }
+        renewal = loop.schedule(after: .milliseconds(LeaseTimes.renewal)) { [self] in renewLeases() }
     }
 
     private func renewLeases() {
         renewal = nil
         let now = loop.batchMilliseconds
-        // One that has ended may be another's by now.
-        let held = leases.filter { $0.value.end > now }
+        let held = node.leases.withLock { table in
+            let own = table.held.filter { $0.value.owner == ObjectIdentifier(self) }
+            for (key, lease) in own where now - lease.began > Self.longestLease { table.held[key] = nil }
+            return own
+        }
         guard !held.isEmpty else { return }
         keepLeases()
         guard client.isOpen else { return }
-        for (key, lease) in held {
-            // One that was just taken lasts until the next time.
-            guard now < lease.last, lease.end - now < SharedSearch.leaseMilliseconds - Self.renewalMilliseconds / 2 else { continue }
-            var commands = EngineCommands()
-            commands.add(Words.set, lease.place.lease, renewalWords)
-            client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { [self] replies in
-                renewed(key, lease, replies[0], end: now + SharedSearch.leaseMilliseconds)
+        for (key, lease) in held where lease.end - now < LeaseTimes.expiry - LeaseTimes.renewal / 2 { renew(key, lease, now) }
+    }
+
+    /// A lease that the engine has removed meanwhile is taken anew, if it is still free. One that may be another node's by now is not renewed.
+    private func renew(_ key: HashedKey, _ lease: HeldLease, _ now: Int64) {
+        var commands = EngineCommands()
+        if lease.end > now { commands.add(Words.set, lease.place.lease, renewalWords) }
+        commands.add(Words.set, lease.place.lease, leaseWords)
+        client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { [self] replies in
+            guard let reply = replies.last, reply == .nothing || reply.text != nil else { return }
+            let isOurs = reply == .nothing || reply == .bytes(node.name)
+            let isHeld = node.leases.withLock { table in
+                guard table.held[key]?.began == lease.began else { return false }
+                if isOurs { table.held[key]?.end = now + LeaseTimes.expiry } else { table.held[key] = nil }
+                return true
             }
+            if reply == .nothing, !isHeld { giveBack(lease.place) }
         }
     }
 
-    private func renewed(_ key: HashedKey, _ lease: HeldLease, _ reply: EngineReply, end: Int64) {
-        // Another one may have been taken meanwhile.
-        guard leases[key]?.end == lease.end else { return }
-        switch reply {
-        case .status: leases[key]?.end = end
-        // It has ended, and may be another's.
-        case .nothing: leases[key] = nil
-        default: break
+    /// Another node may ask at once.
+    func giveBack(_ place: RecordPlace) {
+        var commands = EngineCommands()
+        commands.add(Words.unlink, place.lease)
+        client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { _ in }
+    }
+
+    /// What this node has asked the upstream for is over, or it is known that other nodes cannot use it.
+    /// - Parameters:
+    ///   - key: key under which the response was to be stored here.
+    ///   - client: number of the client whose request was sent.
+    public func ended(_ key: [UInt8], _ end: LeaseEnd, by client: UInt64 = 0) {
+        loop.assertOnLoop()
+        let now = loop.batchMilliseconds
+        let key = HashedKey(key)
+        guard let lease = node.leases.withLock({ $0.held.removeValue(forKey: key) }) else { return }
+        switch end {
+        case .served: break
+        case .free: if isOurs(lease) { giveBack(lease.place) }
+        case .stored: if lease.isGiven { if isOurs(lease) { giveBack(lease.place) } } else { mark(key, lease, .eachNode, client, now) }
+        case .eachNode: mark(key, lease, .eachNode, client, now)
+        case .eachRequest: mark(key, lease, .eachRequest, client, now)
+        }
+    }
+
+    /// Frees all who wait, at once, and keeps others from waiting.
+    func mark(_ key: HashedKey, _ lease: HeldLease, _ mark: LeaseMark, _ client: UInt64, _ now: Int64) {
+        let milliseconds = UnshareableTargets.milliseconds(upstream: now - lease.began)
+        node.leases.withLock { $0.note(mark, key.hash, for: milliseconds, by: client, now: now) }
+        guard isOurs(lease) else { return }
+        var commands = EngineCommands()
+        commands.add(Words.set, lease.place.lease, EngineWords([[mark.rawValue], Array("PX".utf8), Array(String(milliseconds).utf8)]))
+        self.client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { _ in }
+    }
+
+    /// Of a lease that the engine has removed another node may be the holder.
+    private func isOurs(_ lease: HeldLease) -> Bool { lease.end > loop.batchMilliseconds }
+
+    /// A response is offered to other nodes.
+    /// - Parameter isResponse: false for a marker that leads to variants.
+    /// - Returns: the lease that ends with the offer, and whether it, or a mark, is to be removed from the engine.
+    func offering(_ key: [UInt8], isResponse: Bool) -> (lease: HeldLease?, isRemoved: Bool) {
+        node.leases.withLock { table in
+            guard !table.held.isEmpty || !table.eachNode.isEmpty else { return (nil, false) }
+            let key = HashedKey(key)
+            let isMarked = table.forget(key.hash)
+            guard isResponse else {
+                table.held[key]?.isGiven = true
+                return (nil, isMarked)
+            }
+            let lease = table.held.removeValue(forKey: key)
+            return (lease, isMarked || lease.map(isOurs) ?? false)
+        }
+    }
+
+    /// Another node has left a mark. It is looked at again soon.
+    func noteMark(_ mark: LeaseMark, _ key: [UInt8]) {
+        let shortest = UnshareableTargets.milliseconds(upstream: 0)
+        node.leases.withLock { $0.note(mark, HashedKey(key).hash, for: shortest, by: 0, now: loop.batchMilliseconds) }
+    }
+
+    /// Whether each request for the target is sent: the last response could not be shared, or the upstream failed.
+    public func isForEachRequest(_ key: [UInt8]) -> Bool {
+        node.leases.withLock { table in
+            !table.eachRequest.isEmpty && table.eachRequest.contains(HashedKey(key).hash, now: loop.batchMilliseconds)
+        }
+    }
+
+    /// Whether other nodes are not asked for the target.
+    func isForEachNode(_ key: [UInt8]) -> Bool {
+        node.leases.withLock { table in
+            !table.eachNode.isEmpty && table.eachNode.contains(HashedKey(key).hash, now: loop.batchMilliseconds)
         }
     }
 }

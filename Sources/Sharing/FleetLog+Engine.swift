@@ -7,7 +7,9 @@ import Reactor
 
 extension FleetLog {
     private static let holdMilliseconds: Int64 = 1_000
-    private static let patience: Int64 = 1_000
+    static let patience: Int64 = 1_000
+    /// Between a reply with entries and the next reading: as much longer a purge may take to reach this node.
+    private static let gatheringMilliseconds: Int64 = 5
     /// Until it is tried again.
     private static let restMilliseconds = 250
     /// Entries are trimmed by age as they are appended, and by number now and then.
@@ -29,7 +31,7 @@ extension FleetLog {
     }
 
     /// For what is asked now: whether it still counts when the reply comes.
-    private func inSession(_ body: @escaping (FleetLog, [EngineReply]) -> Void) -> ([EngineReply]) -> Void {
+    func inSession(_ body: @escaping (FleetLog, [EngineReply]) -> Void) -> ([EngineReply]) -> Void {
         let asked = session
         return { [weak self] replies in
             guard let self, isRunning, session == asked else { return }
@@ -64,7 +66,7 @@ extension FleetLog {
         [
             EngineCommand([Array("GET".utf8), keys.epoch], key: keys.log, holdMilliseconds: hold), EngineCommand("TIME"),
             EngineCommand("INFO", "server"), EngineCommand("INFO", "replication"),
-            EngineCommand([Array("XINFO".utf8), Array("STREAM".utf8), keys.log], key: keys.log),
+            EngineCommand([Array("XINFO".utf8), Array("STREAM".utf8), keys.log], key: keys.log), settings.admissionQuestion,
         ]
     }
 
@@ -75,13 +77,14 @@ extension FleetLog {
         else { return nil }
         figures.replicas = Self.replicas(replication)
         return LogInfo(
-            epoch: epoch, primary: Array((server["run_id"] ?? "").utf8) + Array((replication["master_replid"] ?? "").utf8),
-            last: stream.last, first: stream.first, lastDeleted: stream.lastDeleted, count: stream.count, added: stream.added)
+            epoch: epoch, primary: Self.primary(server, replication), last: stream.last, first: stream.first,
+            lastDeleted: stream.lastDeleted, count: stream.count, added: stream.added)
     }
 
     /// - Parameter made: what was said to the epoch that the log gets where it has none.
     private func met(_ replies: [EngineReply], made: EngineReply, asked: Int64) {
         noteServer()
+        if let version = replies[2].text.map(InfoText.init)?.outdatedVersion { return lose(for: .outdated(version, figures.server)) }
         // Without an epoch nothing else that is said of the log means anything.
         if replies[0] == .nothing, made.failure != nil { return lose([made]) }
         let failure = replies.lazy.compactMap(\.failure).first
@@ -89,11 +92,14 @@ extension FleetLog {
             if Self.isNoEpoch(replies[0]) { renewEpoch() }
             return lose(replies)
         }
+        admit(replies[5], at: time, isConnected: false) { $0.met(info, at: time, asked: asked) }
+    }
+
+    private func met(_ info: LogInfo, at time: Int64, asked: Int64) {
         figures.trouble = nil
         let fleet = node?.change { $0.clock.latest(now) } ?? nil
         note(time, asked: asked)
-        metConnection = reader.connection(forKey: keys.log)
-        metLog = info
+        (metConnection, metPrimary) = (reader.connection(forKey: keys.log), info.primary)
         handle(.connected(info, fleetMilliseconds: fleet))
         trimByAge(info)
     }
@@ -106,9 +112,12 @@ extension FleetLog {
                 guard log.metConnection == log.reader.connection(forKey: log.keys.log), let info = log.info(replies) else {
                     return log.lose(replies)
                 }
-                log.handle(LogFollower.Event.looked(info))
-                log.handle(LogWriter.Event.looked(info))
-                log.trimByAge(info)
+                guard let time = Self.time(replies[1]) else { return log.lose(replies) }
+                log.admit(replies[5], at: time, isConnected: true) { log in
+                    log.handle(LogFollower.Event.looked(info))
+                    log.handle(LogWriter.Event.replicas(log.figures.replicas))
+                    log.trimByAge(info)
+                }
             })
     }
 
@@ -118,9 +127,9 @@ extension FleetLog {
     }
 
     /// - Parameter replies: what was said instead of what was wanted.
-    private func lose(_ replies: [EngineReply] = []) { lose(for: trouble(replies)) }
+    func lose(_ replies: [EngineReply] = []) { lose(for: trouble(replies)) }
 
-    private func lose(for trouble: LogTrouble) {
+    func lose(for trouble: LogTrouble) {
         figures.trouble = trouble
         handle(LogFollower.Event.lost)
         handle(LogWriter.Event.lost)
@@ -136,6 +145,8 @@ extension FleetLog {
             let isSaid = replies.contains { $0.failure == nil }
             return isSaid ? .notUnderstood : .failed(.connectionLost, figures.server)
         }
+        // That is not one server's.
+        if failure == .notCluster { return .failed(failure, nil) }
         return .failed(failure, figures.server ?? reader.openFailure(forKey: keys.log)?.server)
     }
 
@@ -147,15 +158,27 @@ extension FleetLog {
 
     // MARK: Reading
 
+    /// Entries that come soon after others are read together.
     func read(from position: LogPosition) {
-        let commands = [
-            EngineCommand([Array("GET".utf8), keys.epoch], key: keys.log), EngineCommand("TIME"),
-            reading(from: position),
-        ]
+        let rest = nextReading - now
+        guard follower.isSeeing, rest > 0 else { return readNow(from: position) }
+        let asked = session
+        loop.schedule(after: .milliseconds(Int(rest))) { [weak self] in
+            guard let self, isRunning, session == asked else { return }
+            readNow(from: position)
+        }
+    }
+
+    /// Asks for the epoch and the time once a second: that is how long a wait for entries takes at most, too.
+    private func readNow(from position: LogPosition) {
+        let isChecking = !follower.isSeeing || now - lastCheck >= Self.holdMilliseconds
+        if isChecking { lastCheck = now }
+        let checks = [EngineCommand([Array("GET".utf8), keys.epoch], key: keys.log), EngineCommand("TIME")]
+        let reading = reading(from: position, hold: Self.holdMilliseconds - (now - lastCheck))
         let patience = Self.holdMilliseconds + 400
         let asked = loop.time.wallMilliseconds
         reader.sendAll(
-            commands, patienceMilliseconds: patience,
+            (isChecking ? checks : []) + [reading], patienceMilliseconds: patience,
             then: inSession { log, replies in
                 // What lay here while the machine was stopped says nothing of now: the other clock stands still with it.
                 guard log.loop.time.wallMilliseconds - asked <= patience else { return log.lose(for: .stopped) }
@@ -164,35 +187,33 @@ extension FleetLog {
     }
 
     /// What is there already is not waited for: the node is blind until it has read it.
-    private func reading(from position: LogPosition) -> EngineCommand {
+    private func reading(from position: LogPosition, hold: Int64) -> EngineCommand {
         var words = ["XREAD", "COUNT", String(readCount.count)]
-        var hold: Int64 = 0
-        if case .catchingUp = follower.state {
-        } else {
-            hold = Self.holdMilliseconds
-            words += ["BLOCK", String(hold)]
-        }
+        var hold = hold
+        if case .catchingUp = follower.state { hold = 0 } else { words += ["BLOCK", String(hold)] }
         words.append("STREAMS")
         return EngineCommand(words.map { Array($0.utf8) } + [keys.log, Array(position.text.utf8)], key: keys.log, holdMilliseconds: hold)
     }
 
     private func came(_ replies: [EngineReply]) {
         guard !replies.contains(where: { $0.failure != nil }), metConnection == reader.connection(forKey: keys.log) else {
-            noteUnread(replies[2].failure)
+            noteUnread(replies.last?.failure)
             return lose(replies)
         }
         readCount.came(isSeeing: follower.isSeeing)
-        let epoch = Self.epoch(replies[0])
-        guard epoch == follower.epoch else { return handle(.epoch(epoch)) }
-        guard let time = Self.time(replies[1]).flatMap({ UInt64(exactly: $0) }) else { return lose(replies) }
-        let asked = session
-        handle(.engineTime(time))
-        guard session == asked else { return }
-        switch replies[2] {
+        if replies.count > 1 {
+            let epoch = Self.epoch(replies[0])
+            guard epoch == follower.epoch else { return handle(.epoch(epoch)) }
+            guard let time = Self.time(replies[1]).flatMap({ UInt64(exactly: $0) }) else { return lose(replies) }
+            let asked = session
+            handle(.engineTime(time))
+            guard session == asked else { return }
+        }
+        switch replies.last ?? .nothing {
         case .nothing: handle(.nothingNew)
         case .list(let streams):
             guard let entries = Self.entries(streams) else { fallthrough }
-            take(entries)
+            confirmKeys(of: entries) { $0.take(entries) }
         default: lose(replies)
         }
     }
@@ -208,7 +229,8 @@ extension FleetLog {
     }
 
     private func take(_ entries: [(position: LogPosition, fields: [LogField])]) {
-        let placed = entries.map { PlacedEntry($0.position, open($0.fields)) }
+        nextReading = now + Self.gatheringMilliseconds
+        let placed = entries.map { PlacedEntry($0.position, open($0.fields, at: $0.position)) }
         for one in placed {
             if let origin = one.entry.origin { noteNode(origin.node, one.position) }
         }
@@ -224,24 +246,33 @@ extension FleetLog {
         figures.nodes[node] = position.milliseconds
     }
 
-    private func open(_ fields: [LogField]) -> LogEntry {
+    private func open(_ fields: [LogField], at position: LogPosition) -> LogEntry {
         if let entry = settings.open(fields) { return entry }
-        noteUnopened()
-        return .unopened
+        let isForeign = isForeign(fields, at: position)
+        noteUnopened(isForeign: isForeign)
+        return isForeign ? .foreign : .unopened
     }
 
     // MARK: Appending
 
     /// A connection for writing to the same server, on which nothing was written yet.
     func connectWriter(_ fence: Fence?, isNewPrimary: Bool) {
-        let question = EngineCommand([Array("EXISTS".utf8), keys.log], key: keys.log)
+        let questions = [
+            EngineCommand([Array("EXISTS".utf8), keys.log], key: keys.log), EngineCommand("INFO", "server"),
+            EngineCommand("INFO", "replication"),
+        ]
         writer.sendAll(
-            [question], patienceMilliseconds: Self.patience,
+            questions, patienceMilliseconds: Self.patience,
             then: inSession { log, replies in
-                guard replies[0].failure == nil else { return log.lose(replies) }
+                guard !replies.contains(where: { $0.failure != nil }) else { return log.lose(replies) }
+                let (server, replication) = (InfoText(replies[1].text ?? []), InfoText(replies[2].text ?? []))
+                guard Self.primary(server, replication) == log.metPrimary else {
+                    log.connectAnew()
+                    return log.lose(for: .unheard)
+                }
                 log.writerConnection = log.writer.connection(forKey: log.keys.log)
                 let replicas = log.figures.replicas
-                log.handle(.connected(isNewPrimary: isNewPrimary, fence: fence, replicas: replicas, log: log.metLog))
+                log.handle(.connected(isNewPrimary: isNewPrimary, fence: fence, replicas: replicas))
             })
     }
 
@@ -259,23 +290,35 @@ extension FleetLog {
                 // Whether what was under way was done is not known: it is sent again.
                 guard log.writerConnection == log.writer.connection(forKey: log.keys.log) else { return log.lose() }
                 let refusal = replies.prefix(entries.count).lazy.compactMap(\.failure).first
-                log.noteRefusal(refusal)
                 if refusal == .full { log.trimOfFull() }
                 if replies.count > entries.count { log.noteTrimming(replies[entries.count].failure) }
                 let answers = zip(entries, replies).map { Self.reply($1, to: $0) }
                 guard let all = answers as? [LogWriter.Reply] else { return log.lose(replies) }
                 log.handle(.answered(all))
+                log.listen(to: all, refusal)
             })
     }
 
+    /// What was appended has to be read; who is refused is not connected.
+    private func listen(to replies: [LogWriter.Reply], _ refusal: EngineFailure?) {
+        for reply in replies.reversed() {
+            guard case .appended(let position) = reply else { continue }
+            handle(LogFollower.Event.appended(position))
+            break
+        }
+        guard replies.contains(.refused) else { return }
+        lastRefusal = refusal
+        handle(LogFollower.Event.refused)
+    }
+
+    /// Its address may lead to several servers.
+    func connectAnew() { for client in [reader, writer] { client.connectAnew(forKey: keys.log) } }
+
     private func command(_ outgoing: LogWriter.Outgoing) -> EngineCommand {
-        let fields = outgoing.entry.fields
-        let place = keys.log + LogEntry.associatedData(of: fields)
-        let sealed = outgoing.entry.fields(sealedArgument: settings.secrets.first.seal(outgoing.entry.message.argument, at: place))
         let oldest = max(0, (fleetNow ?? 0) - settings.keep)
         var words = [Array("XADD".utf8), keys.log, Array("MINID".utf8), Array("~".utf8), Array(String(oldest).utf8)]
         words.append(Array((outgoing.position?.text ?? "*").utf8))
-        for field in sealed { words += [field.name, field.value] }
+        for field in settings.seal(outgoing.entry) { words += [field.name, field.value] }
         return EngineCommand(words, key: keys.log)
     }
 
@@ -300,7 +343,7 @@ extension FleetLog {
     /// What fills the engine may be the log, and nothing that is appended trims it any more.
     private func trimOfFull() { trim(before: trimming.refused(fleetNow: fleetNow, now: now)) }
 
-    private var fleetNow: Int64? { node?.change { $0.clock.now(now) } ?? nil }
+    var fleetNow: Int64? { node?.change { $0.clock.now(now) } ?? nil }
 
     /// Of all commands that write this one is let through where there is no memory.
     private func trim(before oldest: LogPosition?) {

@@ -10,7 +10,7 @@ extension FleetLog {
             let forgotten = "what this node was to tell the others is forgotten. Purge again what was answered with 202"
             logger.error("\(file.path) cannot be read: \(file.isPending ? forgotten : "all that is stored here counts as stale once")")
         }
-        for purge in files.pendingPurges() { appendKept(purge) }
+        appendKept(files.pendingPurges())
         countPending()
         takeLeft()
     }
@@ -19,7 +19,7 @@ extension FleetLog {
         let left = files.takeLeftPurges()
         guard !left.isEmpty else { return }
         let known = pending.messages
-        for purge in left { appendKept(purge.filter { !known.contains($0.message) }) }
+        appendKept(left.filter { !known.contains($0.message) })
         takings += 1
         keepPending { [self, takings] isKept in
             // What was taken meanwhile may not lie on the disk yet.
@@ -28,11 +28,10 @@ extension FleetLog {
     }
 
     private func appendKept(_ messages: [PendingMessage]) {
-        let purge = nextPurge()
         for kept in messages {
             lastToken += 1
-            pending.keep(kept, of: purge, lastToken)
-            perform(logWriter.handle(.append(kept.message, kept.isWrite ? .keptWrite : .keptPurge(kept.place), token: lastToken), now: now))
+            pending.keep(kept, lastToken)
+            perform(logWriter.handle(.append(kept.message, kept.isWrite ? .keptWrite : .keptPurge, token: lastToken), now: now))
         }
     }
 
@@ -41,7 +40,7 @@ extension FleetLog {
         let writes = logWriter.writesToKeep
         for message in writes {
             lastToken += 1
-            pending.keep(PendingMessage(message: message, isWrite: true), of: nextPurge(), lastToken)
+            pending.keep(PendingMessage(message: message, isWrite: true), lastToken)
         }
         // What was written down as one's own until a moment ago may have been overwritten by the next process.
         if !writes.isEmpty || following?.mayKeepPosition == false { keepPending() }
@@ -54,8 +53,7 @@ extension FleetLog {
         var dropped: Set<LogWriter.Token> = []
         for action in actions {
             switch action {
-            case .keepPending(let token, let message, let place):
-                pending.keep(PendingMessage(message: message, place: place), of: purges[token] ?? nextPurge(), token)
+            case .keepPending(let token, let message): pending.keep(PendingMessage(message: message), token)
             case .dropPending(let token): dropped.insert(token)
             case .send, .wait, .hold, .settle, .tell: continue
             }
@@ -70,7 +68,7 @@ extension FleetLog {
     /// Before anybody is told that one is pending; and now and then, since why it is so changes.
     func countPending() {
         isCountDue = false
-        figures.pendingPurges = pending.counts(unreached: logWriter.unreachedCauses, reached: logWriter.reachedCause)
+        figures.pendingPurges = pending.counts(unreached: logWriter.unreachedCauses)
         publish()
     }
 
@@ -94,7 +92,7 @@ struct KeptPending: Sendable {
 }
 
 extension FleetFiles {
-    func keep(_ kept: KeptPending) -> Bool { keep(pending: kept.purges.purges, isLeft: kept.following?.mayKeepPosition == false) }
+    func keep(_ kept: KeptPending) -> Bool { keep(pending: kept.purges.all, isLeft: kept.following?.mayKeepPosition == false) }
 }
 
 extension LogWriter.Action {

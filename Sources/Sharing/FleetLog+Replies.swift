@@ -15,6 +15,18 @@ public struct InfoText: Sendable {
     }
 
     subscript(_ name: String) -> String? { values[name] }
+
+    /// The version of a Redis that is older than 7.0; nil: it is not, or does not say. Valkey tells a version of Redis that it is compatible with.
+    public var outdatedVersion: String? { Self.outdatedVersion(values) }
+
+    public static func outdatedVersion(_ values: [String: String]) -> String? {
+        guard values["valkey_version"] == nil, let version = values["redis_version"] else { return nil }
+        return Int(version.prefix { $0 != "." }).flatMap { $0 < 7 ? version : nil }
+    }
+
+    public static func sentence(outdated version: String, _ server: EngineServer?) -> String {
+        "\(server?.description ?? "the engine") is Redis \(version): 7.0 at least is needed, or Valkey"
+    }
 }
 
 extension FleetLog {
@@ -37,6 +49,11 @@ extension FleetLog {
             (0..<1 << 40).contains(seconds), (0..<1_000_000).contains(micros)
         else { return nil }
         return seconds * 1_000 + micros / 1_000
+    }
+
+    /// Another one for each server, and each time that it becomes the primary.
+    static func primary(_ server: InfoText, _ replication: InfoText) -> [UInt8] {
+        Array((server["run_id"] ?? "").utf8) + Array((replication["master_replid"] ?? "").utf8)
     }
 
     /// How many replicas there are.

@@ -33,9 +33,8 @@ public final class FleetLog: @unchecked Sendable {
     /// Who wants to know what became of what.
     private var waiting: [LogWriter.Token: (LogWriter.Outcome) -> Void] = [:]
     var lastToken: LogWriter.Token = 0
-    /// Of each message that is waited for, the purge that it belongs to.
-    var purges: [LogWriter.Token: PendingPurges.Purge] = [:]
-    private var lastPurge: PendingPurges.Purge = 0
+    /// Those of them that are purges.
+    private var purges: Set<LogWriter.Token> = []
     /// They lie on the disk, or are about to.
     var pending = PendingPurges()
     let pendingFile: FileKeeper<KeptPending>
@@ -49,19 +48,27 @@ public final class FleetLog: @unchecked Sendable {
     private var isStopped = false
     /// On which the log was met: another one may lead to another server.
     var metConnection: UInt64?
+    /// `LogInfo.primary` of the server that was met. The connection for writing has to lead to it.
+    var metPrimary: [UInt8] = []
     var writerConnection: UInt64?
     /// From one meeting of the log to the next.
     var session = 0
     var isResting = false
-    /// The log, as it was met last.
-    var metLog: LogInfo?
+    /// When the epoch and the engine's time were requested last, and before when entries are not requested again.
+    var lastCheck = Int64.min / 2
+    var nextReading = Int64.min / 2
     /// What was warned of since the log was seen last.
     private var warned: Set<String> = []
+    /// What lay beside the epoch when this node looked last; nil: nothing is known.
+    var admission: FleetAdmission?
+    /// Milliseconds of the loop's clock: when this node was refused last, and when it greeted for a foreign entry.
+    var refusedAt: Int64?
+    var greetedAt: Int64?
     /// When it was warned of entries that do not open (milliseconds of the loop's clock).
     private var warnedOfUnopened: Int64?
-    /// Whether it was warned of entries that the engine does not take, and it has taken none since.
-    private var isRefused = false
-    /// The same of trimming.
+    /// Why the engine has refused an entry last.
+    var lastRefusal: EngineFailure?
+    /// Whether it was warned that the log is not trimmed, and it was not since.
     private var isUntrimmed = false
 
     /// What is to be obeyed, and the report that follows it.
@@ -76,19 +83,12 @@ public final class FleetLog: @unchecked Sendable {
     private var batch = Batch()
     private var batches: [Batch] = []
     private var isObeying = false
-    /// What was handed over together, until it lies on the disk. What is reported comes in order: a position must not be kept before all that it stands for is.
-    private struct Handed {
-        let number: UInt64
-        let report: UInt64?
-        let sight: UInt64?
-        var isKept = false
-    }
-    private var handed: [Handed] = []
-    private var lastHanded: UInt64 = 0
     /// Whether what was said before the log was seen is obeyed.
     private var hasSight = false
 
     private static let tickMilliseconds = 250
+    /// Milliseconds without an entry until a node appends one, however short `share.blind_limit` is.
+    private static let leastQuiet: Int64 = 500
     /// Handed over together.
     private static let ordersAtATime = 2_048
 
@@ -100,10 +100,15 @@ public final class FleetLog: @unchecked Sendable {
         self.files = files
         loop = EventLoop(label: "cistern.fleet", time: time)
         pendingFile = FileKeeper("cistern.fleet.pending", loop: loop) { files.keep($0) }
-        positionFile = FileKeeper("cistern.fleet.position", loop: loop) { $0.following.mayKeepPosition && files.keep($0.position) }
+        positionFile = FileKeeper("cistern.fleet.position", loop: loop) { followed in
+            followed.following.synchronize()
+            return followed.following.mayKeepPosition && files.keep(followed.position)
+        }
         reader = EngineClient(loop: loop, settings.engine)
         writer = EngineClient(loop: loop, settings.engine)
-        follower = LogFollower(node: number, kept: files.keptPosition()?.kept, now: time.monotonicMilliseconds)
+        var limits = LogFollower.Limits()
+        if let limit = settings.blindLimit { limits.quiet = max(Self.leastQuiet, limit / 2) }
+        follower = LogFollower(node: number, kept: files.keptPosition()?.kept, now: time.monotonicMilliseconds, limits: limits)
         logWriter = LogWriter(node: number)
         trimming = LogTrimming(keep: settings.keep, node: number)
     }
@@ -137,6 +142,7 @@ public final class FleetLog: @unchecked Sendable {
             // And so are writes that the others were not told of.
             keepWrites()
             pendingFile.finish()
+            follower.lastToKeep(now: now).map(keep)
             positionFile.finish()
             isStopped = true
             timer?.cancel()
@@ -194,9 +200,9 @@ public final class FleetLog: @unchecked Sendable {
         case .apply(let placed):
             figures.applied += 1
             if placed.entry == .unopened { node?.sight.doubt(.unopened, at: Timestamp(milliseconds: loop.time.wallMilliseconds)) }
-            note(placed)
-            FleetOrder(placed.entry.message).map { batch.orders.append($0) }
-        case .note(let placed): note(placed)
+            node?.note(placed)
+            batch.orders += FleetOrder.orders(of: placed.entry.message)
+        case .note(let placed): node?.note(placed)
         case .startAnew(let epoch, let floor): node?.change { $0.table.startAnew(epoch: epoch, floor: floor) }
         case .raiseFloor(let position): node?.change { $0.table.raiseFloor(to: position) }
         case .doubt(let after, let before): node?.change { $0.table.doubt(after: after, before: before) }
@@ -209,6 +215,7 @@ public final class FleetLog: @unchecked Sendable {
         case .renewEpoch: renewEpoch()
         case .mayAppend(let fence, let isNewPrimary): connectWriter(fence, isNewPrimary: isNewPrimary)
         case .append(let fence): perform(logWriter.handle(.fence(fence), now: now))
+        case .greet: perform(logWriter.handle(.greet, now: now))
         case .seeing:
             sight += 1
             batch.sight = sight
@@ -219,9 +226,10 @@ public final class FleetLog: @unchecked Sendable {
             hasSight = false
             let time = loop.time.wallMilliseconds - max(0, now - since)
             node?.sight.lose(at: Timestamp(milliseconds: time))
-            figures.blindSince = time
-            figures.blindings += 1
-            figures.trouble = LogTrouble(cause, known: figures.trouble, figures.server)
+            if figures.blindSince == nil { figures.blindings += 1 }
+            figures.blindSince = min(figures.blindSince ?? time, time)
+            figures.trouble = LogTrouble(cause, known: figures.trouble, refusal: lastRefusal, figures.server)
+            if cause == .unheard { connectAnew() }
             warnOfBlindness()
         case .reconnect: meetAgain()
         }
@@ -247,20 +255,6 @@ public final class FleetLog: @unchecked Sendable {
         )
     }
 
-    /// Why the engine does not take what this node has to say; nil: it has.
-    func noteRefusal(_ failure: EngineFailure?) {
-        guard let failure else {
-            if isRefused { logger.notice("the engine takes again what this node has purged or changed") }
-            isRefused = false
-            return
-        }
-        guard !isRefused, failure.isMisconfiguration || failure == .full else { return }
-        isRefused = true
-        logger.warning(
-            "other nodes are not told what this one has purged or changed: the engine \(failure.sentence(fleet: settings.name)). It is kept, and sent again"
-        )
-    }
-
     /// Why the engine does not trim the log; nil: it does.
     func noteTrimming(_ failure: EngineFailure?) {
         guard let failure else {
@@ -274,22 +268,24 @@ public final class FleetLog: @unchecked Sendable {
         )
     }
 
-    func noteUnopened() {
-        figures.unopened += 1
+    func noteUnopened(isForeign: Bool) {
+        if isForeign {
+            figures.foreign += 1
+            greetAfterForeign()
+        } else {
+            figures.unopened += 1
+        }
         figures.lastUnopened = loop.time.wallMilliseconds
         if let last = warnedOfUnopened, now - last < Self.unopenedRestMilliseconds { return }
         warnedOfUnopened = now
         logger.warning(
-            "an entry of the fleet's log does not open: a node of fleet \(settings.name) has another share.secret_file, and shares nothing with this one. What it purges or changes may be anything, so all that is stored here counts as stale each time (\(figures.unopened) so far)"
+            isForeign
+                ? "an entry of the log of fleet \(settings.name) is by a key that no node of the fleet has: somebody else writes there. It counts as nothing (\(figures.foreign) so far)"
+                : "an entry of the fleet's log does not open: a node of fleet \(settings.name) has another share.secret_file, and shares nothing with this one. What it purges or changes may be anything, so all that is stored here counts as stale each time (\(figures.unopened) so far)"
         )
     }
 
     private static let unopenedRestMilliseconds: Int64 = 60_000
-
-    private func note(_ placed: PlacedEntry) {
-        guard let mark = placed.entry.message.mark else { return }
-        node?.change { $0.table.note(mark, at: placed.position) }
-    }
 
     private func obey(_ gap: LogGap) {
         if gap == .neverFollowed, following?.hasStored != true { return }
@@ -336,57 +332,39 @@ public final class FleetLog: @unchecked Sendable {
         let report = batches[..<taken].compactMap(\.report).last
         let sight = batches[..<taken].compactMap(\.sight).last
         batches.removeFirst(taken)
-        lastHanded += 1
-        handed.append(Handed(number: lastHanded, report: report, sight: sight))
-        let done: @Sendable () -> Void = { [weak self] in
+        let marks = orders.prefix(while: \.isMark)
+        following.follow(marks)
+        // What follows much has a turn of its own, so that none goes deeper into the stack than the one before it.
+        guard marks.count < orders.count || !batches.isEmpty else { return obeyed(report, sight) }
+        following.obey(Array(orders.dropFirst(marks.count))) { [weak self] in
             guard let self else { return }
-            loop.execute { [self] in
-                isObeying = false
-                flushBatch()
-            }
+            loop.execute { self.obeyed(report, sight) }
         }
-        let kept: @Sendable () -> Void = { [weak self, lastHanded] in
-            guard let self else { return }
-            loop.execute { self.keptAll(of: lastHanded) }
-        }
-        guard orders.isEmpty else { return following.obey(orders, done: done, kept: kept) }
-        kept()
-        done()
     }
 
-    /// What was handed over then lies on the disk.
-    private func keptAll(of number: UInt64) {
-        guard let index = handed.firstIndex(where: { $0.number == number }) else { return }
-        handed[index].isKept = true
-        while let first = handed.first, first.isKept {
-            handed.removeFirst()
-            if let report = first.report { handle(.applied(report: report)) }
-            guard let sight = first.sight else { continue }
-            // What is stored from then on can be given: its position is one that the disk has.
+    private func obeyed(_ report: UInt64?, _ sight: UInt64?) {
+        isObeying = false
+        if let report { handle(.applied(report: report)) }
+        if let sight {
+            // What is stored from then on can be given: the disk has the ceiling of its position.
             positionFile.whenWritten { [weak self] in
                 if let self, sight == self.sight { see() }
             }
         }
+        flushBatch()
     }
 
     // MARK: Writing
 
     /// Something was changed here, and others have to know.
-    /// - Parameters:
-    ///   - purge: of which it is one message; nil: of a write.
-    ///   - then: called on this loop: once where a write is in the log or will not be waited for, or once it is known how durable a purge is.
-    func append(_ message: LogMessage, _ purge: PendingPurges.Purge?, then: @escaping (LogWriter.Outcome) -> Void) {
+    /// - Parameter then: called on this loop: once where a write is in the log or will not be waited for, or once it is known how durable a purge is.
+    func append(_ message: LogMessage, _ purpose: LogWriter.Purpose, then: @escaping (LogWriter.Outcome) -> Void) {
         loop.assertOnLoop()
         guard !isStopped else { return then(.later) }
         lastToken += 1
         waiting[lastToken] = then
-        purges[lastToken] = purge
-        perform(logWriter.handle(.append(message, purge == nil ? .write : .purge, token: lastToken), now: now))
-    }
-
-    func nextPurge() -> PendingPurges.Purge {
-        lastPurge += 1
-        return lastPurge
+        if purpose == .purge { purges.insert(lastToken) }
+        perform(logWriter.handle(.append(message, purpose, token: lastToken), now: now))
     }
 
     func handle(_ event: LogWriter.Event) {
@@ -411,8 +389,8 @@ public final class FleetLog: @unchecked Sendable {
         switch action {
         case .send(let entries): send(entries)
         case .wait: waitForReplica()
-        case .hold(let message): message.mark.map { mark in node?.change { $0.table.hold(mark) } }
-        case .settle(let message, let position): message.mark.map { mark in node?.change { $0.table.settle(mark, at: position) } }
+        case .hold(let message): node?.hold(message)
+        case .settle(let message, let position): node?.settle(message, at: position)
         // `keepPending` has done so.
         case .keepPending, .dropPending: break
         case .tell(let token, let outcome): tell(token, outcome)
@@ -421,8 +399,8 @@ public final class FleetLog: @unchecked Sendable {
 
     private func tell(_ token: LogWriter.Token, _ outcome: LogWriter.Outcome) {
         // That a purge is in the log is not yet what is waited for.
-        if case .appended = outcome, purges[token] != nil { return }
-        purges[token] = nil
+        if case .appended = outcome, purges.contains(token) { return }
+        purges.remove(token)
         waiting.removeValue(forKey: token)?(outcome)
     }
 }

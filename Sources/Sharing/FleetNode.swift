@@ -21,7 +21,13 @@ public final class FleetNode: Sendable {
     let name: [UInt8]
     private let state = Mutex(State())
     /// Changed by the shards.
+    let leases = Mutex(LeaseTable())
+    /// Changed by the shards.
     private let watch = Mutex(EngineWatch())
+    /// Shards' clients whose round trips are too long.
+    private let slow = Mutex<Set<ObjectIdentifier>>([])
+    /// Set by the server; asked by the log's loop.
+    private let upstreams = Mutex<[String: String]>([:])
     private let logger: Logger
 
     /// Changed by the log's loop; asked by the shards, when something is not stored here.
@@ -34,10 +40,12 @@ public final class FleetNode: Sendable {
     }
 
     public init(_ settings: FleetSettings, beside store: StorePlace, _ logger: Logger, time: any TimeSource = SystemTime.shared) {
-        (self.settings, self.logger) = (settings, logger)
         keys = EngineKeys(fleet: settings.name)
         number = UInt64.random(in: 1 ... .max)
         name = Array(String(number, radix: 16).utf8)
+        var settings = settings
+        settings.engine.clientName = "cistern-\(settings.name)-\(String(number, radix: 16))"
+        (self.settings, self.logger) = (settings, logger)
         let sight = FleetSight(blindLimit: settings.blindLimit, afterGap: settings.afterGap, since: time.wallMilliseconds)
         membership = FleetMembership(FleetHashing(settings.secrets.partitions), sight)
         log = FleetLog(settings, keys, number, beside: store, logger, time: time)
@@ -73,6 +81,21 @@ public final class FleetNode: Sendable {
         watch.withLock { $0.due(now: log.now) { $0 != server } }.forEach(tell)
     }
 
+    /// The round trip of a shard's client has become longer than `share.timeout`, or is shorter again.
+    func noteRoundTrip(_ microseconds: Int64, isSlow: Bool, of client: EngineClient) {
+        let (wasSlow, isSlow) = slow.withLock { slow in
+            defer { if isSlow { slow.insert(ObjectIdentifier(client)) } else { slow.remove(ObjectIdentifier(client)) } }
+            return (!slow.isEmpty, isSlow || slow.count > 1)
+        }
+        guard wasSlow != isSlow else { return }
+        guard isSlow else { return logger.notice("the engine is fast enough again: misses look for what other nodes have stored") }
+        logger.warning(
+            "a round trip to the engine takes \(microseconds / 1_000) ms, longer than share.timeout (\(settings.timeout) ms): misses do not look for what other nodes have stored until it is faster. Raise share.timeout, or bring the nodes and the engine closer together"
+        )
+    }
+
+    public var isSlow: Bool { slow.withLock { !$0.isEmpty } }
+
     private func tell(_ news: EngineWatch.News) {
         switch news {
         case .fails(let server, let failure):
@@ -80,6 +103,12 @@ public final class FleetNode: Sendable {
         case .isWell(let server): logger.notice("\(server) of the engine is asked again")
         case .dropped(let server): logger.notice("\(server) of the engine is needed no more: the Cluster has given its part to others")
         }
+    }
+
+    /// URLs of the upstreams by the names of their APIs: nodes that have another one for an API are not of one fleet.
+    public var served: [String: String] {
+        get { upstreams.withLock { $0 } }
+        set { upstreams.withLock { $0 = newValue } }
     }
 
     /// Follows the log from now on.
@@ -117,36 +146,54 @@ public final class FleetNode: Sendable {
 
     /// Something was changed here by a write. From now on nothing older is taken.
     /// - Parameter then: once it is in the log, or will not be waited for: from any thread.
-    func tell(_ message: LogMessage, then: @escaping @Sendable () -> Void) {
+    func tell(_ message: LogMessage, then: @escaping @Sendable (_ isTold: Bool) -> Void) {
         // Until the log's loop holds it itself.
-        message.mark.map { mark in state.withLock { $0.table.hold(mark) } }
+        hold(message)
         log.loop.execute { [self] in
-            log.append(message, nil) { _ in then() }
-            message.mark.map { mark in state.withLock { $0.table.settle(mark, at: nil) } }
+            log.append(message, .write) { outcome in if case .appended = outcome { then(true) } else { then(false) } }
+            settle(message, at: nil)
         }
     }
 
     /// What is about to be purged here is not taken from others any more.
-    public func announce(_ messages: [LogMessage]) -> any AnnouncedPurge {
-        for message in messages { message.mark.map { mark in state.withLock { $0.table.hold(mark) } } }
-        return Announcement(node: self, messages: messages)
+    /// - Parameter message: nil: the purge concerns nothing that others may have.
+    public func announce(_ message: LogMessage?) -> any AnnouncedPurge {
+        message.map(hold)
+        return Announcement(node: self, message: message)
     }
 
     private struct Announcement: AnnouncedPurge {
         let node: FleetNode
-        let messages: [LogMessage]
+        let message: LogMessage?
 
         func tell(then: @escaping @Sendable (PurgeReach) -> Void) {
+            guard let message else { return then(.durable) }
             node.log.loop.execute {
-                let sum = PurgeSum(messages.count, then)
-                let purge = node.log.nextPurge()
-                for message in messages {
-                    node.log.append(message, purge) { sum.add($0) }
-                    message.mark.map { mark in node.state.withLock { $0.table.settle(mark, at: nil) } }
-                }
+                node.log.append(message, .purge) { then(PurgeReach($0)) }
+                node.settle(message, at: nil)
             }
         }
     }
 
+    func hold(_ message: LogMessage) { change { for mark in message.tableMarks { $0.table.hold(mark) } } }
+
+    func settle(_ message: LogMessage, at position: LogPosition?) {
+        change { for mark in message.tableMarks { $0.table.settle(mark, at: position) } }
+    }
+
+    func note(_ placed: PlacedEntry) { change { for mark in placed.entry.message.tableMarks { $0.table.note(mark, at: placed.position) } } }
+
     static func hash(_ mark: [UInt8]) -> UInt64 { mark.withUnsafeBytes(ContentHash.number) }
+}
+
+extension PurgeReach {
+    init(_ outcome: LogWriter.Outcome) {
+        switch outcome {
+        case .durable, .appended: self = .durable
+        case .noReplica: self = .pending(reason: "no_replica")
+        case .pending(let cause): self = .pending(reason: cause.rawValue)
+        case .later: self = .pending(reason: LogWriter.Pending.notReached.rawValue)
+        case .refused: self = .local
+        }
+    }
 }

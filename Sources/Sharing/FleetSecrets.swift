@@ -8,12 +8,18 @@ struct FleetSecret: Sendable {
     private let nameKey: [UInt8]
     private let credentialKey: [UInt8]
     fileprivate let sealKey: [UInt8]
+    /// Names the key to everybody and tells nothing about it: hexadecimal digits.
+    let id: [UInt8]
+    static let idBytes = 8
 
     /// - Parameter text: of any length; its entropy is the operator's matter, its length is checked when settings are read.
     init(_ text: [UInt8]) {
         let root = Self.hash(text, key: [], bytes: 32)
         func key(_ purpose: String) -> [UInt8] { Self.hash(Array("cistern fleet: \(purpose)".utf8), key: root, bytes: 32) }
         (nameKey, credentialKey, sealKey) = (key("names"), key("credentials"), key("seal"))
+        id = Self.hash([], key: key("id"), bytes: Self.idBytes / 2).flatMap { byte in
+            [byte >> 4, byte & 15].map { $0 + ($0 < 10 ? UInt8(ascii: "0") : UInt8(ascii: "a") - 10) }
+        }
     }
 
     /// Keyed BLAKE2b.

@@ -93,4 +93,6 @@ struct EngineKeys: Sendable {
 
     var log: [UInt8] { prefix + Array("log}".utf8) }
     var epoch: [UInt8] { log + Array(":epoch".utf8) }
+    /// `FleetAdmission`.
+    var admission: [UInt8] { log + Array(":nodes".utf8) }
 }

@@ -1,9 +1,11 @@
-// A record of the shared level, as it lies in the engine: a version, then one sealed value. Little-endian, each part with its length before it.
+// A record of the shared level, as it lies in the engine: a layout, then one sealed value. Little-endian, each part with its length before it. In layout 2
+// the value was compressed by zstd before it was sealed; a version that knows layout 1 only takes such a record for none.
 //
 //     what log and how far it had come | when the response came | coding and length without it | key | metadata | head | content
 
 import CachePolicy
 import CacheStore
+import ContentCodings
 import Fleet
 import ResponseCache
 
@@ -15,19 +17,49 @@ struct GivenRecord {
     /// When the response came, milliseconds of the fleet's time.
     var fleetTime: Int64
 
-    /// Of the layout. Another number is another layout: such a record is as good as absent.
-    private static let layout: [UInt8] = [1]
+    private static let plain: [UInt8] = [1]
+    private static let compressed: [UInt8] = [2]
+    /// Shorter records are hardly shorter compressed; longer ones would hold the loop, bytes.
+    private static let worthCompressing = 512...1 << 20
 
-    /// How long it is, sealed.
-    var sealedBytes: Int {
+    private var plainBytes: Int {
         let parts = record.key.count + record.metadata.count + record.head.count + record.body.count
-        return Self.layout.count + FleetSecret.sealBytes + RecordVersion.byteCount + 8 + 1 + 8 + 4 * 8 + parts
+        return RecordVersion.byteCount + 8 + 1 + 8 + 4 * 8 + parts
     }
 
-    /// - Parameter place: the engine's key of it.
-    func appendSealed(to bytes: inout [UInt8], by sealer: inout FleetSealer, at place: ArraySlice<UInt8>) {
-        bytes += Self.layout
-        sealer.appendSealed(to: &bytes, at: place) { append(to: &$0) }
+    /// As it will be sealed.
+    enum Packed {
+        case plain(GivenRecord)
+        case compressed([UInt8])
+
+        /// How long it is, sealed.
+        var sealedBytes: Int {
+            switch self {
+            case .plain(let record): GivenRecord.plain.count + FleetSecret.sealBytes + record.plainBytes
+            case .compressed(let bytes): GivenRecord.compressed.count + FleetSecret.sealBytes + bytes.count
+            }
+        }
+
+        /// - Parameter place: the engine's key of it.
+        func appendSealed(to bytes: inout [UInt8], by sealer: inout FleetSealer, at place: ArraySlice<UInt8>) {
+            switch self {
+            case .plain(let record):
+                bytes += GivenRecord.plain
+                sealer.appendSealed(to: &bytes, at: place) { record.append(to: &$0) }
+            case .compressed(let packed):
+                bytes += GivenRecord.compressed
+                sealer.appendSealed(to: &bytes, at: place + GivenRecord.compressed) { $0 += packed }
+            }
+        }
+    }
+
+    /// Content that is stored in a coding is compressed already.
+    func packed(by zstd: QuickZstd) -> Packed {
+        guard record.body.form.coding == 0, Self.worthCompressing.contains(plainBytes) else { return .plain(self) }
+        var plain: [UInt8] = []
+        plain.reserveCapacity(plainBytes)
+        append(to: &plain)
+        return zstd.compress(plain).map { .compressed($0) } ?? .plain(self)
     }
 
     private func append(to plain: inout [UInt8]) {
@@ -47,9 +79,17 @@ struct GivenRecord {
         (self.record, self.version, self.fleetTime) = (record, version, fleetTime)
     }
 
-    /// - Returns: nil where it is of another layout, was not sealed by this secret for this place, or is cut.
-    init?(_ value: [UInt8], sealedBy secret: FleetSecret, at place: ArraySlice<UInt8>) {
-        guard let plain = secret.open(value, at: place, behind: Self.layout) else { return nil }
+    private static func open(
+        _ value: [UInt8], sealedBy secret: FleetSecret, at place: ArraySlice<UInt8>, by zstd: QuickZstd, limit: Int
+    ) -> [UInt8]? {
+        guard value.starts(with: compressed) else { return secret.open(value, at: place, behind: plain) }
+        return secret.open(value, at: place + compressed, behind: compressed).flatMap { zstd.decompress($0, limit: limit) }
+    }
+
+    /// - Parameter limit: of the record without seal and compression, bytes.
+    /// - Returns: nil where it is of another layout, was not sealed by this secret for this place, is cut, or too long.
+    init?(_ value: [UInt8], sealedBy secret: FleetSecret, at place: ArraySlice<UInt8>, by zstd: QuickZstd, limit: Int) {
+        guard let plain = Self.open(value, sealedBy: secret, at: place, by: zstd, limit: limit) else { return nil }
         var rest = plain[...]
         guard let version = rest.take(24).flatMap({ RecordVersion(bytes: $0) }), let time = rest.takeNumber(), let coding = rest.popFirst(),
             let plainBytes = rest.takeNumber().flatMap({ Int(exactly: $0) }), let key = rest.takePart(), let metadata = rest.takePart(),

@@ -1,6 +1,6 @@
-// One look-up in the shared level. Record and lease are asked for in one round trip; a marker of Vary leads on to a variant, which takes a second one. Where
-// another node has the lease, this one looks again a few times; then it asks the upstream itself. What is of no use to others, or will not ask the upstream, looks
-// once and without a lease.
+// One look-up in the shared level. Record and lease are asked for in one round trip; a marker of Vary leads on to a variant, which takes a second one. While
+// another node has the lease, `LeaseWait` says what is asked next. A request that is of no use to other nodes, or will not ask the upstream, looks once and
+// without a lease.
 
 import CachePolicy
 import Engine
@@ -17,8 +17,8 @@ final class SharedSearch {
     let key: HashedKey
     private let cache: ResponseCache
     /// nil: there is no lease, and no other node is waited for.
-    private let wait: Int64?
-    private let began: Int64
+    private var wait: LeaseWait?
+    private var question = LeaseWait.Question.look
     private var waiting: [any SharedWaiter] = []
     /// Those who went on without it.
     private var gone: [any SharedWaiter] = []
@@ -33,14 +33,13 @@ final class SharedSearch {
     /// Whoever comes now goes on at once.
     private var isLate = false
     private var isOver = false
-    private var lease = Lease.unknown
+    private var lease = LeaseState.unknown
     /// Another node was waited for.
     private var hasWaited = false
     /// Its number in the level's line of those who wait; nil where it does not.
     private var waitingNumber: Int?
     /// Until it looks again.
     private var timer: LoopTimer?
-    private var rest: Int64 = firstRest
 
     private struct Asked {
         let place: SharedPlace
@@ -48,24 +47,10 @@ final class SharedSearch {
         let lies: RecordPlace
     }
 
-    /// Of the first place.
-    private enum Lease {
-        case unknown
-        case ours
-        /// Another shard of this node has it, or nobody: the flight of this node is joined.
-        case notNeeded
-        case another
-    }
-
-    /// Milliseconds until it is looked again; twice as many each time.
-    private static let firstRest: Int64 = 20
-    private static let longestRest: Int64 = 160
-    /// A lease ends by itself where it is not renewed, should its node be gone, milliseconds.
-    static let leaseMilliseconds: Int64 = 1_500
-
+    /// - Parameter wait: longest wait for another node's lease, in milliseconds; nil: none.
     init(_ level: FleetLevel, _ lookUp: SharedLookUp, _ key: HashedKey, _ cache: ResponseCache, wait: Int64?) {
-        (self.level, self.lookUp, self.key, self.cache, self.wait) = (level, lookUp, key, cache, wait)
-        began = level.loop.batchMilliseconds
+        (self.level, self.lookUp, self.key, self.cache) = (level, lookUp, key, cache)
+        self.wait = wait.map { LeaseWait(deadline: level.loop.batchMilliseconds + $0) }
     }
 
     private var node: FleetNode { level.node }
@@ -85,13 +70,27 @@ final class SharedSearch {
     func start() {
         asked.reserveCapacity(lookUp.places.count)
         for place in lookUp.places { asked.append(Asked(place: place, lies: lies(of: place))) }
-        askInTime()
+        ask(mayWait && node.settings.collapses ? .take : .look)
     }
 
-    /// The engine has so long each time. What an earlier round has led to is asked for again: it may have come meanwhile.
-    private func askInTime() {
+    /// Starts a round. What an earlier round has led to is asked for again: it may have come meanwhile.
+    private func ask(_ question: LeaseWait.Question) {
+        (self.question, lease, hasFailed, refusal) = (question, .unknown, false, nil)
+        // A node that waits for another one's lease does not give it up for a short stall of the engine.
+        guard question != .poll else { return poll() }
         waitingNumber = level.patience.add(self, at: level.loop.time.monotonicMilliseconds)
-        ask(asked.indices, withLease: mayWait && node.settings.collapses)
+        ask(asked.indices, withLease: question == .take || hasWaited)
+    }
+
+    private func poll() {
+        missing += 1
+        var commands = EngineCommands()
+        commands.add(FleetLevel.Words.get, asked[0].lies.lease)
+        level.client.sendAll(commands, patienceMilliseconds: Self.patience) { [self] replies in
+            noteLease(replies[0])
+            hasFailed = lease == .unknown
+            noteReply()
+        }
     }
 
     // MARK: Asking
@@ -108,7 +107,13 @@ final class SharedSearch {
             let lies = asked[number].lies
             var commands = EngineCommands(room: FleetLevel.commandBytes)
             commands.add(FleetLevel.Words.get, lies.record)
-            if withLease, number == 0 { commands.add(FleetLevel.Words.set, lies.lease, level.leaseWords) }
+            if withLease, number == 0 {
+                if question == .take {
+                    commands.add(FleetLevel.Words.set, lies.lease, level.leaseWords)
+                } else {
+                    commands.add(FleetLevel.Words.get, lies.lease)
+                }
+            }
             missing += 1
             level.client.sendAll(
                 commands, patienceMilliseconds: Self.patience, late: { [self] in use($0, number) },
@@ -130,17 +135,18 @@ final class SharedSearch {
 
     private func noteLease(_ reply: EngineReply) {
         switch reply {
+        case .nothing where question != .take: lease = .free
         // Who has gone on without it may have the response by now, and others need not wait.
         case .nothing where isLate || isOver: level.giveBack(asked[0].lies)
-        case .nothing: lease = .ours
-        case .bytes(let holder) where holder == node.name: lease = .notNeeded
-        case .bytes(FleetLevel.alone):
-            lease = .notNeeded
+        case .nothing: lease = .taken
+        case .bytes(let holder) where holder == node.name: lease = .ofThisNode
+        case .bytes(let value):
+            let mark = value.count == 1 ? LeaseMark(rawValue: value[0]) : nil
+            lease = mark.map { .marked($0) } ?? .ofAnother
+            guard let mark else { break }
             level.figures.leases[.alone, default: 0] += 1
-            level.noteUnshareable(lookUp.keys.own)
-        case .bytes: lease = .another
-        // An engine that does not know the words (before 7.0): each node asks for itself.
-        default: lease = .notNeeded
+            level.noteMark(mark, lookUp.keys.own)
+        default: lease = .unknown
         }
     }
 
@@ -150,9 +156,7 @@ final class SharedSearch {
         switch reply {
         case .bytes(let value):
             let (place, lies) = (asked[number].place, asked[number].lies)
-            guard let given = GivenRecord(value, sealedBy: node.settings.secrets.all[place.secret], at: lies.record.bytes) else {
-                return refuse(.unreadable)
-            }
+            guard let given = level.open(value, at: place, lying: lies) else { return refuse(.unreadable) }
             take(given, place)
         case .nothing: break
         default: hasFailed = true
@@ -191,8 +195,20 @@ final class SharedSearch {
         missing -= 1
         guard missing == 0 else { return }
         if hasTaken { return end(.found) }
-        guard lease == .another else { return end(hasFailed ? .failed : refusal != nil ? .refused : .missing) }
-        lookAgain()
+        let now = level.loop.time.monotonicMilliseconds
+        let step = isLate ? nil : wait?.handle(lease, to: question, now: now)
+        switch step {
+        case .ask(let next):
+            stopTiming()
+            ask(next)
+        case .askLater(let next, let milliseconds):
+            guard mayWaitForNode() else { return end(.missing) }
+            stopTiming()
+            timer = level.loop.schedule(after: .milliseconds(milliseconds)) { [self] in ask(next) }
+        case .proceed, nil:
+            if lease == .ofAnother || lease == .free { level.figures.leases[.waitedInVain, default: 0] += 1 }
+            end(hasFailed ? .failed : refusal != nil ? .refused : .missing)
+        }
     }
 
     /// The engine has replied, or its time is over.
@@ -202,26 +218,20 @@ final class SharedSearch {
         (waitingNumber, timer) = (nil, nil)
     }
 
-    /// Another node asks the upstream.
-    private func lookAgain() {
-        stopTiming()
-        let waited = level.loop.time.monotonicMilliseconds - began
-        guard let wait, waited < wait, !waiting.isEmpty else {
-            level.figures.leases[.waitedInVain, default: 0] += 1
-            return end(.missing)
-        }
+    /// Whether there is room for this look-up among those that wait for other nodes.
+    private func mayWaitForNode() -> Bool {
+        guard !waiting.isEmpty else { return false }
+        guard !hasWaited else { return true }
+        guard level.waitingForNodes < FleetLevel.waitingLimit else { return false }
+        level.waitingForNodes += 1
         hasWaited = true
         for one in waiting { one.sharedWaits() }
-        timer = level.loop.schedule(after: .milliseconds(Int(min(rest, wait - waited)))) { [self] in
-            rest = min(rest * 2, Self.longestRest)
-            // Where the lease is free again, whoever had it has brought nothing that can be shared.
-            (lease, hasFailed, refusal) = (.unknown, false, nil)
-            askInTime()
-        }
+        return true
     }
 
     private func end(_ outcome: SharedOutcome) {
         stopTiming()
+        if hasWaited, !isLate { level.waitingForNodes -= 1 }
         isOver = true
         level.ended(self)
         if hasWaited, outcome == .found { level.figures.leases[.followed, default: 0] += 1 }
@@ -234,23 +244,24 @@ final class SharedSearch {
 
     /// Where nobody will ask the upstream, because it was found or all have left, the lease is of no use.
     private func goOn(_ going: [any SharedWaiter], _ outcome: SharedOutcome) {
-        guard lease == .ours else {
+        guard lease == .taken else {
             for one in going { _ = one.sharedEnded(outcome, refusal) }
             return
         }
         let own = lookUp.keys.own
         level.hold(asked[0].lies, for: own == key.bytes ? key : HashedKey(own))
-        if outcome == .found { level.ended(own, isUnshareable: false) } else { level.figures.leases[.won, default: 0] += 1 }
+        if outcome == .found { level.ended(own, .free) } else { level.figures.leases[.won, default: 0] += 1 }
         var goesOn = false
         for one in going where one.sharedEnded(outcome, refusal) { goesOn = true }
-        if !goesOn { level.ended(own, isUnshareable: false) }
+        if !goesOn { level.ended(own, .free) }
         // What comes late has nothing to do with it.
-        lease = .notNeeded
+        lease = .unknown
     }
 
     /// The upstream is asked beside it.
     func giveUp() {
         stopTiming()
+        if hasWaited, !isLate { level.waitingForNodes -= 1 }
         isLate = true
         level.figures.lookUps[.late, default: 0] += UInt64(waiting.count)
         let going = waiting

@@ -16,13 +16,6 @@ struct MarkupWriter {
         markup("\"")
     }
 
-    /// What a form sends back: whole, and as it is, however it looks.
-    mutating func value(_ text: String) {
-        markup(" value=\"")
-        ShownText.appendWhole(text, to: &bytes)
-        markup("\"")
-    }
-
     /// - Parameters:
     ///   - open: the start tag, without `<` and `>`.
     ///   - close: the element's name.

@@ -31,14 +31,6 @@ public enum ShownText {
         }
     }
 
-    /// An attribute's value that means the text itself. What turns the direction of text, or is not seen, stands there by its number.
-    static func appendWhole(_ text: String, to bytes: inout [UInt8]) {
-        for scalar in text.unicodeScalars {
-            // Numbers of controls mean other characters in HTML.
-            if scalar.value <= 0x9f || mayShow(scalar) { append(scalar, to: &bytes) } else { bytes += Array("&#\(scalar.value);".utf8) }
-        }
-    }
-
     /// One character, in the place of which no markup can stand.
     private static func append(_ scalar: Unicode.Scalar, to bytes: inout [UInt8]) {
         switch scalar {

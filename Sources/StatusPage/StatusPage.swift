@@ -11,7 +11,8 @@ public enum StatusPage {
         menu(view, &page)
         tiles(view.tiles, &page)
         for table in view.tables { section(table, &page) }
-        if let details = view.details { parts(details, &page) } else { hint(&page) }
+        tops(view.tops, &page)
+        exchanges(view.exchanges, &page)
         facts(view.facts, &page)
         page.markup("</main>")
         foot(nonce, &page)
@@ -19,14 +20,13 @@ public enum StatusPage {
     }
 
     /// Field lines for a response with the page.
-    /// - Parameter hasForms: then the page itself is told where a request comes from, since a form's must say its origin.
-    public static func fieldLines(nonce: String, hasForms: Bool = false) -> String {
+    public static func fieldLines(nonce: String) -> String {
         let policy = [
-            "default-src 'none'", "style-src 'nonce-\(nonce)'", "script-src 'nonce-\(nonce)'", "connect-src 'self'", "form-action 'self'",
+            "default-src 'none'", "style-src 'nonce-\(nonce)'", "script-src 'nonce-\(nonce)'", "connect-src 'self'", "form-action 'none'",
             "frame-ancestors 'none'", "base-uri 'none'",
         ]
         return """
-            Content-Security-Policy: \(policy.joined(separator: "; "))\r\nReferrer-Policy: \(hasForms ? "same-origin" : "no-referrer")\r\n\
+            Content-Security-Policy: \(policy.joined(separator: "; "))\r\nReferrer-Policy: no-referrer\r\n\
             X-Frame-Options: DENY\r\nCross-Origin-Resource-Policy: same-origin\r\n
             """
     }
@@ -69,11 +69,8 @@ public enum StatusPage {
             page.text(table.title)
             page.markup("</a>")
         }
-        if view.details != nil {
-            page.markup(" <span data-session><a href=\"#h-tops\">Targets lately</a> <a href=\"#h-last\">The last exchanges</a> ")
-            page.markup("<a href=\"#store\">What is stored</a></span>")
-        }
-        page.markup(" <a href=\"#h-facts\">Cistern itself</a></nav>")
+        if !view.tops.isEmpty { page.markup(" <a href=\"#h-tops\">Frequent paths</a>") }
+        page.markup(" <a href=\"#h-last\">The last exchanges</a> <a href=\"#h-facts\">Cistern itself</a></nav>")
     }
 
     static func badge(_ level: StatusView.Level, _ word: String, _ page: inout MarkupWriter) {
@@ -152,8 +149,8 @@ public enum StatusPage {
 
     // MARK: Tables and facts
 
-    static func section(_ table: StatusView.Table, isOfSession: Bool = false, _ page: inout MarkupWriter) {
-        page.markup(isOfSession ? "<section data-session" : "<section")
+    private static func section(_ table: StatusView.Table, _ page: inout MarkupWriter) {
+        page.markup("<section")
         page.attribute("aria-labelledby", "h-" + table.id)
         page.markup("><h2")
         page.attribute("id", "h-" + table.id)
@@ -207,12 +204,6 @@ public enum StatusPage {
     private static func content(of cell: StatusView.Cell, _ page: inout MarkupWriter) {
         if let level = cell.level {
             badge(level, cell.text, &page)
-        } else if let link = cell.link {
-            page.markup("<a")
-            page.attribute("href", link)
-            page.markup(">")
-            page.element("bdi", "bdi", cell.text, limit: 400)
-            page.markup("</a>")
         } else {
             page.element("bdi", "bdi", cell.text, limit: 400)
         }

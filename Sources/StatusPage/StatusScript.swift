@@ -1,5 +1,5 @@
 // What the page does where there is JavaScript: every other second it asks for itself and takes over what is new. A part in which something is open
-// or has the focus stays; a page that nobody sees does not ask. Once its session has ended, nothing of what that showed stays.
+// or has the focus stays; a page that nobody sees does not ask.
 
 enum StatusScript {
     static let text: StaticString = """
@@ -8,8 +8,6 @@ enum StatusScript {
           const note = document.getElementById("live");
           const say = text => { if (note.textContent !== text) note.textContent = text; note.hidden = false; };
           const take = fresh => {
-            const parts = document.querySelectorAll("[data-session]");
-            if (parts.length && !fresh.querySelector("[data-session]")) parts.forEach(part => part.remove());
             for (const old of document.querySelectorAll("[data-live]")) {
               const next = fresh.getElementById(old.id);
               if (!next || next.innerHTML === old.innerHTML) continue;
@@ -20,7 +18,6 @@ enum StatusScript {
             }
             if (document.title !== fresh.title) document.title = fresh.title;
           };
-          const hadSession = !!document.querySelector("[data-session]");
           const look = async () => {
             if (!document.hidden) {
               try {
@@ -29,8 +26,7 @@ enum StatusScript {
                 if (!response.ok) throw new Error(response.status);
                 const text = await response.text();
                 take(new DOMParser().parseFromString(text.replace(/<style[^]*?<[/]style>/, ""), "text/html"));
-                const hasEnded = hadSession && !document.querySelector("[data-session]");
-                say(hasEnded ? "live; the session has ended: cistern status --open begins another" : "live");
+                say("live");
               } catch { say("no response: these are the last numbers"); }
             }
             setTimeout(look, 2000);

@@ -26,7 +26,6 @@ enum StatusStyle {
         h3 { font-size: .85rem; font-weight: 600; margin: 0; color: var(--quiet); }
         .quiet, caption { color: var(--quiet); font-size: .85rem; }
         nav { display: flex; flex-wrap: wrap; gap: .25rem 1rem; margin-top: .6rem; }
-        nav span { display: contents; }
         .hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
         .state {
           margin: 0; padding: 1.1rem 1.25rem; background: var(--card); border: 1px solid var(--rule); border-left: .4rem solid var(--well);
@@ -42,7 +41,7 @@ enum StatusStyle {
         .badge.strained { color: var(--strained); background: var(--strained-back); }
         .badge.down { color: var(--down); background: var(--down-back); }
         .tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(11rem, 100%), 1fr)); gap: .75rem; list-style: none; margin: 0; padding: 0; }
-        .tile, .facts > div, .scroll, .list, form.card {
+        .tile, .facts > div, .scroll, .list {
           background: var(--card); border: 1px solid var(--rule); border-radius: .6rem; min-width: 0;
         }
         .tile { padding: .8rem .9rem .5rem; }
@@ -56,7 +55,7 @@ enum StatusStyle {
         .line { stroke: var(--line); stroke-width: 1.75; stroke-linejoin: round; stroke-linecap: round; }
         .area { fill: var(--area); }
         .scroll { overflow-x: auto; position: relative; }
-        .scroll:focus-visible, a:focus-visible, summary:focus-visible, input:focus-visible, button:focus-visible { outline: 2px solid var(--line); outline-offset: 2px; }
+        .scroll:focus-visible, a:focus-visible, summary:focus-visible { outline: 2px solid var(--line); outline-offset: 2px; }
         table { border-collapse: collapse; width: 100%; font-size: .92rem; }
         caption { text-align: left; padding: .6rem .9rem 0; }
         th, td { text-align: left; padding: .5rem .9rem; vertical-align: top; border-bottom: 1px solid var(--rule); min-width: 5rem; }
@@ -84,18 +83,6 @@ enum StatusStyle {
         .tops th, .tops td { padding: .3rem .9rem; min-width: 0; font-weight: 400; }
         .tops tbody bdi { max-width: none; overflow-wrap: anywhere; }
         .tops .note { display: inline; margin-left: .5rem; }
-        .card { padding: .8rem .9rem; margin-bottom: .75rem; }
-        div.card { background: var(--card); border: 1px solid var(--rule); border-radius: .6rem; }
-        .card h3 { color: var(--ink); font-size: 1rem; overflow-wrap: anywhere; }
-        pre { overflow: auto; max-height: 18rem; white-space: pre-wrap; background: var(--back); padding: .6rem; border-radius: .35rem; font-size: .85rem; }
-        .purge { margin: .75rem 0; align-items: center; }
-        .said { font-weight: 600; }
-        form.card { padding: .8rem .9rem; margin-bottom: .75rem; }
-        form { display: flex; flex-wrap: wrap; gap: .5rem .9rem; align-items: end; }
-        label { display: block; font-size: .85rem; color: var(--quiet); }
-        input[type="text"] { font: inherit; color: inherit; background: var(--back); border: 1px solid var(--quiet); border-radius: .35rem; padding: .3rem .5rem; max-width: 100%; }
-        button { font: inherit; color: var(--ink); background: var(--back); border: 1px solid var(--quiet); border-radius: .35rem; padding: .3rem .8rem; cursor: pointer; }
-        button.danger { color: var(--down); border-color: var(--down); }
         a { color: var(--line); }
         footer { margin-top: 2rem; }
         @media (max-width: 46rem) {

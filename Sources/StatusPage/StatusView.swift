@@ -38,11 +38,9 @@ public struct StatusView: Sendable {
         /// In a smaller line below.
         public let note: String
         public let level: Level?
-        /// A path of our own; nil where it leads nowhere.
-        public let link: String?
 
-        public init(_ text: String, note: String = "", level: Level? = nil, link: String? = nil) {
-            (self.text, self.note, self.level, self.link) = (text, note, level, link)
+        public init(_ text: String, note: String = "", level: Level? = nil) {
+            (self.text, self.note, self.level) = (text, note, level)
         }
     }
 
@@ -87,6 +85,22 @@ public struct StatusView: Sendable {
         public init(_ title: String, _ facts: [Fact]) { (self.title, self.facts) = (title, facts) }
     }
 
+    /// One of the last exchanges, which opens to its explanation.
+    public struct Exchange: Sendable {
+        public let time: String
+        public let target: String
+        /// The result, in a word.
+        public let result: String
+        public let note: String
+        public let isFailed: Bool
+        public let sentences: [String]
+
+        public init(time: String, target: String, result: String, note: String, isFailed: Bool, sentences: [String]) {
+            (self.time, self.target, self.result, self.note) = (time, target, result, note)
+            (self.isFailed, self.sentences) = (isFailed, sentences)
+        }
+    }
+
     public var sentence = ""
     public var level = Level.well
     public var version = ""
@@ -95,8 +109,10 @@ public struct StatusView: Sendable {
     public var tiles: [Tile] = []
     public var tables: [Table] = []
     public var facts: [Facts] = []
-    /// nil for those without a session.
-    public var details: Private?
+    /// The most frequent paths, each table by one measure; empty if the request may not see paths.
+    public var tops: [Table] = []
+    /// The last exchanges, newest first; nil if the request may not see them.
+    public var exchanges: [Exchange]?
 
     public init() {}
 }

@@ -1,51 +1,51 @@
-// The old process's side of the dialogue, as a machine. Until it has committed, every end means that it goes on as if nothing had been; from then on none
-// does. It alone decides, and once.
+// State machine of the old process in a take-over. Until it has committed, any failure lets it continue as before. Afterwards it cannot
+// return. It alone decides to commit, and does so once.
 
 public struct HandingOver: Sendable {
     public enum State: Sendable, Equatable {
-        /// Somebody has come.
+        /// A process has connected.
         case greeted
-        /// All has been offered.
+        /// Everything has been offered.
         case offering
-        /// The new one may have read it.
+        /// The new process may have received the commit message.
         case committed
         case over
     }
 
     public enum Event: Sendable, Equatable {
         case came(TakeOverMessage)
-        /// Something came that is no message, or not for now.
+        /// An invalid or unexpected message was received.
         case garbled
-        /// Nothing came in time.
+        /// No message was received in time.
         case silent
-        /// The other side has ended.
+        /// The other process has closed the connection.
         case gone
-        /// The kernel has not taken the word that commits: nobody can have read it.
+        /// The kernel did not accept the commit message, so the other process cannot have received it.
         case notCommitted
     }
 
     public enum Action: Sendable, Equatable {
         case nothing
-        /// The other side hears why, and that is all.
+        /// Send the reason to the other process and end the dialogue.
         case refuse(String)
-        /// All is handed over.
+        /// Hand over everything.
         case offer(Greeting)
-        /// What has changed meanwhile, then the word itself.
-        /// - Parameter listeners: the places of those with which the new one goes on.
+        /// Send changes that have occurred meanwhile, then the commit message.
+        /// - Parameter listeners: indices of the listeners that the new process uses.
         case commit(listeners: [Int])
-        /// It goes on as before.
+        /// Continue as before.
         case takeBack(String)
         case noteAcknowledged(UInt64)
-        /// The new one has changed something.
+        /// Apply a change of the new process.
         case follow(TakeOverMessage)
-        /// Nobody acknowledges any more.
+        /// Continue without the other process, which acknowledges no more changes.
         case goAlone
     }
 
     public private(set) var state = State.greeted
     private let storeFormat: UInt32
     private let version: String
-    /// How many listeners are offered.
+    /// Number of offered listeners.
     public var listeners = 0
 
     public init(storeFormat: UInt32, version: String) { (self.storeFormat, self.version) = (storeFormat, version) }
@@ -100,7 +100,7 @@ public struct HandingOver: Sendable {
         case .notCommitted:
             state = .over
             return .takeBack("it ended before it could be told to begin")
-        // It has nothing to say for as long as nothing changes.
+        // Silence is normal while nothing changes.
         case .silent: return .nothing
         case .came, .garbled, .gone:
             state = .over

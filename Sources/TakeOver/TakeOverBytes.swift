@@ -1,8 +1,8 @@
-// A message in bytes: its kind, then its parts. Numbers are little-endian, texts and bytes have their length before them. What comes is another
-// process's word: whatever it is, reading it ends.
+// Serialization of messages: the kind, followed by its parts. Numbers are little-endian; texts and bytes follow their length. Input comes
+// from another process and may be invalid; reading it always terminates.
 
 extension TakeOverMessage {
-    /// Longer ones are none. Content never lies in one: the longest is a page of counts.
+    /// Maximum size of a message in bytes. Messages contain no response content; the longest is a page of counts.
     public static let limitBytes = 16 << 20
 
     public var bytes: [UInt8] {
@@ -51,7 +51,7 @@ extension TakeOverMessage {
         return out.bytes
     }
 
-    /// nil where it is none.
+    /// Returns nil if the bytes are no valid message.
     public init?(_ bytes: [UInt8]) {
         var parts = PartsReader(bytes)
         let kind: UInt32 = parts.number()
@@ -94,7 +94,7 @@ extension TakeOverMessage {
 private struct PartsWriter {
     private(set) var bytes: [UInt8] = []
 
-    /// A kind, and numbers of four bytes.
+    /// Writes a kind and numbers of four bytes.
     mutating func begin(_ kind: UInt32, _ numbers: UInt32...) { for number in [kind] + numbers { put(short: number) } }
 
     mutating func begin(_ kind: UInt32, _ text: String) {
@@ -157,7 +157,7 @@ private struct PartsWriter {
     }
 }
 
-/// Behind what is missing all numbers are 0 and all texts empty; `isWhole` tells of it.
+/// Reads parts. After the end of the bytes, all numbers are 0 and all texts empty, and `isWhole` is false.
 private struct PartsReader {
     private var rest: ArraySlice<UInt8>
     private var isShort = false
@@ -188,7 +188,7 @@ private struct PartsReader {
 
     mutating func text() -> String { String(decoding: bytes(), as: UTF8.self) }
 
-    /// Each has a byte at least.
+    /// Each element has at least one byte.
     mutating func list<Element>(_ next: (inout PartsReader) -> Element) -> [Element] {
         let count = Int(number() as UInt32)
         var all: [Element] = []

@@ -1,53 +1,54 @@
-// What two processes say to each other while one takes over from the other: the messages of both, and how they lie in bytes. Each of the dialogue's
-// versions has its own; a process speaks one only.
+// The messages between two processes while one takes over from the other, and their serialization. Each version of the dialogue has its own
+// messages; a process supports one version only.
 
 public enum TakeOverMessage: Sendable, Equatable {
-    // MARK: From the new one
+    // MARK: From the new process
 
-    /// The first of all.
+    /// The first message.
     case hello(Greeting)
-    /// It can begin at once. It has written nothing.
-    /// - Parameter listeners: the places of those that it goes on with, in the order in which they were handed over.
+    /// The new process is ready to begin. It has written nothing.
+    /// - Parameter listeners: indices of the listeners that it uses, in the order in which they were handed over.
     case prepared(listeners: [Int])
-    /// It cannot take over. The old one goes on.
+    /// The new process cannot take over. The old one continues.
     case failed(String)
-    // MARK: From the old one
+    // MARK: From the old process
 
-    /// It goes on by itself.
+    /// The old process refuses and continues.
     case refused(String)
-    /// Beside it come the descriptors of its sockets.
+    /// Accompanied by the descriptors of the listener's sockets.
     case listener(HandedListener)
-    /// Beside it comes a socket that the service manager has handed over.
+    /// Accompanied by a socket that the service manager has passed.
     case handed(name: String)
-    /// Beside it come the lock of the cache directory, and the index in memory.
+    /// Accompanied by the lock of the cache directory and the index in memory.
     case store
-    /// Beside it comes the socket at which this dialogue begins.
+    /// Accompanied by the listening socket of this dialogue.
     case door
     case ticketKeys([UInt8])
-    /// All has been handed over: the new one may prepare.
+    /// Everything has been handed over. The new process may prepare.
     case offered
-    /// The new one has it all from here on, and this one never takes back. Nothing is to be served before `begin`.
+    /// The new process owns everything from now on, and the old one cannot take it back. Nothing may be served before `begin`.
     case committed(HandedPosition)
-    /// This one accepts no more, and takes what it has stored for stale: no client gets from it what the new one knows to be changed.
+    /// The old process accepts no more connections and treats its stored responses as stale, so that no client receives an outdated
+    /// response from it.
     case begin
 
-    // MARK: From either, once the old one has committed
+    // MARK: From either, after the commit
 
-    /// So many of the numbered messages have been followed, and written where they are to be written.
+    /// This number of numbered messages was applied, and written where necessary.
     case acknowledged(UInt64)
 
-    // MARK: From either, numbered by their order
+    // MARK: From either, numbered in order
 
     case modes(PassedModes)
     case faults([PassedFault])
-    /// The page of all counts; each later one has larger ones.
+    /// The page of all counts. Counts only increase from page to page.
     case counts([UInt8])
     case change(PassedChange)
 
-    /// How long each side waits for the other's word; the new one has no longer from what is offered to its own.
+    /// Maximum time in milliseconds that each side waits for the other. The new process has this time from the offer to its response.
     public static let patienceMilliseconds = 5_000
 
-    /// Whether it is counted, and acknowledged.
+    /// Whether the message is numbered and acknowledged.
     public var isNumbered: Bool {
         switch self {
         case .modes, .faults, .counts, .change: true
@@ -56,14 +57,14 @@ public enum TakeOverMessage: Sendable, Equatable {
     }
 }
 
-/// What a new process is, as far as it concerns taking over.
+/// Properties of the new process that are relevant to a take-over.
 public struct Greeting: Sendable, Equatable {
     public var dialogue: UInt32
     public var storeFormat: UInt32
     public var process: UInt32
     public var version: String
 
-    /// Of this dialogue. Another number is another language.
+    /// Version of this dialogue. Processes with different versions cannot communicate.
     public static let dialogue: UInt32 = 1
 
     public init(dialogue: UInt32 = Greeting.dialogue, storeFormat: UInt32, process: UInt32, version: String) {
@@ -71,18 +72,18 @@ public struct Greeting: Sendable, Equatable {
     }
 }
 
-/// One address that is listened on.
+/// A listening address.
 public struct HandedListener: Sendable, Equatable {
-    /// As the settings name it, and for whom.
+    /// The address as in the settings, and whether it is an admin listener.
     public var wanted: String
     public var isAdmin: Bool
-    /// How many descriptors come beside it.
+    /// Number of descriptors that accompany the message.
     public var sockets: UInt32
 
     public init(wanted: String, isAdmin: Bool, sockets: UInt32) { (self.wanted, self.isAdmin, self.sockets) = (wanted, isAdmin, sockets) }
 }
 
-/// Where in the files of the store its next record goes: a segment's number and an offset in it. All 0 where there is no store.
+/// Position of the store's next record: number of the segment, and offset in it. Both are 0 without a store.
 public struct HandedPosition: Sendable, Equatable {
     public var segment: UInt64
     public var offset: UInt64
@@ -90,9 +91,9 @@ public struct HandedPosition: Sendable, Equatable {
     public init(segment: UInt64 = 0, offset: UInt64 = 0) { (self.segment, self.offset) = (segment, offset) }
 }
 
-/// What of the store has changed, as far as it takes something back.
+/// A change of the store that removes stored items or marks them as stale.
 public enum PassedChange: Sendable, Equatable {
-    /// An administrator purges. What was asked for before, by the clock of day, is not to be stored.
+    /// An administrator's purge. Responses to requests sent before this time of the wall clock must not be stored.
     case purge(milliseconds: Int64)
     /// A mark: a small item that must not be lost.
     case item(key: [UInt8], metadata: [UInt8], head: [UInt8], body: [UInt8], retention: UInt8)
@@ -102,7 +103,7 @@ public enum PassedChange: Sendable, Equatable {
     case staleAll
 }
 
-/// The modes of one API: as they began by the settings, and as they are.
+/// The modes of one API: the initial ones of the settings, and the present ones.
 public struct PassedModes: Sendable, Equatable {
     public struct Table: Sendable, Equatable {
         public var all: String
@@ -123,7 +124,7 @@ public struct PassedModes: Sendable, Equatable {
         }
     }
 
-    /// Empty for the only one.
+    /// Name of the API; empty if there is only one.
     public var api: String
     public var begun: Table
     public var now: Table
@@ -131,17 +132,17 @@ public struct PassedModes: Sendable, Equatable {
     public init(api: String, begun: Table, now: Table) { (self.api, self.begun, self.now) = (api, begun, now) }
 }
 
-/// One fault that is injected.
+/// An injected fault.
 public struct PassedFault: Sendable, Equatable {
     public var number: UInt32
     public var path: String
     public var percent: UInt32
-    /// Milliseconds of the machine's clock that is never set.
+    /// Milliseconds of the machine's monotonic clock.
     public var end: Int64
     /// Milliseconds.
     public var leastDelay: Int64
     public var longestDelay: Int64
-    /// Its name, and what it is told beside that: a status, or bytes a second.
+    /// Name of the kind, and its parameter: a status, or bytes per second.
     public var kind: String
     public var argument: Int64
 

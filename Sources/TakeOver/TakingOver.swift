@@ -1,17 +1,18 @@
-// The new process's side of the dialogue, as a machine. Until the old one has committed, every end means that it goes away and has written nothing.
+// State machine of the new process in a take-over. Until the old process has committed, any failure ends the new one, which has written
+// nothing.
 
 public struct TakingOver: Sendable {
     public enum State: Sendable, Equatable {
-        /// What is handed over comes.
+        /// The old process is handing over.
         case receiving
         case preparing
-        /// It has said that it is prepared.
+        /// The new process has reported that it is prepared.
         case waiting
-        /// All is its own; the old one has a last thing to do.
+        /// The new process owns everything. The old one finishes its last step.
         case committed
-        /// It serves, and the old one finishes what it has begun.
+        /// The new process serves, and the old one completes its active requests.
         case serving
-        /// There is no old one any more.
+        /// The old process has ended.
         case alone
         case refused
     }
@@ -19,31 +20,31 @@ public struct TakingOver: Sendable {
     public enum Event: Sendable, Equatable {
         case came(TakeOverMessage)
         case garbled
-        /// Nothing came in time.
+        /// No message was received in time.
         case silent
-        /// The other side has ended.
+        /// The other process has closed the connection.
         case gone
-        /// All is there to begin, with these listeners.
+        /// Preparation is complete, with these listeners.
         case isPrepared(listeners: [Int])
-        /// It cannot be done.
+        /// Preparation has failed.
         case isImpossible(String)
     }
 
     public enum Action: Sendable, Equatable {
         case nothing
-        /// It belongs to what is handed over.
+        /// Keep a part of the hand-over.
         case keep(TakeOverMessage)
         case prepare
         case say(TakeOverMessage)
-        /// Followed once all is committed, in the order in which it came; or at once.
+        /// Apply a change: in order after the commit, or at once if that has happened.
         case follow(TakeOverMessage)
-        /// The directory is written to from here on, behind what the old one has written.
+        /// Take over the directory, and write behind the old process's records.
         case own(HandedPosition)
         case serve
         case noteAcknowledged(UInt64)
-        /// Nothing more comes.
+        /// No more messages follow.
         case noteAlone
-        /// It ends, with this sentence. It has written nothing.
+        /// End the process with this message. It has written nothing.
         case end(String)
     }
 
@@ -95,7 +96,7 @@ public struct TakingOver: Sendable {
         }
     }
 
-    /// Whatever becomes of the old one: nobody else serves.
+    /// Serve whatever happens to the old process, because no other process serves.
     private mutating func committed(_ event: Event) -> Action {
         if case .came(let message) = event, message.isNumbered { return .follow(message) }
         state = .serving

@@ -1,44 +1,48 @@
-// What is told of each of several APIs.
+// Metrics of each of several APIs.
 
-/// Requests for one API, and what its upstream did.
+/// Counts of the requests for one API, and of its upstream's responses and connections.
 public struct APICounts: Sendable {
-    /// Requests by what was done with them, at the places of `CacheResult`; not counted where there is one API only.
+    /// Number of requests by `CacheResult`. Counted only if there are several APIs.
     public var requests = [UInt64](repeating: 0, count: CacheResult.allCases.count)
-    /// Of these, those that the client got a status of 5xx for.
+    /// Number of these requests with a status of 5xx.
     public private(set) var serverErrors: UInt64 = 0
-    /// By the places of `MetricLabels`, and of these those with a status of 5xx; empty until there is something to count.
+    /// Number of responses that were not stored, by index in `MetricLabels`, and number of these with a status of 5xx; empty before the
+    /// first one.
     private var notStored: [UInt64] = []
     private var errorsNotStored: [UInt64] = []
     /// The upstream's responses by status class (1xx … 5xx).
     private var responses = [UInt64](repeating: 0, count: ExchangeRecord.statusClasses)
     /// Difference of the upstream's clock.
     private var clockSkew = ClockSkew()
-    /// Content of them, as it came.
+    /// Bytes of content of these responses, as received.
     public var responseBytes: UInt64 = 0
-    /// Microseconds until connections stood, and until TLS was agreed from then on; and from a request's sending to the first of its response.
+    /// Microseconds until a connection was established, from then until the TLS handshake ended, and from sending a request to the first
+    /// byte of its response.
     private var connecting = Histogram(bounds: Histogram.durations)
     private var securing = Histogram(bounds: Histogram.durations)
     private var firstByte = Histogram(bounds: Histogram.durations)
 
     public init() {}
 
-    /// A client's request, for one of several.
+    /// Counts a client's request, if there are several APIs.
     public mutating func countRequest(_ exchange: borrowing ExchangeRecord) {
         requests[exchange.result.rawValue] += 1
         if exchange.isServerError { serverErrors += 1 }
     }
 
-    /// The response to it was not kept.
-    /// - Parameter reasons: how many there are.
+    /// Counts a response that was not stored.
+    /// - Parameters:
+    ///   - reason: index of the reason.
+    ///   - reasons: number of reasons.
     public mutating func countNotStored(_ reason: Int, isServerError: Bool, of reasons: Int) {
         RouteCounts.count(reason, of: reasons, in: &notStored)
         if isServerError { RouteCounts.count(reason, of: reasons, in: &errorsNotStored) }
     }
 
-    /// The upstream's, whatever they said; and those that said that it has failed.
+    /// Number of the upstream's responses, and of those with a status of 5xx.
     public var upstreamResponses: (all: UInt64, errors: UInt64) { (responses.reduce(0, +), responses[responses.count - 1]) }
 
-    /// A response's head has come.
+    /// Counts a response when its head is received.
     /// - Parameter firstByte: microseconds since the request was sent; nil if unknown.
     public mutating func countResponse(status: UInt16, firstByte microseconds: Int64?) {
         responses[min(max(Int(status) / 100, 1), responses.count) - 1] += 1
@@ -54,10 +58,10 @@ public struct APICounts: Sendable {
         clockSkew.note(date: date, received: received, duration: duration, now: now)
     }
 
-    /// A connection was made.
+    /// Counts a new connection.
     /// - Parameters:
-    ///   - connecting: microseconds until it stood, with the look-up of its name.
-    ///   - securing: microseconds from then on until TLS was agreed; nil without TLS.
+    ///   - connecting: microseconds until it was established, including name resolution.
+    ///   - securing: microseconds from then until the TLS handshake ended; nil without TLS.
     public mutating func countConnection(connecting: Int64, securing: Int64?) {
         self.connecting.observe(connecting)
         if let securing { self.securing.observe(securing) }
@@ -82,7 +86,7 @@ public struct APICounts: Sendable {
             notStored: MetricsSnapshot.mostFrequent(labels.notStored, notStored, without: errorsNotStored))
     }
 
-    /// What each API's upstream did.
+    /// Writes the metrics of each API's upstream.
     /// - Parameters:
     ///   - apis: APIs with their labels; the label is empty if there is only one.
     ///   - now: milliseconds of the monotonic clock.
@@ -114,13 +118,13 @@ public struct APICounts: Sendable {
     }
 }
 
-/// One API, and how its upstream is.
+/// An API and the state of its upstream.
 public struct APILine: Sendable {
     public let name: String
-    /// By which it is counted.
+    /// Index of the API's counts.
     public let place: Int
     public let report: UpstreamReport
-    /// Its addresses in order, and whether each can be reached.
+    /// The upstream's addresses in order, and whether each is reachable.
     public let addresses: [(address: String, isUp: Bool)]
 
     public init(name: String, place: Int, report: UpstreamReport, addresses: [(address: String, isUp: Bool)] = []) {
@@ -129,12 +133,12 @@ public struct APILine: Sendable {
 }
 
 extension MetricsSnapshot {
-    /// Of one API.
+    /// Adds the counts of one API.
     public mutating func addGone(_ event: String, _ count: UInt64) {
         if let place = gone.firstIndex(where: { $0.event == event }) { gone[place].count += count } else { gone.append((event, count)) }
     }
 
-    /// Of one API.
+    /// Adds the counts of one API.
     public mutating func addUnknownField(_ field: String, _ finding: String, _ count: UInt64) {
         if let place = unknownFields.firstIndex(where: { $0.field == field && $0.finding == finding }) {
             unknownFields[place].count += count
@@ -148,19 +152,19 @@ extension MetricsSnapshot {
         apiCounts[place].add(counts)
     }
 
-    /// Requests only where there are several APIs.
+    /// The counts of an API. Requests are counted only if there are several APIs.
     public func counts(of api: APILine) -> APICounts { counts(ofAPI: api.place) }
 
-    /// What the API of this place has counted.
+    /// The counts of the API at this index.
     public func counts(ofAPI place: Int) -> APICounts { apiCounts.indices.contains(place) ? apiCounts[place] : APICounts() }
 
-    /// What each upstream did. With labels only where there are several.
+    /// Writes the metrics of each upstream, with API labels if there are several.
     func writeUpstreams(to writer: inout MetricsWriter) {
         let counted = apis.map { ("api=\"\($0.name)\"", counts(ofAPI: $0.place)) }
         APICounts.writeUpstreams(counted.isEmpty ? [("", counts(ofAPI: soleAPI))] : counted, now: monotonicNow, to: &writer)
     }
 
-    /// Nothing where there is one API only: then all counts are its own.
+    /// Writes the metrics of each API; nothing if there is only one, because all counts are then its own.
     func writeAPIs(to writer: inout MetricsWriter) {
         guard !apis.isEmpty else { return }
         writer.counter(

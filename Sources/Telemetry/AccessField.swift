@@ -1,4 +1,4 @@
-// What a line of the access log may tell, by the names that the operator chooses from.
+// The fields of the access log, by their names in the settings.
 
 public enum AccessField: String, Sendable, CaseIterable {
     case time, client
@@ -6,7 +6,7 @@ public enum AccessField: String, Sendable, CaseIterable {
     case requestID = "request_id"
     case traceID = "trace_id"
     case api, route, method, path
-    /// With the values of secret arguments left out.
+    /// Without the values of secret arguments.
     case query
     case httpVersion = "protocol"
     case tls
@@ -15,18 +15,18 @@ public enum AccessField: String, Sendable, CaseIterable {
     case referer
     case status, bytes
     case duration = "duration_us"
-    /// How long the request's content took.
+    /// Time until the request's content was complete, in microseconds.
     case content = "content_us"
     case result, reason, age
-    /// What other nodes had.
+    /// Result of the look-up in the fleet.
     case shared
     case upstream = "upstream_us"
     case upstreamStatus = "upstream_status"
     case upstreamAddress = "upstream_address"
     case upstreamVersion = "upstream_protocol"
-    /// Several members, one for each phase that was reached.
+    /// Several members, one for each completed phase.
     case upstreamPhases = "upstream_phases"
 
-    /// Unless the operator says otherwise: all but the phases, and what may tell more of people than is needed.
+    /// The default fields: all except the phases and those that may contain personal data.
     public static let usual = allCases.filter { ![.query, .userAgent, .referer, .upstreamPhases].contains($0) }
 }

@@ -1,5 +1,5 @@
-// The access log: one line an exchange, gathered in memory and written by a queue of its own, so that a slow disk or pipe never holds an
-// response up. Bounded: what cannot be written in time is dropped and counted.
+// The access log, with one line per exchange. A separate queue writes the buffered lines, so that a slow disk or pipe never delays a
+// response. The buffer is bounded; lines that do not fit are dropped and counted.
 
 import CSystem
 import Descriptors
@@ -7,14 +7,14 @@ import Dispatch
 import Glibc
 import Locking
 
-/// `@unchecked Sendable` because what changes is behind `state`'s mutex, or touched on `serial` only.
+/// `@unchecked Sendable` because mutable state is behind `state`'s mutex, or used on `serial` only.
 public final class AccessLog: @unchecked Sendable {
     public enum Format: String, Sendable, CaseIterable { case json, common, combined }
 
     public let format: Format
-    /// Of JSON, in their order; of the other forms only the query is a matter of choice.
+    /// The fields of a JSON line, in order. In the other formats only the query is configurable.
     public let fields: [AccessField]
-    /// Whether its lines have the requests' names.
+    /// Whether lines contain request IDs.
     public let namesRequests: Bool
     private let path: String?
     private let serial = DispatchQueue(label: "cistern.access-log", qos: .utility)
@@ -26,14 +26,15 @@ public final class AccessLog: @unchecked Sendable {
         var dropped = 0
     }
 
-    /// Shards append, the queue takes.
+    /// Shards append lines; the queue removes them.
     private let state = Mutex(State())
 
     private static let flushBytes = 64 * 1024
     private static let limitBytes = 4 << 20
 
-    /// - Parameter path: nil for standard output.
-    /// - Returns: nil where the file cannot be opened.
+    /// Opens the log.
+    /// - Parameter path: path of the file; nil for standard output.
+    /// - Returns: nil if the file cannot be opened.
     public init?(path: String?, format: Format, fields: [AccessField] = AccessField.usual) {
         self.path = path
         (self.format, self.fields) = (format, fields)
@@ -50,7 +51,7 @@ public final class AccessLog: @unchecked Sendable {
 
     private static func open(_ path: String?) -> Descriptor {
         guard let path else { return Descriptor(csystem_duplicate(STDOUT_FILENO)) }
-        // A pipe that nobody reads would be waited for.
+        // Without `O_NONBLOCK`, opening a pipe without a reader would block.
         let opened = Descriptor(csystem_open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0o640))
         if opened.isOpen { _ = fcntl(opened.number, F_SETFL, fcntl(opened.number, F_GETFL) & ~O_NONBLOCK) }
         return opened
@@ -58,7 +59,7 @@ public final class AccessLog: @unchecked Sendable {
 
     public var dropped: Int { state.withLock { $0.dropped } }
 
-    /// Appends a line, with its line feed. From any shard.
+    /// Appends a line, including its line feed. May be called from any shard.
     public func append(_ line: [UInt8]) {
         let isFull = state.withLock { state in
             guard state.buffer.count + line.count <= Self.limitBytes else {
@@ -72,8 +73,8 @@ public final class AccessLog: @unchecked Sendable {
         if isFull { serial.async { self.writeOut() } }
     }
 
-    /// Opens the file anew (after it was rotated away). Where it cannot be opened the old one is written to further.
-    /// - Parameter failed: is told why not (errno).
+    /// Reopens the file after log rotation. If that fails, the old file remains in use.
+    /// - Parameter failed: called with an errno if the file cannot be opened.
     public func reopen(failed: @escaping @Sendable (Int32) -> Void = { _ in }) {
         serial.async { [self] in
             writeOut()
@@ -84,7 +85,7 @@ public final class AccessLog: @unchecked Sendable {
         }
     }
 
-    /// Writes everything and ends; after `seconds` it ends all the same, since nobody may be reading.
+    /// Writes all lines and ends, at the latest after `seconds`, because a pipe may have no reader.
     public func finish(within seconds: Int = 5) {
         let done = DispatchSemaphore(value: 0)
         serial.async {
@@ -95,7 +96,7 @@ public final class AccessLog: @unchecked Sendable {
         _ = done.wait(timeout: .now() + .seconds(seconds))
     }
 
-    /// The disk did not take these lines.
+    /// Counts lines that the disk did not accept as dropped.
     private func drop(_ lines: ArraySlice<UInt8>) {
         let count = lines.count { $0 == 0x0a }
         state.withLock { $0.dropped += count }

@@ -1,7 +1,8 @@
 // Differences of other machines' clocks from this machine's clock, and steps of this clock. Pure: times are arguments, in milliseconds.
 
-/// Difference of an upstream's clock, by the Date fields of its responses. A Date has a resolution of a second and may be older than its response,
-/// such as in a cached one. So the smallest difference of the last minutes counts, less what the resolution and the request's duration explain.
+/// Difference of an upstream's clock, by the Date fields of its responses. A Date has a resolution of a second and may be older than its
+/// response, such as in a cached one. So the smallest difference of the last minutes counts, less what the resolution and the request's
+/// duration explain.
 public struct ClockSkew: Sendable {
     /// The smallest difference of each minute, by the minute's number. Positive: the upstream's clock is ahead.
     private var smallest: [Int64: Int64] = [:]

@@ -1,24 +1,24 @@
-// What is remembered of one exchange: recorded once, at its end, in counters and in the access log.
+// The record of one exchange, written once, at its end, to the counters and the access log.
 
-/// Where the response came from, as the `result` label says it.
+/// Source of the response, as given by the `result` label.
 public enum CacheResult: Int, Sendable, CaseIterable {
-    /// From the store, fresh, without asking.
+    /// A fresh stored response, without a request to the upstream.
     case hit
-    /// The upstream was asked and responded; nothing was stored for this request before, or what was stored was replaced.
+    /// A response of the upstream. There was no usable stored response, or it was replaced.
     case miss
-    /// The upstream confirmed what was stored.
+    /// The upstream confirmed the stored response.
     case revalidated
-    /// From the store, stale with the response's own leave; validated in the background.
+    /// A stale stored response, allowed by its own directives and validated in the background.
     case stale
-    /// Another request's response, waited for.
+    /// The response to another request, which this request waited for.
     case collapsed
-    /// From the store, because the upstream failed.
+    /// A stored response, served because the upstream failed.
     case rescued
-    /// The store has nothing to do with such a request.
+    /// The cache does not apply to the request.
     case bypass
-    /// No response from the upstream and nothing stored.
+    /// The upstream sent no response, and no stored response was usable.
     case error
-    /// Our own pages.
+    /// One of Cistern's own pages.
     case own
 
     public var label: StaticString {
@@ -36,7 +36,7 @@ public enum CacheResult: Int, Sendable, CaseIterable {
     }
 }
 
-/// The method label: a bounded set, whatever clients send.
+/// The method label. The set is bounded, whatever clients send.
 public enum MethodLabel: Int, Sendable, CaseIterable {
     case get, head, post, put, patch, delete, options, query, other
 
@@ -55,10 +55,10 @@ public enum MethodLabel: Int, Sendable, CaseIterable {
     }
 }
 
-/// Where a response's content came from.
+/// Source of a response's content.
 public enum ContentSource: Int, Sendable, CaseIterable {
     case store, upstream
-    /// Our own errors.
+    /// Cistern's own error responses.
     case own
 
     public var label: StaticString {
@@ -76,21 +76,21 @@ public struct ExchangeRecord: Sendable {
     public var status: UInt16
     /// Microseconds from the request's head to the end of the response.
     public var durationMicroseconds: Int64 = 0
-    /// Microseconds until the upstream had responded or failed; nil where it was not asked.
+    /// Microseconds until the upstream had responded or failed; nil if it was not asked.
     public var upstreamMicroseconds: Int64?
-    /// Microseconds from the request's head until its content was whole; nil where it had none, or it went on as it came.
+    /// Microseconds from the request's head until its content was complete; nil if it had none, or it was streamed.
     public var contentMicroseconds: Int64?
     public var bodyBytes = 0
     public var source = ContentSource.upstream
-    /// Seconds; of responses from the store.
+    /// Age in seconds of a response from the store; nil for other responses.
     public var age: Int64?
-    /// Positions in `MetricLabels`: why the copy went out, why the response was not kept.
+    /// Index in `MetricLabels.rescueCauses` if a stored response was served instead; nil otherwise.
     public var rescueCause: Int?
-    /// What allowed the copy of those without credentials to go out.
+    /// Index of the reason that allowed serving a response stored without credentials; nil otherwise.
     public var sharedPermission: Int?
     public var notStored: Int?
 
-    /// The client got a status of 5xx, whoever made it: the request has failed.
+    /// Whether the request has failed: its client received a status of 5xx, from the upstream or from Cistern.
     public var isServerError: Bool { status >= 500 }
 
     static let statusClasses = 5

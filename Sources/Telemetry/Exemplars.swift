@@ -1,8 +1,8 @@
-// Traces that stand for what a histogram counts: one for each of its spans, the last that was sampled (OpenMetrics 1.0, "Exemplars").
+// Exemplars of a histogram: for each bucket, the last value with a sampled trace (OpenMetrics 1.0, "Exemplars").
 
-/// One value of which there is a trace.
+/// A value and its trace.
 public struct Exemplar: Sendable, Equatable {
-    /// Halves of the trace's number.
+    /// Halves of the trace ID.
     public let high: UInt64
     public let low: UInt64
     /// In the histogram's unit.
@@ -14,7 +14,7 @@ public struct Exemplar: Sendable, Equatable {
         (self.high, self.low, self.value, self.wall) = (high, low, value, wall)
     }
 
-    /// 32 hexadecimal digits, written only where they are read.
+    /// The trace ID as 32 hexadecimal digits, created only when it is written.
     var trace: String {
         [high, low].map { half in
             let digits = String(half, radix: 16)
@@ -23,7 +23,7 @@ public struct Exemplar: Sendable, Equatable {
     }
 }
 
-/// Those of one histogram. They take memory with the first.
+/// The exemplars of one histogram. Allocated with the first one.
 struct Exemplars: Sendable {
     private var latest: [Exemplar?] = []
 
@@ -40,6 +40,6 @@ struct Exemplars: Sendable {
         }
     }
 
-    /// That of the values up to the bound at this place, and above the one before it.
+    /// The exemplar of the bucket at this index; nil if there is none.
     subscript(_ place: Int) -> Exemplar? { latest.isEmpty ? nil : latest[place] }
 }

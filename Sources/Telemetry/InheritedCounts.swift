@@ -1,12 +1,12 @@
-// What the process before this one has counted, as its page at /metrics says it: counts go on from there, so nobody sees one go down.
+// Counts of the previous process, read from its /metrics page. This process adds them to its own counts, so that counters never decrease.
 
 import Locking
 
 public final class InheritedCounts: Sendable {
-    /// By a sample's name and labels, as the page has them.
+    /// Values by the name and labels of a sample, as on the page.
     struct Counts: Sendable {
         var values: [String: Double] = [:]
-        /// Those with labels, by the name before them, in their order on the page.
+        /// Samples with labels, by the name before the labels, in the page's order.
         var labelled: [String: [String]] = [:]
     }
 
@@ -14,8 +14,8 @@ public final class InheritedCounts: Sendable {
 
     public init() {}
 
-    /// The same process's page again, later. A count that is there already never goes down.
-    /// - Parameter page: as Prometheus' text format 0.0.4 has it.
+    /// Updates the counts from a newer page of the previous process. Known counts never decrease.
+    /// - Parameter page: the page in Prometheus' text format 0.0.4.
     public func take(_ page: [UInt8]) {
         var counting = ""
         var read: [(sample: String, value: Double)] = []

@@ -1,5 +1,5 @@
-// The program's own log, written by a queue of its own: standard error may be a pipe that nobody reads, and then a write waits for ever. What
-// cannot be written in time is dropped, and a line says how many were.
+// Writer of the program's log, with a separate queue, because standard error may be a pipe without a reader and writing would then block
+// forever. Lines that do not fit into the buffer are dropped, and a line reports their number.
 
 import Descriptors
 import Dispatch
@@ -15,15 +15,16 @@ public final class LogWriter: Sendable {
 
     private let descriptor: Int32
     private let serial = DispatchQueue(label: "cistern.log", qos: .utility)
-    /// Everybody appends, the queue takes.
+    /// Lines appended by all threads and removed by the queue.
     private let state = Mutex(State())
 
-    /// What may wait.
+    /// Maximum bytes of waiting lines.
     private static let limitBytes = 1 << 20
 
     public init(descriptor: Int32 = STDERR_FILENO) { self.descriptor = descriptor }
 
-    /// - Parameter line: with its line feed. From any thread.
+    /// Appends a line. May be called from any thread.
+    /// - Parameter line: the line, including its line feed.
     public func append(_ line: String) {
         let isFirst = state.withLock { state in
             guard state.bytes + line.utf8.count <= Self.limitBytes else {
@@ -37,7 +38,7 @@ public final class LogWriter: Sendable {
         if isFirst { serial.async { self.writeOut() } }
     }
 
-    /// Returns when all is written, or after `seconds`, since who does not read must not hold up the end either.
+    /// Returns when all lines are written, or after `seconds`, because a missing reader must not delay the end of the process.
     public func finish(within seconds: Int = 1) {
         let done = DispatchSemaphore(value: 0)
         serial.async { done.signal() }

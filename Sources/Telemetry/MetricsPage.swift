@@ -1,7 +1,8 @@
-// The page at /metrics: every family, its help, and where its numbers come from.
+// The /metrics page: all families with their help texts and sources.
 
 public enum MetricsPage {
-    /// - Parameter store: writes the store's families, whose figures are no matter of this room.
+    /// Renders the page.
+    /// - Parameter store: writes the families of the store, which other modules provide.
     public static func render(_ snapshot: MetricsSnapshot, format: MetricsFormat, store: (inout MetricsWriter) -> Void) -> [UInt8] {
         var writer = MetricsWriter(format: format, inherited: snapshot.inherited?.counts ?? InheritedCounts.Counts())
         requests(snapshot, &writer)
@@ -56,7 +57,7 @@ public enum MetricsPage {
             labelled("reason", shards.labels.refusals, shards.refused))
     }
 
-    /// The results of responses that come from the store.
+    /// The results of responses from the store.
     private static let fromStore: [CacheResult] = [.hit, .revalidated, .stale, .collapsed, .rescued]
 
     private static func upstream(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {

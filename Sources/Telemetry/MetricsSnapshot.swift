@@ -1,12 +1,12 @@
-// All that the page at /metrics tells of, as plain values: counts of shards and APIs, added up, and what other modules count.
+// All values of the /metrics page: the sums of all shards and APIs, and values of other modules.
 
 import Figures
 
-/// Numbers that other modules count, handed over as plain values.
+/// Values of other modules for the /metrics page.
 public struct MetricsSnapshot: Sendable {
-    /// What the failure memory knows.
+    /// The state of the failure memory.
     public struct Failures: Sendable {
-        /// One kind of scope: how many are open, and how often one has opened.
+        /// One kind of scope: number of open scopes, and number of times that one has opened.
         public struct ScopeLine: Sendable {
             public let scope: String
             public let open: Int
@@ -34,7 +34,7 @@ public struct MetricsSnapshot: Sendable {
         /// Combined report of all APIs.
         public var upstream: UpstreamReport { .combined(upstreams) }
 
-        /// Only how often scopes were found failing.
+        /// Adds only the number of times that scopes opened.
         public mutating func addOpened(_ other: Failures) {
             let known = scopes
             scopes = other.scopes.enumerated().map { place, line in
@@ -59,10 +59,10 @@ public struct MetricsSnapshot: Sendable {
     /// How long events waited on one shard's loop, in microseconds.
     public struct LoopLine: Sendable {
         public let shard: Int
-        /// Within the last minute.
+        /// Maximum within the last minute.
         public let longestWait: Int64
         public let waits: Histogram
-        /// What waits for each of its workers, or is being done: pieces of work, and the bytes of memory that their content takes.
+        /// Waiting and running work of each worker: number of pieces, and bytes of their content.
         public let workers: [(name: String, queue: Int, bytes: Int)]
 
         public init(shard: Int, longestWait: Int64, waits: Histogram, workers: [(name: String, queue: Int, bytes: Int)]) {
@@ -71,25 +71,25 @@ public struct MetricsSnapshot: Sendable {
     }
 
     public var shards: ShardMetrics
-    /// What is counted of each API, by their places.
+    /// Counts of each API, by its index.
     public var apiCounts: [APICounts] = []
-    /// How each is, where there are several.
+    /// State of each API, if there are several.
     public var apis: [APILine] = []
-    /// The place of the only one, where there are not.
+    /// Index of the API if there is only one.
     public var soleAPI = 0
-    /// Of APIs that have routes: those, and what is left.
+    /// Counts of each route, for APIs with routes, including requests that match no route.
     var routes: [(name: String, counts: RouteCounts)] = []
-    /// Seconds, by `CacheResult`: of copies that went out within the last five minutes; nil where none did.
+    /// Age in seconds of the oldest stored response that was served within the last five minutes, by `CacheResult`; nil if none was served.
     public private(set) var oldestAges = [Int64?](repeating: nil, count: CacheResult.allCases.count)
     public var failures = Failures()
     /// Milliseconds to add to a time of the monotonic clock to get the time since 1970.
     public var unixOffset: Int64 = 0
-    /// Whether balancers should send requests here.
+    /// Whether load balancers should send requests here.
     public var isReady = true
 
-    /// One mode: whether it is that of all paths, and for how many prefixes it is set.
+    /// One mode: whether it applies to all paths, and the number of prefixes and routes for which it is set.
     public struct ModeLine: Sendable {
-        /// The same of two APIs together.
+        /// Combines the values of two APIs.
         public func with(_ other: ModeLine) -> ModeLine {
             ModeLine(
                 mode: mode, isForAll: isForAll && other.isForAll, prefixes: prefixes + other.prefixes, routes: routes + other.routes)
@@ -105,11 +105,11 @@ public struct MetricsSnapshot: Sendable {
         }
     }
 
-    /// Tokens of requests, and the keys that they are verified with.
+    /// Tokens of requests, and look-ups of identities.
     public struct Tokens: Sendable {
-        /// Those that were looked at, by what that came to.
+        /// Number of evaluated tokens, by result.
         public var looked: [String: UInt64] = [:]
-        /// How often the upstream was asked whom credentials belong to, by what that came to.
+        /// Number of identity look-ups at the upstream, by result.
         public var lookUps: [String: UInt64] = [:]
 
         public init() {}
@@ -122,16 +122,16 @@ public struct MetricsSnapshot: Sendable {
         public var full = 0
         public var resumed = 0
         public var failed: [String: Int] = [:]
-        /// By the first name in each.
+        /// Certificates by the first name in each.
         public var certificates: [(name: String, secondsLeft: Int64)] = []
-        /// How often certificates were read again, and how often something was wrong with them.
+        /// Number of certificate reloads, and number of those that failed.
         public var reloads = 0
         public var failedReloads = 0
 
         public init() {}
     }
 
-    /// How often the settings were read again, by what came of it, and which that was the last time.
+    /// Number of settings reloads by result, and the last result with its time.
     public struct Reloads: Sendable {
         public var counts: [(result: String, count: UInt64)] = []
         public var last: (result: String, seconds: Int64)?
@@ -139,7 +139,7 @@ public struct MetricsSnapshot: Sendable {
         public init() {}
     }
 
-    /// Spans of requests and fetches, where they are recorded.
+    /// Export of trace spans.
     public struct Tracing: Sendable {
         public var exported: UInt64 = 0
         public var failures: UInt64 = 0
@@ -149,10 +149,10 @@ public struct MetricsSnapshot: Sendable {
         public init() {}
     }
 
-    /// nil where none ever were.
+    /// nil if tracing was never enabled.
     public var tracing: Tracing?
 
-    /// What nodes share.
+    /// Values of the fleet.
     public struct Sharing: Sendable {
         public typealias Line = (label: String, count: UInt64)
         public var lookUps: [Line] = []
@@ -160,7 +160,7 @@ public struct MetricsSnapshot: Sendable {
         public var leases: [Line] = []
         public var offers: [Line] = []
         public var engineFailures: [Line] = []
-        /// nil: none were counted.
+        /// nil if none were counted.
         public var roundTrips: Histogram?
         public var servers: [(isAsked: Bool, count: Int)] = []
         public var entriesApplied: UInt64 = 0
@@ -169,6 +169,11 @@ public struct MetricsSnapshot: Sendable {
         public var isSeeing = false
         public var blindings: UInt64 = 0
         public var unopened: UInt64 = 0
+        public var foreign: UInt64 = 0
+        /// Causes of blindness: 1 for the present one.
+        public var troubles: [Line] = []
+        /// Loops that do not look for others' responses, since the engine's round trip is too long.
+        public var slowLoops = 0
         public var pendingPurges: [Line] = []
         /// Milliseconds.
         public var lag: Int64 = 0
@@ -178,18 +183,18 @@ public struct MetricsSnapshot: Sendable {
         public init() {}
     }
 
-    /// nil where nothing is shared.
+    /// nil if the node belongs to no fleet.
     public var sharing: Sharing?
     public var reloads = Reloads()
 
     public var modes: [ModeLine] = []
     public var clientTLS = ClientTLS()
-    /// How often each kind of fault was injected.
+    /// Number of injected faults, by kind.
     public var faults: [(kind: String, count: UInt64)] = []
     public var figures = Figures()
-    /// Connections to the upstream that ended, by cause.
+    /// Number of connections to the upstream that ended, by cause.
     public var upstreamEnded: [String: Int] = [:]
-    /// Exchanges with the upstream over HTTP/2 that ended, by how.
+    /// Number of HTTP/2 exchanges with the upstream that ended, by cause.
     public var upstreamHTTP2Ended: [String: Int] = [:]
     public var process = ProcessFigures()
     public var version = ""
@@ -201,20 +206,20 @@ public struct MetricsSnapshot: Sendable {
     public var clockSteps = ClockSteps()
     /// Present time in milliseconds of the monotonic clock.
     public var monotonicNow: Int64 = 0
-    /// One line for each shard, in their order.
+    /// One line for each shard, in order.
     public var loops: [LoopLine] = []
     public var gone: [(event: String, count: UInt64)] = []
-    /// Requests, by a field that is on no list and what was found of it.
+    /// Number of requests, by request field of unknown effect and its finding.
     public var unknownFields: [(field: String, finding: String, count: UInt64)] = []
-    /// Empty where nothing is recorded.
+    /// Empty if nothing is recorded.
     public var recorded: [(result: String, count: UInt64)] = []
     public var tokens = Tokens()
-    /// Of the process that this one has taken over from.
+    /// Counts of the process that this one has taken over from; nil if there is none.
     public var inherited: InheritedCounts?
 
     public init(shards: ShardMetrics) { self.shards = shards }
 
-    /// Those of one shard.
+    /// Adds the oldest ages of one shard.
     /// - Parameter now: milliseconds since 1970.
     public mutating func addOldestAges(of metrics: ShardMetrics, now: Int64) {
         for (place, age) in metrics.oldestAges.latest(at: now).enumerated() where age ?? -1 > oldestAges[place] ?? -1 {

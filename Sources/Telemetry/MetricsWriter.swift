@@ -1,12 +1,12 @@
-// Writes metrics as text: Prometheus' format 0.0.4, or OpenMetrics 1.0, which names counters without `_total` in their type line and ends
-// with `# EOF`.
+// Writes metrics as text, in Prometheus' format 0.0.4 or in OpenMetrics 1.0. OpenMetrics omits `_total` in the type line of counters and
+// ends with `# EOF`.
 
 import Figures
 
 public enum MetricsFormat: Sendable {
     case prometheus, openMetrics
 
-    /// So much of Accept is looked at.
+    /// Maximum number of bytes of Accept that are examined.
     private static let acceptBytes = 1_024
 
     public var contentType: StaticString {
@@ -16,7 +16,7 @@ public enum MetricsFormat: Sendable {
         }
     }
 
-    /// OpenMetrics where the client names it, as Prometheus does.
+    /// Selects OpenMetrics if the client accepts it, as Prometheus does.
     public init(accept: [UInt8]?) {
         let text = accept.map { String(decoding: $0.prefix(Self.acceptBytes), as: UTF8.self) } ?? ""
         self = text.contains("application/openmetrics-text") ? .openMetrics : .prometheus
@@ -26,16 +26,16 @@ public enum MetricsFormat: Sendable {
 public struct MetricsWriter {
     let format: MetricsFormat
     private(set) var text = ""
-    /// Of the process before this one; what is written is added to it.
+    /// Counts of the previous process, which are added to the written values.
     private let inherited: InheritedCounts.Counts
-    /// Those of a counter's samples that stand on the page by now.
+    /// Samples of the present family that were written.
     private var written: Set<String> = []
 
     init(format: MetricsFormat, inherited: InheritedCounts.Counts = InheritedCounts.Counts()) {
         (self.format, self.inherited) = (format, inherited)
     }
 
-    /// - Parameter name: without `_total`.
+    /// - Parameter name: the name without `_total`.
     public mutating func counter(_ name: String, _ help: String, _ samples: [(labels: String, value: Double)]) {
         head(format == .openMetrics ? name : name + "_total", "counter", help)
         written = []
@@ -43,7 +43,7 @@ public struct MetricsWriter {
         addInherited([name + "_total"])
     }
 
-    /// What occurred there and not here.
+    /// Writes samples that only the previous process has counted.
     private mutating func addInherited(_ names: [String]) {
         for sample in names.flatMap({ inherited.labelled[$0] ?? [] }) where !written.contains(sample) {
             text += "\(sample) \(Self.number(inherited.values[sample] ?? 0))\n"
@@ -70,12 +70,12 @@ public struct MetricsWriter {
         }
     }
 
-    /// - Parameter scale: what the histogram's unit is in the metric's: 1e-6 for microseconds in seconds.
+    /// - Parameter scale: factor from the histogram's unit to the metric's: 1e-6 for microseconds to seconds.
     mutating func histogram(_ name: String, _ help: String, scale: Double, _ samples: [(labels: String, histogram: Histogram)]) {
         histogram(name, help, scale: scale, samples.map { ($0.labels, $0.histogram, Exemplars()) })
     }
 
-    /// - Parameter samples: with the traces that stand for them; those are no part of Prometheus' own format.
+    /// - Parameter samples: histograms with exemplars. Prometheus' own format has no exemplars.
     mutating func histogram(
         _ name: String, _ help: String, scale: Double, _ samples: [(labels: String, histogram: Histogram, exemplars: Exemplars)]
     ) {
@@ -119,7 +119,7 @@ public struct MetricsWriter {
         text += labels.isEmpty ? "\(name) \(Self.number(value))\(suffix)\n" : "\(name){\(labels)} \(Self.number(value))\(suffix)\n"
     }
 
-    /// What follows the sample's value.
+    /// The exemplar after the sample's value.
     private func suffix(_ exemplar: Exemplar?, _ scale: Double) -> String {
         guard format == .openMetrics, let exemplar else { return "" }
         let seconds = Self.number(Double(exemplar.wall) / 1_000)

@@ -1,15 +1,15 @@
-// How old the oldest copy is that went out lately: of each span of half a minute the greatest age, for five minutes.
+// Age of the oldest stored response that was served recently: the maximum of each half minute, for five minutes.
 
-/// By `CacheResult`. Pure: times are passed in.
+/// Ages by `CacheResult`. Pure: times are arguments.
 struct OldestAges: Sendable {
-    /// By span and result, in one array; -1 where no copy went out.
+    /// Maximum ages by span and result, in one array; -1 if no stored response was served.
     private var oldest = [Int64](repeating: -1, count: Self.spans * Self.results)
     private var span = 0
-    /// When that began, by the caller's clock.
+    /// Start of the present span, by the caller's clock.
     private var began: Int64 = 0
 
     private static let results = CacheResult.allCases.count
-    /// The one that is filled, and ten whole ones.
+    /// Number of spans: the present one, and ten complete ones.
     private static let spans = 11
     private static let milliseconds: Int64 = 30_000
 
@@ -17,7 +17,7 @@ struct OldestAges: Sendable {
 
     /// - Parameters:
     ///   - age: seconds.
-    ///   - now: milliseconds since 1970. A clock that is set back begins anew.
+    ///   - now: milliseconds since 1970. The record restarts if the clock is set back.
     mutating func note(_ age: Int64, _ result: CacheResult, at now: Int64) {
         if now - began >= Self.milliseconds || now < began { moveOn(to: now) }
         let place = span * Self.results + result.rawValue
@@ -33,7 +33,7 @@ struct OldestAges: Sendable {
         began = passed < Self.spans ? began + passed * Self.milliseconds : now
     }
 
-    /// The greatest age of each result within the last five minutes, at its place; nil where no copy went out.
+    /// Maximum age of each result within the last five minutes, by index; nil if no stored response was served.
     func latest(at now: Int64) -> [Int64?] {
         var moved = self
         moved.moveOn(to: max(now, began))

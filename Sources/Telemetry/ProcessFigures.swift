@@ -1,4 +1,4 @@
-// What the kernel says of this process (the `process_*` metrics that every Prometheus client library has).
+// The kernel's figures of this process (the `process_*` metrics of Prometheus client libraries).
 
 import CSystem
 import Descriptors
@@ -14,11 +14,11 @@ public struct ProcessFigures: Sendable {
 
     public init() {}
 
-    /// Read from /proc/self.
+    /// Reads the figures from /proc/self.
     public static func now() -> ProcessFigures {
         var figures = ProcessFigures()
         let ticks = Double(sysconf(Int32(_SC_CLK_TCK)))
-        // The name in parentheses may hold spaces: what follows it is plain.
+        // The name in parentheses may contain spaces; the fields after it do not.
         let fields = Self.text(of: "/proc/self/stat").split(separator: ")").last?.split(separator: " ").map(String.init) ?? []
         if fields.count > 21 {
             figures.cpuSeconds = ((Double(fields[11]) ?? 0) + (Double(fields[12]) ?? 0)) / ticks
@@ -36,17 +36,17 @@ public struct ProcessFigures: Sendable {
 
     private static func openDescriptors() -> Int {
         var status = stat()
-        // Since Linux 6.2 their number is the directory's size: to list ten thousand of them takes ten milliseconds.
+        // Since Linux 6.2 the directory's size is their number. Listing ten thousand of them takes ten milliseconds.
         if stat("/proc/self/fd", &status) == 0, status.st_size > 0 { return Int(status.st_size) }
         guard let directory = opendir("/proc/self/fd") else { return 0 }
         defer { closedir(directory) }
         var count = 0
         while readdir(directory) != nil { count += 1 }
-        // Less ".", ".." and the directory's own.
+        // Excludes ".", ".." and the directory's own descriptor.
         return count - 3
     }
 
-    /// Read once: on a large machine its file is long.
+    /// Read once, because the file is long on large machines.
     private static let bootTime: Double = {
         let line = text(of: "/proc/stat").split(separator: "\n").first { $0.hasPrefix("btime ") }
         return line.flatMap { Double($0.dropFirst(6)) } ?? 0

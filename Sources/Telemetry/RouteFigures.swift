@@ -1,14 +1,14 @@
-// What is counted of one route on one shard, and of all shards together.
+// Counts of one route, on one shard and in total.
 
-/// Requests for one route.
+/// Counts of the requests for one route.
 public struct RouteCounts: Sendable {
-    /// By result and status class (1xx … 5xx), in one array.
+    /// Requests by result and status class (1xx … 5xx), in one array.
     private var requests = [UInt64](repeating: 0, count: CacheResult.allCases.count * Self.classes)
     private(set) var duration = Histogram(bounds: Histogram.durations)
-    /// By the places of `MetricLabels`; empty until there is something to count.
+    /// By index in `MetricLabels`; empty before the first one.
     private var rescued: [UInt64] = []
     private var notStored: [UInt64] = []
-    /// Of these, responses with a status of 5xx.
+    /// Number of these responses with a status of 5xx.
     private var errorsNotStored: [UInt64] = []
     private(set) var exemplars = Exemplars()
 
@@ -42,13 +42,13 @@ public struct RouteCounts: Sendable {
         exemplars.merge(other.exemplars)
     }
 
-    /// A copy of its own, so that counting goes on in place.
+    /// Adds counts to a separate array, so that the loop's array stays uniquely referenced and is counted in place.
     static func add(_ other: [UInt64], to counts: inout [UInt64]) {
         if !other.isEmpty, counts.isEmpty { counts = Array(repeating: 0, count: other.count) }
         for place in other.indices { counts[place] += other[place] }
     }
 
-    /// Those that occurred, with their labels.
+    /// Requests by labels, if there were any.
     var countedRequests: [(labels: String, count: UInt64)] {
         CacheResult.allCases.flatMap { result in
             (0..<Self.classes).compactMap { statusClass in
@@ -66,9 +66,9 @@ public struct RouteCounts: Sendable {
     }
 }
 
-/// One route's on one shard: counted by all that serve it there, one after the other. Touched on its loop only.
+/// Counts of one route on one shard, used by successive versions of the route's settings. Used on its loop only.
 public final class RouteFigures {
-    /// By which metrics call the route.
+    /// Name of the route in metrics.
     public let name: String
     private let labels: MetricLabels
     private var counts = RouteCounts()
@@ -79,14 +79,14 @@ public final class RouteFigures {
 
     public func note(_ exemplar: Exemplar) { counts.note(exemplar) }
 
-    /// Adds it to those of other shards.
-    /// - Parameter place: where it is among them most likely: shards have the same routes in the same order.
+    /// Adds the counts to those of other shards.
+    /// - Parameter place: probable index of the route. Shards have equal routes in equal order.
     public func add(to snapshot: inout MetricsSnapshot, at place: Int) {
         let isThere = snapshot.routes.indices.contains(place) && snapshot.routes[place].name == name
         if let place = isThere ? place : snapshot.routes.firstIndex(where: { $0.name == name }) {
             snapshot.routes[place].counts.merge(counts)
         } else {
-            // Not a copy: that would be taken from the loop with the next request.
+            // A shared copy would force the loop to copy its arrays with the next request.
             var sum = RouteCounts()
             sum.merge(counts)
             snapshot.routes.append((name, sum))
@@ -94,14 +94,15 @@ public final class RouteFigures {
     }
 }
 
-/// What people are told of a route, of an API, or of all.
+/// Summary of a route, of an API, or of all requests, for display.
 public struct RouteSummary: Sendable {
     public let name: String
     /// By `CacheResult`.
     public let requests: [UInt64]
     public let serverErrors: UInt64
     public let duration: Histogram
-    /// Why responses that were not kept were not, as metrics call it, and how many: most first. Errors do not count: nobody wants to keep them.
+    /// Reasons for not storing responses, as named in metrics, with their counts, the most frequent first. Responses with a status of 5xx
+    /// are excluded, because storing them is not wanted.
     public let notStored: [(reason: String, count: UInt64)]
 }
 
@@ -118,19 +119,19 @@ extension RouteCounts {
 }
 
 extension MetricsSnapshot {
-    /// Those of APIs that have any, and what is left of these; empty where no API has routes.
+    /// Summaries of the routes of all APIs, including requests that match no route; empty if no API has routes.
     public var routeSummaries: [RouteSummary] { routes.map { $0.counts.summary($0.name, shards.labels) } }
 
-    /// - Parameter errors: what of the counts is not meant; may be empty.
+    /// - Parameter errors: counts to subtract; may be empty.
     static func mostFrequent(
         _ labels: [String], _ counts: [UInt64], without errors: [UInt64]
     ) -> [(reason: String, count: UInt64)] {
         let counts = counts.enumerated().map { place, count in count - (place < errors.count ? min(count, errors[place]) : 0) }
-        // Of equals the first in their order.
+        // Equal counts stay in their order.
         return counts.indices.filter { counts[$0] > 0 }.sorted { (counts[$1], $0) < (counts[$0], $1) }.map { (labels[$0], counts[$0]) }
     }
 
-    /// All requests, but those for our own pages.
+    /// Summary of all requests, except those for Cistern's own pages.
     public var summary: RouteSummary {
         RouteSummary(
             name: "", requests: CacheResult.allCases.map { $0 == .own ? 0 : shards.requestCount(of: $0) },
@@ -138,7 +139,7 @@ extension MetricsSnapshot {
             notStored: Self.mostFrequent(shards.labels.notStored, shards.notStored, without: shards.errorsNotStored))
     }
 
-    /// Each of several APIs. Times are those of its routes; an API without routes has none.
+    /// Summaries of several APIs. Durations are those of an API's routes; an API without routes has none.
     public var apiSummaries: [RouteSummary] {
         apis.map { api in
             var duration = Histogram(bounds: Histogram.durations)
@@ -147,7 +148,7 @@ extension MetricsSnapshot {
         }
     }
 
-    /// Nothing where no API has routes.
+    /// Writes the metrics of routes; nothing if no API has routes.
     func writeRoutes(to writer: inout MetricsWriter) {
         guard !routes.isEmpty else { return }
         let labels = shards.labels

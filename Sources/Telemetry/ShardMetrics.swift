@@ -1,4 +1,4 @@
-// The counters of one shard: plain numbers that only its loop touches. A scrape takes a copy of each shard's and adds them up.
+// Counters of one shard: plain numbers that only its loop uses. A scrape adds up copies of all shards.
 
 import Figures
 
@@ -26,23 +26,23 @@ public struct MetricLabels: Sendable {
 
 public struct ShardMetrics: Sendable {
     public let labels: MetricLabels
-    /// By result, method and status class (1xx … 5xx), in one array.
+    /// Requests by result, method and status class (1xx … 5xx), in one array.
     public private(set) var requests: [UInt64]
     public private(set) var durations: [Histogram]
     public private(set) var upstreamDuration = Histogram(bounds: Histogram.durations)
     public private(set) var servedAge = Histogram(bounds: Histogram.ages)
     /// By `ContentSource`.
     public private(set) var responseBytes = [UInt64](repeating: 0, count: ContentSource.allCases.count)
-    /// Of those from the store, by `CacheResult`.
+    /// Bytes of content from the store, by `CacheResult`.
     private(set) var savedBytes = [UInt64](repeating: 0, count: CacheResult.allCases.count)
     private(set) var oldestAges = OldestAges()
     /// By `CacheResult`.
     private(set) var exemplars = [Exemplars](repeating: Exemplars(), count: CacheResult.allCases.count)
     public private(set) var rescued: [UInt64]
-    /// Of these, with the copy of those without credentials.
+    /// Number of these that were served a response stored without credentials.
     public private(set) var rescuedWithShared: [UInt64]
     public private(set) var notStored: [UInt64]
-    /// Of these, responses with a status of 5xx: nobody wants to keep them.
+    /// Number of these with a status of 5xx, which are not wanted in the store.
     private(set) var errorsNotStored: [UInt64]
     public private(set) var refused: [UInt64]
     public private(set) var upstreamErrors: [UInt64]
@@ -69,7 +69,7 @@ public struct ShardMetrics: Sendable {
         (result.rawValue * methods + method.rawValue) * classes + statusClass
     }
 
-    /// - Parameter wall: the time of day, in milliseconds since 1970.
+    /// - Parameter wall: milliseconds since 1970.
     public mutating func record(_ exchange: borrowing ExchangeRecord, at wall: Int64) {
         requests[Self.position(exchange.result, exchange.method, exchange.statusClass)] += 1
         durations[exchange.result.rawValue].observe(exchange.durationMicroseconds)
@@ -88,25 +88,25 @@ public struct ShardMetrics: Sendable {
         }
     }
 
-    /// The trace of an exchange that was recorded.
+    /// Records the trace of an exchange.
     public mutating func note(_ exemplar: Exemplar, of result: CacheResult) {
         exemplars[result.rawValue].note(exemplar, in: Histogram.durations)
     }
 
-    /// Over all methods and statuses.
+    /// Number of requests over all methods and statuses.
     public func requestCount(of result: CacheResult) -> UInt64 {
         let first = Self.position(result, .get, 0)
         return requests[first..<first + Self.methods * Self.classes].reduce(0, +)
     }
 
-    /// Responses with a status of 5xx, whoever made them.
+    /// Number of responses with a status of 5xx, from the upstream or from Cistern.
     public var serverErrors: UInt64 {
         CacheResult.allCases.reduce(0) { sum, result in
             result == .own ? sum : MethodLabel.allCases.reduce(sum) { $0 + requests[Self.position(result, $1, 4)] }
         }
     }
 
-    /// Of all requests, but those for our own pages: microseconds.
+    /// Durations of all requests, except those for Cistern's own pages, in microseconds.
     public var clientDuration: Histogram {
         var sum = Histogram(bounds: Histogram.durations)
         for result in CacheResult.allCases where result != .own { sum.merge(durations[result.rawValue]) }
@@ -141,14 +141,14 @@ public struct ShardMetrics: Sendable {
         for index in counts.indices { counts[index] += other[index] }
     }
 
-    /// The requests that occurred, with their labels.
+    /// Numbers of requests, with their labels.
     var countedRequests: [(labels: String, count: UInt64)] {
         var out: [(String, UInt64)] = []
         for result in CacheResult.allCases {
             for method in MethodLabel.allCases {
                 for statusClass in 0..<Self.classes {
                     let count = requests[Self.position(result, method, statusClass)]
-                    // Every result is there from the start for GET, so that rates have a first value; the rest when it occurs.
+                    // Every result of GET is written from the start, so that rates have a first value; others are written when they occur.
                     guard count > 0 || (method == .get && statusClass == 1) else { continue }
                     out.append(("result=\"\(result.label)\",method=\"\(method.label)\",status_class=\"\(statusClass + 1)xx\"", count))
                 }

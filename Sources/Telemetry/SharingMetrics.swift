@@ -1,4 +1,4 @@
-// What nodes share, on the page at /metrics.
+// Metrics of the fleet on the /metrics page.
 
 extension MetricsSnapshot.Sharing {
     func write(to writer: inout MetricsWriter) {
@@ -22,11 +22,16 @@ extension MetricsSnapshot.Sharing {
             servers.map { ("state=\"\($0.isAsked ? "asked" : "failing")\"", Double($0.count)) })
         writer.gauge("cistern_share_seeing", "Whether what other nodes purge is seen.", isSeeing ? 1 : 0)
         writer.counter("cistern_share_blind_times", "Times that it was seen no more.", blindings)
+        writer.gauge("cistern_share_blind", "Whether it is not seen, by cause.", labelled("cause", troubles))
+        writer.gauge(
+            "cistern_share_slow_loops", "Event loops whose misses do not ask the engine, as its round trip exceeds share.timeout.",
+            Double(slowLoops))
         writer.counter("cistern_share_log_entries_applied", "Entries of other nodes in the log that were obeyed here.", entriesApplied)
         writer.counter(
             "cistern_share_log_entries_appended", "Entries of this node in the log, those that were sent again among them.", entriesAppended
         )
         writer.counter("cistern_share_log_entries_unopened", "Entries that none of this node's secrets opens.", unopened)
+        writer.counter("cistern_share_log_entries_foreign", "Entries by keys that no node of the fleet has.", foreign)
         writer.gauge(
             "cistern_share_log_lag_seconds", "How old the last entry was when it was read; 0 after a while away.", Double(lag) * 1e-3)
         writer.gauge(

@@ -15,7 +15,8 @@ public struct UpstreamReport: Sendable, Equatable {
     public var state = State.unknown
     /// Whether the state is unknown and the previous one was down.
     public var wasDown = false
-    /// First failure of the current period, in milliseconds of the monotonic clock; nil unless the upstream is failing, down, or was down last.
+    /// First failure of the current period, in milliseconds of the monotonic clock. nil unless the upstream is failing or down, or was down
+    /// last.
     public var since: Int64?
     /// Label of the last failure in that period, or since the last success; nil if there is none.
     public var cause: String?

@@ -1,17 +1,18 @@
-// How many cores this process may use, and so how many event loops are of use: more of them on fewer cores take turns, with less to do each time.
+// The number of cores that this process may use, which determines the number of event loops. More loops than cores would take turns, with
+// less work each.
 
 import CSystem
 
 public enum UsableCores {
-    /// The cores that the process's affinity allows (taskset, cpusets), and not more than its control group's share of time, rounded up: the
-    /// limit that containers are given (`cpu.max` of cgroup v2).
+    /// The cores that the process's affinity allows (taskset, cpusets), but at most the CPU quota of its control group, rounded up. The
+    /// quota is `cpu.max` of cgroup v2, as set for containers.
     public static var count: Int {
         let shares = limitFiles(group: ProcessFigures.text(of: "/proc/self/cgroup")).compactMap { share(ProcessFigures.text(of: $0)) }
         return max(1, shares.reduce(Int(csystem_allowed_cores()), min))
     }
 
-    /// Where the limits of a process's group and of those around it are.
-    /// - Parameter group: the text of `/proc/self/cgroup`.
+    /// Paths of the quota files of a process's control group and of its ancestors.
+    /// - Parameter group: the content of `/proc/self/cgroup`.
     static func limitFiles(group: String) -> [String] {
         guard let line = group.split(separator: "\n").first(where: { $0.hasPrefix("0::/") }) else { return [] }
         var files: [String] = []
@@ -24,7 +25,7 @@ public enum UsableCores {
         return files
     }
 
-    /// `150000 100000` (microseconds of every so many) are 2 cores; nil where there is no limit.
+    /// The number of cores of a quota: `150000 100000` (microseconds per period) is 2; nil if there is no quota.
     static func share(_ limit: String) -> Int? {
         let numbers = limit.split(whereSeparator: \.isWhitespace).map { Int($0) }
         guard numbers.count == 2, let time = numbers[0], let period = numbers[1], time > 0, period > 0 else { return nil }

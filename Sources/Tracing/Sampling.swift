@@ -1,32 +1,34 @@
-// Which requests are recorded, and what the upstream is told of their traces (W3C Trace Context, level 2). Pure: chances and times are passed in.
+// Decides which requests are traced, and which trace context the upstream receives (W3C Trace Context, level 2). Pure: random numbers and
+// times are arguments.
 
 import HTTPCore
 
-/// Whether a request is recorded.
+/// Decision whether a request is traced.
 public enum Sampling {
     private static let million: UInt64 = 1_000_000
 
-    /// Who has sent the request has decided, where it says so in `parent`; else chance does.
-    /// - Parameter chance: any number, each as likely.
+    /// The decision of the sender in `parent` has precedence; without one, chance decides.
+    /// - Parameter chance: a uniformly distributed number.
     static func wants(_ parent: TraceParent?, samplePerMillion: Int, chance: UInt64) -> Bool {
         parent?.isSampled ?? (chance % million < UInt64(clamping: samplePerMillion))
     }
 
-    /// The same by chance.
+    /// Decides with a random number from `chances`.
     public static func wants(_ parent: TraceParent?, _ settings: TracingSettings, _ chances: inout Chances) -> Bool {
         wants(parent, samplePerMillion: settings.samplePerMillion, chance: parent == nil ? chances.next() : 0)
     }
 }
 
-/// How many requests are recorded in each second: clients set the flag, so there is an end to that.
+/// Limits the number of traced requests per second, because clients can set the sampled flag.
 struct SamplingLimit {
     private var second: Int64 = .min
     private var taken = 0
 
+    /// Counts a request.
     /// - Parameter now: seconds.
-    /// - Returns: false where there is no room in this second any more.
+    /// - Returns: false if the limit for this second is reached.
     mutating func take(_ limit: Int, now: Int64) -> Bool {
-        // Another loop may be some milliseconds behind; a clock that was set back is more.
+        // Another loop may be some milliseconds behind. A larger difference means that the clock was set back.
         if now > second || now < second - 1 { (second, taken) = (now, 0) }
         guard taken < limit else { return false }
         taken += 1
@@ -34,18 +36,19 @@ struct SamplingLimit {
     }
 }
 
-/// Numbers by which spans and traces are told apart. The system's random ones, since each of them is told to upstreams, and none may tell of another.
+/// IDs of spans and traces. They come from the system's random numbers, because upstreams see them and must not be able to derive one from
+/// another.
 public enum SpanNumbers {
-    /// A new span, of the trace or of a new one.
+    /// Creates the ID of a new span, in this trace or in a new one.
     public static func span(in trace: TraceID? = nil) -> SpanPlace {
         SpanPlace(trace: trace ?? TraceID(high: next(), low: next()), span: next())
     }
 
-    /// Never 0, which names nothing.
+    /// Never 0, which is an invalid ID.
     private static func next() -> UInt64 { .random(in: 1 ... .max) }
 }
 
-/// Chances of one shard, which nobody is told, from a random beginning: asked for each request, so they cost next to nothing.
+/// A shard's random numbers for sampling, which are not disclosed. Every request needs one, so they must be cheap.
 public struct Chances: Sendable {
     private var place = UInt64.random(in: 0 ... .max)
 
@@ -57,10 +60,10 @@ public struct Chances: Sendable {
     }
 }
 
-/// What the upstream is told.
+/// The trace context for the upstream.
 public enum TraceContext {
-    /// The span that asks is recorded: it is the parent of what the upstream does. Trace, flags and tracestate stay; without a valid parent a trace
-    /// begins here, and a tracestate is nobody's.
+    /// Makes the recorded span the parent of the upstream's spans. Trace ID, flags and tracestate are kept. Without a valid parent a new
+    /// trace begins, and tracestate is removed.
     public static func tell(_ span: SpanPlace, in fields: inout Fields) {
         let parent = TraceParent(fields)
         let flags: UInt8
@@ -73,8 +76,8 @@ public enum TraceContext {
         fields.set(.traceparent, TraceParent(span, flags: flags | TraceParent.sampled).bytes)
     }
 
-    /// Nothing is recorded: what the client says goes on as it is. What is no traceparent is none to anybody, so another trace begins
-    /// (§4.3), which nobody keeps.
+    /// Passes the client's context unchanged, because nothing is recorded. An invalid traceparent is replaced by a new trace without the
+    /// sampled flag (§4.3), and tracestate is removed.
     public static func pass(_ fields: inout Fields) {
         guard fields.contains(.traceparent) else { return fields.remove(.tracestate) }
         guard TraceParent(fields) == nil else { return }

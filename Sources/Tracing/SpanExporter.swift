@@ -1,21 +1,21 @@
-// Takes spans from all loops and sends them, on a queue of its own: by batches, or after some seconds. Whether the endpoint is well or not, no request
-// waits for it; what cannot be delivered in time is dropped and counted.
+// Collects spans of all loops and sends them, on a separate queue, in batches or after an interval. Requests never wait for the endpoint.
+// Spans that cannot be delivered in time are dropped and counted.
 
 import Dispatch
 import Locking
 
-/// Counts since the start of the process; they outlast the exporter.
+/// Counts since the start of the process. They outlive the exporter.
 public final class SpanCounts: Sendable {
     public struct Figures: Sendable {
         public var exported: UInt64 = 0
-        /// Posts that did not end well.
+        /// Number of failed posts.
         public var failures: UInt64 = 0
-        /// Requests that were to be recorded, and were not for the limit.
+        /// Number of sampled requests that were not recorded because of the limit.
         public var overLimit: UInt64 = 0
         public var lost: [SpanLoss: UInt64] = [:]
     }
 
-    /// Loops and the exporter's queue count.
+    /// Updated by the loops and the exporter's queue.
     private let state = Mutex(Figures())
 
     public init() {}
@@ -30,9 +30,9 @@ public final class SpanCounts: Sendable {
     }
 }
 
-/// `@unchecked Sendable` because what changes is behind a mutex, or touched on `serial` only.
+/// `@unchecked Sendable` because mutable state is behind a mutex, or used on `serial` only.
 public final class SpanExporter: @unchecked Sendable {
-    /// For the log: each is told once, until the other was.
+    /// An event for the log. Each is reported once per change of the state.
     public enum Event: Sendable, Equatable {
         case failed(String)
         case isWell
@@ -47,27 +47,27 @@ public final class SpanExporter: @unchecked Sendable {
     private struct State {
         var queue = SpanQueue()
         var limit = SamplingLimit()
-        /// When what is done must be at its end, once this ends.
+        /// Deadline for the last deliveries; nil before `finish`.
         var deadline: DispatchTime?
     }
 
-    /// Loops append, the queue takes.
+    /// Loops append spans; the queue removes them.
     private let state = Mutex(State())
 
-    /// A batch that is on its way.
+    /// A batch that is being delivered.
     private struct Pending {
         let body: [UInt8]
         let count: Int
         var attempt = 1
     }
 
-    // On `serial` only.
+    // Used on `serial` only.
     private var timer: (any DispatchSourceTimer)?
     private var pending: Pending?
     private lazy var post = SpanPost(settings.endpoint)
     private var isFailing = false
 
-    /// - Parameter tell: is called on the exporter's queue.
+    /// - Parameter tell: called on the exporter's queue.
     public init(_ settings: TracingSettings, _ source: SpanSource, _ counts: SpanCounts, tell: @escaping @Sendable (Event) -> Void) {
         (self.settings, self.source, self.counts, self.tell) = (settings, source, counts, tell)
         let timer = DispatchSource.makeTimerSource(queue: serial)
@@ -78,14 +78,14 @@ public final class SpanExporter: @unchecked Sendable {
         self.timer = timer
     }
 
-    /// Whether one more request may be recorded. From any shard.
+    /// Whether one more request may be recorded. May be called from any shard.
     /// - Parameter now: seconds.
     public func takeRoom(now: Int64) -> Bool { state.withLock { $0.limit.take(settings.limit, now: now) } }
 
-    /// It was to be recorded, and there was no room for it.
+    /// Counts a request that was not recorded because of the limit.
     public func countOverLimit() { counts.count { $0.overLimit += 1 } }
 
-    /// From any shard.
+    /// Adds a span. May be called from any shard.
     public func append(_ span: TraceSpan) {
         switch state.withLock({ $0.queue.append(span) }) {
         case .queued: break
@@ -94,7 +94,8 @@ public final class SpanExporter: @unchecked Sendable {
         }
     }
 
-    /// Sends what waits, once, and ends; after `seconds` it ends all the same, since the endpoint may be silent. What was not sent by then counts as lost.
+    /// Sends waiting spans once and ends, at the latest after `seconds`, because the endpoint may not respond. Spans that were not sent by
+    /// then count as lost.
     public func finish(within seconds: Int = 2) {
         let deadline = DispatchTime.now() + .seconds(seconds)
         state.withLock { $0.deadline = deadline }
@@ -105,14 +106,14 @@ public final class SpanExporter: @unchecked Sendable {
             self.send(all: true)
             done.signal()
         }
-        // What is under way is broken off at the deadline, and then counted.
+        // An active delivery is aborted at the deadline and then counted.
         guard done.wait(timeout: deadline + .milliseconds(200)) == .timedOut else { return }
         while case let rest = state.withLock({ $0.queue.take() }), !rest.isEmpty { counts.lose(rest.count, .undelivered) }
     }
 
     // MARK: On the queue
 
-    /// - Parameter all: also those that are no whole batch.
+    /// - Parameter all: whether to send an incomplete batch too.
     private func send(all: Bool) {
         while pending == nil {
             let spans = state.withLock { state in all || state.queue.count >= SpanQueue.batch ? state.queue.take() : [] }
@@ -121,7 +122,7 @@ public final class SpanExporter: @unchecked Sendable {
         }
     }
 
-    /// Milliseconds that are left; nil where this does not end.
+    /// Remaining milliseconds until the deadline; nil before `finish`.
     private var patience: Int? {
         state.withLock { $0.deadline }.map { deadline in
             let now = DispatchTime.now()
@@ -149,9 +150,9 @@ public final class SpanExporter: @unchecked Sendable {
         }
     }
 
-    /// The pause is over.
+    /// Continues after the pause.
     private func goOn(_ attempt: Int) {
-        // At the end it was delivered before its time.
+        // The batch may have been delivered early by `finish`.
         guard let pending, pending.attempt == attempt else { return }
         deliver(pending)
         send(all: false)

@@ -1,11 +1,11 @@
-// Posts batches to the endpoint by libcurl, over a connection that is kept. Blocks. No redirect is followed, and no proxy of the environment is asked: the
-// operator has said where spans go.
+// Posts batches to the endpoint with libcurl, over a persistent connection. Blocks. Redirects and proxies of the environment are ignored,
+// because the operator has configured the endpoint.
 
 import CLibcurl
 import Glibc
 import JSON
 
-/// Touched on its exporter's queue only.
+/// Used on its exporter's queue only.
 final class SpanPost {
     private let handle: UnsafeMutableRawPointer?
     private let fields: UnsafeMutablePointer<curl_slist>?
@@ -14,9 +14,9 @@ final class SpanPost {
     private let words = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
 
     private static let timeoutMilliseconds = 10_000
-    /// Of a response.
+    /// Maximum size of a response in bytes.
     private static let limitBytes = 64 << 10
-    /// Kept by libcurl: initialised once, and thread-safe since.
+    /// Initialized once. libcurl is thread-safe afterwards.
     private static let isReady = curl_global_init(cistern_global_all()) == CURLE_OK
 
     private final class Received {
@@ -26,7 +26,7 @@ final class SpanPost {
 
     init(_ url: String) {
         handle = Self.isReady ? curl_easy_init() : nil
-        // Without `Expect`, which a batch would wait for.
+        // Without `Expect: 100-continue`, which would delay a batch.
         let type = curl_slist_append(nil, "Content-Type: application/json")
         fields = curl_slist_append(type, "Expect:")
         words.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
@@ -39,7 +39,7 @@ final class SpanPost {
         _ = cistern_easy_set_write(handle) { bytes, _, count, user in
             guard let bytes, let user else { return 0 }
             let received = Unmanaged<Received>.fromOpaque(user).takeUnretainedValue()
-            // It is only looked whether spans were rejected: what is longer is not read.
+            // Only the number of rejected spans is needed, so longer responses are not read.
             received.isTooLong = received.bytes.count + count > SpanPost.limitBytes
             if received.isTooLong { return 0 }
             received.bytes += UnsafeRawBufferPointer(start: bytes, count: count)
@@ -53,7 +53,7 @@ final class SpanPost {
         words.deallocate()
     }
 
-    /// - Parameter patience: milliseconds; nil for the usual.
+    /// - Parameter patience: maximum time in milliseconds; nil for the default.
     func send(_ body: [UInt8], patience: Int? = nil) -> PostResult {
         guard let handle else { return .failed("libcurl cannot be used") }
         (received.bytes, received.isTooLong) = ([], false)
@@ -75,7 +75,7 @@ final class SpanPost {
 }
 
 extension PostResult {
-    /// Spans that an ExportTraceServiceResponse says were not taken.
+    /// Returns the number of rejected spans in an ExportTraceServiceResponse.
     static func rejected(_ response: [UInt8]) -> Int {
         guard let count = JSONValue(response)?["partialSuccess"]?["rejectedSpans"] else { return 0 }
         return count.integer ?? count.string.flatMap { Int($0) } ?? 0

@@ -1,8 +1,8 @@
-// Spans that wait to be sent, and what becomes of those that were. Pure.
+// The queue of spans to be sent, and the decision after each attempt to send a batch. Pure.
 
-/// Bounded: what does not fit is dropped, since nobody waits for a collector.
+/// A bounded queue. Spans that do not fit are dropped.
 struct SpanQueue {
-    /// What may wait, and what is sent at once.
+    /// Maximum number of waiting spans, and size of a batch.
     static let limit = 2_048
     static let batch = 512
 
@@ -18,7 +18,7 @@ struct SpanQueue {
         return spans.count % Self.batch == 0 ? .completesBatch : .queued
     }
 
-    /// The oldest.
+    /// Removes and returns the oldest spans.
     mutating func take() -> [TraceSpan] {
         let taken = Array(spans.prefix(Self.batch))
         spans.removeFirst(taken.count)
@@ -28,38 +28,38 @@ struct SpanQueue {
 
 /// Why a span was not delivered.
 public enum SpanLoss: String, Sendable, CaseIterable {
-    /// Too many waited.
+    /// Too many spans waited.
     case queueFull = "queue_full"
-    /// The endpoint did not take it.
+    /// The endpoint rejected the span.
     case rejected
-    /// The endpoint could not be asked, or was not well, for too long.
+    /// The endpoint was unreachable or failing for too long.
     case undelivered
 }
 
-/// What came of posting a batch.
+/// The result of posting a batch.
 enum PostResult: Equatable {
     /// - Parameters:
-    ///   - retryAfter: seconds; nil where it does not say.
-    ///   - rejected: spans that it has not taken of a batch that it has (`partialSuccess`).
+    ///   - retryAfter: value of Retry-After in seconds; nil if there is none.
+    ///   - rejected: number of spans that the endpoint has rejected from an accepted batch (`partialSuccess`).
     case answered(status: Int, retryAfter: Int?, rejected: Int = 0)
-    /// No response came: why, in words.
+    /// No response was received. The text is the reason.
     case failed(String)
 }
 
-/// What is done next with a batch (OpenTelemetry protocol, "OTLP/HTTP Response" and "Connection").
+/// The next step for a batch (OpenTelemetry protocol, "OTLP/HTTP Response" and "Connection").
 enum Delivery: Equatable {
     case done(rejected: Int)
     case again(afterMilliseconds: Int)
     case lost(SpanLoss)
 
-    /// Times that it is sent at most.
+    /// Maximum number of attempts.
     static let attempts = 5
     private static let retried: Set = [429, 502, 503, 504]
     private static let longestPauseMilliseconds = 60_000
 
     /// - Parameters:
     ///   - attempt: 1 for the first.
-    ///   - pause: milliseconds before the second, where the endpoint does not say.
+    ///   - pause: milliseconds before the second attempt, if the endpoint specifies none.
     init(_ result: PostResult, attempt: Int, pause: Int, of count: Int) {
         var wait = min(pause << (attempt - 1), Self.longestPauseMilliseconds)
         switch result {
@@ -67,7 +67,7 @@ enum Delivery: Equatable {
             self = .done(rejected: min(max(0, rejected), count))
             return
         case .answered(let status, _, _) where !Self.retried.contains(status):
-            // It would be no other the next time.
+            // Another attempt would not succeed either.
             self = .lost(.rejected)
             return
         case .answered(_, let retryAfter, _):
@@ -79,7 +79,7 @@ enum Delivery: Equatable {
 }
 
 extension PostResult {
-    /// What is wrong, in words; nil where nothing is.
+    /// Description of the problem; nil if there is none.
     var trouble: String? {
         switch self {
         case .answered(let status, _, _): (200..<300).contains(status) ? nil : "the response has status \(status)"

@@ -1,5 +1,5 @@
-// Spans as OTLP has them in JSON (OpenTelemetry protocol, "JSON Protobuf Encoding": ids in hexadecimal, enums as numbers, 64 bits as texts), their attributes by
-// OpenTelemetry's conventions for HTTP. Neither queries nor credentials are in them. Pure.
+// Encodes spans as OTLP in JSON (OpenTelemetry protocol, "JSON Protobuf Encoding": IDs in hexadecimal, enums as numbers, 64-bit numbers as
+// strings). Attributes follow the OpenTelemetry conventions for HTTP. Queries and credentials are never included. Pure.
 
 import CachePolicy
 import Decisions
@@ -9,11 +9,11 @@ import JSON
 import Telemetry
 import Upstream
 
-/// What all spans of a process come from.
+/// The source of all spans of a process.
 public struct SpanSource: Sendable {
     let service: String
     let version: String
-    /// Tells this process from others of its kind.
+    /// Distinguishes this process from others of the service.
     let instance: String
 
     public init(service: String, version: String, instance: String) {
@@ -22,7 +22,7 @@ public struct SpanSource: Sendable {
 }
 
 enum SpanText {
-    /// An ExportTraceServiceRequest.
+    /// Returns an ExportTraceServiceRequest.
     static func request(_ spans: [TraceSpan], from source: SpanSource) -> [UInt8] {
         let resource = Attributes.make {
             $0.add("service.name", source.service)
@@ -35,9 +35,9 @@ enum SpanText {
         return all.serialized()
     }
 
-    /// The enum's numbers (trace.proto, SpanKind).
+    /// Values of the enum SpanKind (trace.proto).
     private static let (server, client) = (2, 3)
-    /// (trace.proto, StatusCode).
+    /// Value of the enum StatusCode (trace.proto).
     private static let failed: JSONValue = ["code": 2]
 
     private static func value(_ span: TraceSpan) -> JSONValue {
@@ -50,7 +50,7 @@ enum SpanText {
         return [
             "traceId": .string(span.place.trace.text), "spanId": .string(span.place.span.hexDigits),
             "parentSpanId": span.parent == 0 ? nil : .string(span.parent.hexDigits),
-            // Whose parent is elsewhere is said too: bits 8 and 9 (trace.proto, SpanFlags), beside the trace's own.
+            // Bits 8 and 9 state whether the parent is remote (trace.proto, SpanFlags), in addition to the trace's flags.
             "flags": .integer(part.hasRemoteParent && span.parent != 0 ? 0x301 : 0x101),
             "name": .string(part.name), "kind": .integer(part.kind),
             "startTimeUnixNano": nanoseconds(span.start), "endTimeUnixNano": nanoseconds(end),
@@ -68,7 +68,7 @@ enum SpanText {
         ]
     }
 
-    /// What is different between both kinds.
+    /// The parts in which the two kinds of spans differ.
     private struct Part {
         var name: String
         var kind: Int
@@ -111,7 +111,7 @@ enum SpanText {
             attributes: attributes, isFailed: isFailed, linkReason: "collapsed")
     }
 
-    /// In the words of the access log; where it has none, in those of `why`.
+    /// The reason as in the access log; if there is none, as in `why`.
     private static func reason(_ record: ExchangeRecord, _ trace: ExchangeTrace) -> String? {
         if let cause = record.rescueCause { return MetricNames.rescueCauses[cause] }
         if let place = record.notStored { return MetricNames.notStored[place].rawValue }
@@ -143,7 +143,7 @@ enum SpanText {
             linkReason: work.background?.rawValue ?? "")
     }
 
-    /// When each phase ended. Those of a connection that was kept are no events.
+    /// Events for the ends of the phases. Phases of a reused connection are omitted.
     private static func events(of work: TraceSpan.Client, _ span: TraceSpan) -> [JSONValue] {
         let times = work.times
         let phases: [(name: String, time: Int32, isThere: Bool)] = [
@@ -174,7 +174,7 @@ private struct Attributes {
 
     mutating func add(_ name: String, _ text: String?) { if let text { add(name, "stringValue", .string(text)) } }
 
-    /// 64 bits are a text.
+    /// 64-bit numbers are strings.
     mutating func add(_ name: String, _ number: Int?) { if let number { add(name, "intValue", .string(String(number))) } }
 
     mutating func add(_ name: String, _ flag: Bool?) { if let flag { add(name, "boolValue", .bool(flag)) } }
@@ -187,7 +187,7 @@ private struct Attributes {
 }
 
 extension HTTPCore.Method {
-    /// Whatever clients send, there are few.
+    /// Whether the method is a known one. The number of known methods is small, whatever clients send.
     fileprivate var isNamed: Bool { if case .other = self { false } else { true } }
 
     fileprivate var spanName: String { isNamed ? String(decoding: bytes, as: UTF8.self) : "HTTP" }

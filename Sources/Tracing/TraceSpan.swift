@@ -1,4 +1,4 @@
-// One span: what is remembered of a request of a client, or of a fetch, until it is written for others. Made on a loop, written beside it.
+// One span: the record of a client's request or of a fetch. Created on an event loop, encoded off the loop.
 
 import Decisions
 import Explanation
@@ -6,11 +6,11 @@ import HTTPCore
 import Telemetry
 import Upstream
 
-/// What spans of one API tell of their surroundings. Made once for each.
+/// Properties of an API that its spans refer to. Created once per API and shard.
 public final class SpanSubject: Sendable {
     public struct Route: Sendable {
         let name: String
-        /// As the settings have it.
+        /// The pattern as in the settings.
         let pattern: String
 
         public init(name: String, pattern: String) { (self.name, self.pattern) = (name, pattern) }
@@ -18,7 +18,7 @@ public final class SpanSubject: Sendable {
 
     /// One of the upstream's addresses.
     public struct Upstream: Sendable {
-        /// Scheme, authority and the path before all others.
+        /// Scheme, authority and base path.
         let url: String
         let host: String
         let port: UInt16
@@ -26,7 +26,7 @@ public final class SpanSubject: Sendable {
         public init(url: String, host: String, port: UInt16) { (self.url, self.host, self.port) = (url, host, port) }
     }
 
-    /// Empty for the only one.
+    /// Name of the API; empty if there is only one.
     let api: String
     let routes: [Route]
     let upstreams: [Upstream]
@@ -42,7 +42,7 @@ public final class TraceSpan: Sendable {
     public struct Server: Sendable {
         let head: Head
         let isSecure: Bool
-        /// By address; empty where there is none.
+        /// The client's address; empty if there is none.
         let client: [UInt8]
         let record: ExchangeRecord
         let trace: ExchangeTrace
@@ -58,28 +58,28 @@ public final class TraceSpan: Sendable {
     /// A request to the upstream.
     public struct Client: Sendable {
         let head: Head
-        /// The place of the upstream's address.
+        /// Index of the upstream's address.
         public var address = 0
-        /// Of the response; 0 where there was none.
+        /// Status of the response; 0 if there was none.
         public var status: UInt16 = 0
         public var spoken: SpokenProtocol?
         public var times = TransferTimes()
-        /// When the transfer began that the times are of, in microseconds since 1970.
+        /// Start of the transfer to which `times` refer, in microseconds since 1970.
         public var asked: Int64 = 0
         public var failure: FetchFailure?
-        /// Nobody wanted it any more.
+        /// Whether the fetch was abandoned because its response was no longer needed.
         public var isAbandoned = false
         public var isFaulted = false
-        /// nil where a client waited for it.
+        /// The cause of a background fetch; nil if a client waited for it.
         public var background: BackgroundCause?
 
         public init(_ head: Head) { self.head = head }
     }
 
-    /// What was asked for.
+    /// The head of the request.
     public struct Head: Sendable {
         let method: HTTPCore.Method
-        /// Without its query; cut where it is long.
+        /// Without its query; long paths are truncated.
         let path: [UInt8]
         let version: HTTPVersion
 
@@ -98,11 +98,11 @@ public final class TraceSpan: Sendable {
     }
 
     let place: SpanPlace
-    /// 0 where it has none.
+    /// ID of the parent span; 0 if there is none.
     let parent: UInt64
-    /// Another that it has to do with.
+    /// A related span; nil if there is none.
     let link: SpanPlace?
-    /// Microseconds since 1970, and how many it took.
+    /// Start in microseconds since 1970, and duration in microseconds.
     let start: Int64
     let duration: Int64
     let subject: SpanSubject
@@ -116,19 +116,19 @@ public final class TraceSpan: Sendable {
     }
 }
 
-/// Tells a shard's times of day in microseconds, all by one look at the clock, so that a span never begins before the one that it is part of. Looked at
-/// again where the clock was set.
+/// Converts a shard's monotonic times to wall-clock times in microseconds with a constant offset, so that a span never begins before its
+/// parent. The offset is updated when the clock was set.
 public struct SpanClock: Sendable {
     private var offset: Int64?
-    /// Times of day are known to the millisecond, and batches begin a little before.
+    /// Tolerance in microseconds. Wall-clock times have millisecond resolution, and batches begin slightly earlier.
     private static let toleranceMicroseconds: Int64 = 50_000
 
     public init() {}
 
     /// - Parameters:
-    ///   - wall: milliseconds since 1970 …
-    ///   - monotonic: … when the monotonic clock said these microseconds.
-    /// - Returns: what is to be added to the monotonic clock's microseconds.
+    ///   - wall: milliseconds since 1970.
+    ///   - monotonic: microseconds of the monotonic clock at that moment.
+    /// - Returns: number of microseconds to add to the monotonic clock.
     public mutating func offset(wall: Int64, monotonic: Int64) -> Int64 {
         let new = wall * 1_000 - monotonic
         if let offset, abs(new - offset) <= Self.toleranceMicroseconds { return offset }

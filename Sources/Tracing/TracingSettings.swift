@@ -1,33 +1,34 @@
-// What the operator says of traces.
+// Settings of tracing.
 
 import CachePolicy
 import HTTPCore
 
 public struct TracingSettings: Sendable, Equatable {
-    /// Where spans are sent, as OTLP over HTTP in JSON; empty: nothing is recorded.
+    /// URL to which spans are sent as OTLP over HTTP in JSON; empty to disable tracing.
     public var endpoint = ""
-    /// Of requests that come without a decision, so many in a million are recorded.
+    /// Number of requests per million that are traced, among requests without a sampling decision.
     public var samplePerMillion = 10_000
-    /// Requests that are recorded in a second at most, whoever wants that.
+    /// Maximum number of traced requests per second, even if clients request tracing.
     public var limit = 100
-    /// What the spans are said to come from.
+    /// Service name in the spans.
     public var serviceName = "cistern"
-    /// How long a span waits at most until it is sent. No setting: tests make it small.
+    /// Maximum time in milliseconds before a span is sent. No setting; tests reduce it.
     public var intervalMilliseconds = 5_000
-    /// What is waited before a batch is sent for the second time, where the endpoint does not say; each further time twice as long. Nor this.
+    /// Milliseconds before the second attempt to send a batch, if the endpoint specifies none. Doubles with each further attempt. No
+    /// setting; tests reduce it.
     public var pauseMilliseconds = 1_000
 
     public init() {}
 
-    /// For the log: without user, password and the values of secret arguments.
+    /// The endpoint for the log, without user, password and the values of secret arguments.
     public var shownEndpoint: String {
         String(decoding: Array(SecretNames.redacted(endpoint.utf8).utf8)[...].withoutUserInformation, as: UTF8.self)
     }
 
     public var isOn: Bool { !endpoint.isEmpty }
 
-    /// The URL that is posted to; nil where it is none of http or https.
-    /// - Parameter text: `/v1/traces` is its path where it has none (OpenTelemetry protocol, "OTLP/HTTP Request").
+    /// Returns the URL to post to; nil if it is no http or https URL.
+    /// - Parameter text: the configured URL. `/v1/traces` is appended if it has no path (OpenTelemetry protocol, "OTLP/HTTP Request").
     public static func endpoint(_ text: String) -> String? {
         guard let scheme = ["http://", "https://"].first(where: { text.lowercased().hasPrefix($0) }) else { return nil }
         guard text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f && $0 != UInt8(ascii: "#") }) else { return nil }

@@ -1,22 +1,25 @@
-// The addresses of one upstream, in the operator's order, and which of them is asked: the first that can be reached as far as is known. Pure.
+// Failover between the addresses of one upstream, in the configured order. Requests use the first address that is not known to be
+// unreachable. Pure.
 
 struct AddressChoice: Equatable {
-    /// At each place, whether the address is known to be out of reach.
+    /// For each address, whether it is known to be unreachable.
     private(set) var isDown: [Bool]
 
-    /// - Parameter count: one at least.
+    /// - Parameter count: number of addresses, at least one.
     init(count: Int) { isDown = Array(repeating: false, count: count) }
 
-    /// The place of the one that is asked: the first one where none can be reached.
+    /// Index of the address for new requests: the first reachable one, or the first one if none is reachable.
     var current: Int { isDown.firstIndex(of: false) ?? 0 }
 
     var areAllDown: Bool { isDown.allSatisfy { $0 } }
 
-    /// For a request that could not reach one of them, which is known by now: the place of the next to ask.
-    /// - Parameter moves: how often it has gone on to another already.
+    /// Returns the index of the next address for a request that could not reach one; nil if none is left. The failure must have been noted
+    /// before.
+    /// - Parameter moves: number of addresses that the request has already moved from.
     func next(moves: Int) -> Int? { moves + 1 < isDown.count ? isDown.firstIndex(of: false) : nil }
 
-    /// - Returns: whether that is news.
+    /// Records whether an address is unreachable.
+    /// - Returns: whether the state has changed.
     mutating func note(_ place: Int, isDown: Bool) -> Bool {
         guard self.isDown[place] != isDown else { return false }
         self.isDown[place] = isDown

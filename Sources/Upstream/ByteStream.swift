@@ -1,14 +1,14 @@
-// The bytes of one connection to the upstream, in clear or through TLS: which of them it is, nobody above has to know.
+// The bytes of one connection to the upstream, with or without TLS. Hides the difference from its callers.
 
 import CSystem
 import Descriptors
 import Glibc
 
-/// What one connection has read last: used up before anything else is read.
+/// Receive buffer of all connections of a loop. Its content must be used before the next read.
 final class ReadBuffer {
     private var made: UnsafeMutableRawBufferPointer?
 
-    /// Made with the first bytes.
+    /// Allocated at the first use.
     fileprivate var space: UnsafeMutableRawBufferPointer {
         if let made { return made }
         let space = UnsafeMutableRawBufferPointer.allocate(byteCount: 48 * 1024, alignment: 16)
@@ -22,26 +22,26 @@ final class ReadBuffer {
 final class ByteStream {
     enum Received {
         case bytes(Int)
-        /// None now.
+        /// No bytes are available now.
         case nothing
-        /// None before the socket takes more: TLS has something of its own to say.
+        /// TLS must write before bytes can be read.
         case wantsWrite
-        /// `isClean`: the peer said that it sends no more. In TLS a connection that is merely cut says nothing.
+        /// The end of the stream. `isClean`: the peer has closed its sending side in order; in TLS a truncated connection is not clean.
         case ended(isClean: Bool)
     }
 
     enum Sent {
         case bytes(Int)
-        /// The same bytes are to be sent again when the socket takes more, or has more to read.
+        /// The bytes must be offered again, unchanged, when the socket is writable or readable.
         case wantsWrite, wantsRead
-        /// The peer takes no more.
+        /// The peer accepts no more bytes.
         case broken
     }
 
     private var socket: Descriptor
     var descriptor: Int32 { socket.number }
     private let tls: TLSConnection?
-    /// Other sockets do not tell what has arrived.
+    /// Other sockets do not report how many bytes have arrived.
     private let isTCP: Bool
     private var sent = 0
     /// errno of the failed read; 0 if none failed.
@@ -53,22 +53,23 @@ final class ByteStream {
         self.tls = tls
     }
 
-    /// Whether the kernel has nothing of the peer's that was not read: also not what is TLS's own.
+    /// Whether the kernel holds no unread bytes of the peer, including TLS's own messages.
     var isSilent: Bool { csystem_is_quiet(descriptor) != 0 }
 
-    /// Whether bytes may be held that the kernel no longer has: it does not tell of them.
+    /// Whether readable bytes may exist that the kernel does not report, because TLS has buffered them.
     var mayHoldBytes: Bool { tls != nil }
 
-    /// Bytes handed to the kernel so far.
+    /// Number of bytes passed to the kernel so far.
     var written: Int { tls?.written ?? sent }
 
-    /// Those of them that have reached the peer's kernel, as far as can be known.
+    /// Number of bytes that have reached the peer's kernel, as far as can be known.
     var arrived: Int { isTCP ? written - Int(csystem_unacknowledged(descriptor)) : written }
 
-    /// Whether it stands, and the peer has said nothing that was not read.
+    /// Whether the connection is open and no unread bytes of the peer are waiting.
     var isQuiet: Bool { tls?.isQuiet ?? (csystem_is_quiet(descriptor) != 0) }
 
-    /// - Parameter take: is given the bytes, where there are any.
+    /// Receives bytes.
+    /// - Parameter take: called with the received bytes, if there are any.
     func receive(into buffer: ReadBuffer, _ take: (Span<UInt8>) -> Void) -> Received {
         let received = receive(into: buffer.space)
         if case .bytes(let count) = received { take(Span(_unsafeBytes: UnsafeRawBufferPointer(rebasing: buffer.space[..<count]))) }
@@ -84,12 +85,12 @@ final class ByteStream {
         return .ended(isClean: count == 0)
     }
 
-    /// Sends what of `bytes` is behind `start`: one at least.
+    /// Sends bytes of the array from `start` on. At least one must be left.
     func send(_ bytes: [UInt8], from start: Int) -> Sent {
         bytes.withUnsafeBytes { send(UnsafeRawBufferPointer(rebasing: $0[start...])) }
     }
 
-    /// Sends some of them: one at least.
+    /// Sends some of the bytes. There must be at least one.
     func send(_ bytes: UnsafeRawBufferPointer) -> Sent {
         if let tls { return tls.send(bytes) }
         while true {
@@ -109,10 +110,10 @@ final class ByteStream {
         return UpstreamError(.connectionTerminated, systemError == 0 ? nil : .system(systemError))
     }
 
-    /// Says that nothing more is sent, once all of it is the kernel's.
+    /// Closes the sending side. All output must have been passed to the kernel.
     func endSending() { shutdown(descriptor, Int32(SHUT_WR)) }
 
-    /// TLS says good-bye before the socket goes, and not after: the descriptor's number may be another's then.
+    /// Closes TLS before the socket, because afterwards the descriptor's number may belong to another connection.
     func close() {
         tls?.close()
         socket.close()

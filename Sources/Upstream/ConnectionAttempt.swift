@@ -1,32 +1,33 @@
-// Makes one connection to the upstream: libcurl connects, then TLS is agreed where the upstream speaks it. Both within the time-out for
-// connecting. It goes on where the request that it is for is given up: so clients that come and go do not have connections begun over and
-// over, and its end is known.
+// Establishes one connection to the upstream: libcurl connects, then TLS is negotiated if the upstream uses it, both within the connect
+// timeout. The attempt continues if its request is given up. Clients that come and go then do not start connections repeatedly, and the
+// outcome becomes known.
 
 import HTTPCore
 import Reactor
 
 final class ConnectionAttempt: EventHandler {
-    /// A connection that stands.
+    /// An established connection.
     struct Made {
         let stream: ByteStream
         let times: TransferTimes
-        /// Whether a session of TLS was resumed; nil without TLS.
+        /// Whether a TLS session was resumed; nil without TLS.
         let isResumed: Bool?
         let spoken: SpokenProtocol
     }
 
-    /// The requests that it is for, as long as there are any: several where it is expected to speak HTTP/2.
+    /// The requests that wait for the connection: none if they were given up, several if HTTP/2 is expected.
     private(set) var transfers: [Transfer]
-    /// HTTP/2 is not offered: for another protocol, which begins with HTTP/1.1, for a connection with a user, or for what may have broken HTTP/2.
+    /// Whether HTTP/2 is not offered. This is so for a protocol upgrade, a connection with a signed-in user, or a request that may have
+    /// broken HTTP/2.
     let isForHTTP1: Bool
-    /// The upstream could choose HTTP/2.
+    /// Whether HTTP/2 was offered to the upstream.
     private(set) var hasOfferedHTTP2 = false
-    /// It is for one request, which is kept apart.
+    /// Whether the connection is for a request that is kept apart (`KeptApart`).
     let isApart: Bool
     private let connections: OriginConnections
     private var phase = Phase.beginning
     private var timer: LoopTimer?
-    /// The name was not found, and only the resolver's reason is waited for.
+    /// Whether the name was not found, and only the resolver's reason is awaited.
     private var isNameUnknown = false
     private let began = SystemTime.monotonicMicroseconds
     /// Milliseconds of the loop's clock.
@@ -35,12 +36,12 @@ final class ConnectionAttempt: EventHandler {
     private enum Phase {
         case beginning
         case connecting(CurlConnector.Task)
-        /// The handshake uses the socket. It is closed after it.
+        /// The TLS handshake uses the socket, so the socket is closed after it.
         case securing(TLSConnection, CurlConnector.Connected)
         case ended
     }
 
-    /// Begins; `connections` is told of the end, never from within this call.
+    /// Starts an attempt. `connections` is notified of the result, never during this call.
     init(_ connections: OriginConnections, for transfer: Transfer?) {
         self.connections = connections
         transfers = transfer.map { [$0] } ?? []
@@ -49,7 +50,7 @@ final class ConnectionAttempt: EventHandler {
         beganAt = connections.loop.time.monotonicMilliseconds
         timer = connections.loop.schedule(after: connections.settings.connectTimeout) { [weak self] in self?.timeOut() }
         transfer?.noteConnecting()
-        // It holds on to this attempt until it has called.
+        // The task holds this attempt until it has called.
         let task = connections.connector.connect(to: connections.lastAddresses) { [self] result in connected(result) }
         if let task {
             phase = .connecting(task)
@@ -58,10 +59,10 @@ final class ConnectionAttempt: EventHandler {
         }
     }
 
-    /// Whether no other request may have what it makes.
+    /// Whether no other request may use the connection.
     var isForOne: Bool { isForHTTP1 || isApart }
 
-    /// Whether the upstream's name has been looked up.
+    /// Whether the upstream's name has been resolved.
     var hasResolved: Bool {
         switch phase {
         case .beginning: false
@@ -70,7 +71,7 @@ final class ConnectionAttempt: EventHandler {
         }
     }
 
-    /// One more request is for it.
+    /// Adds a request that waits for the connection.
     func take(_ transfer: Transfer) {
         transfers.append(transfer)
         if transfer.joining == .no { transfer.joining = .joined }
@@ -78,13 +79,13 @@ final class ConnectionAttempt: EventHandler {
         transfer.noteConnecting()
     }
 
-    /// They go elsewhere, as many as are wanted. The attempt goes on.
+    /// Removes at most `count` requests, which then use another connection. The attempt continues.
     func handOver(atMost count: Int) -> ArraySlice<Transfer> {
         defer { transfers.removeFirst(min(count, transfers.count)) }
         return transfers.prefix(count)
     }
 
-    /// The request is given up. The attempt goes on.
+    /// Removes a request that was given up. The attempt continues.
     func abandon(_ transfer: Transfer) {
         guard let place = transfers.firstIndex(where: { $0 === transfer }) else { return }
         transfers.remove(at: place)
@@ -92,7 +93,7 @@ final class ConnectionAttempt: EventHandler {
         connections.serveWaiting()
     }
 
-    /// Ends it without a word.
+    /// Cancels the attempt without notifying `connections`.
     func cancel() {
         timer?.cancel()
         switch phase {
@@ -152,7 +153,7 @@ final class ConnectionAttempt: EventHandler {
 
     private func secure(_ connected: CurlConnector.Connected) {
         guard let context = connections.tlsContext(isForHTTP1: isForHTTP1) else {
-            // One of the files cannot be used.
+            // A file of the TLS settings cannot be used.
             return end(.failure(UpstreamError(.tlsCertificateError, .tlsFiles)))
         }
         hasOfferedHTTP2 = connections.settings.http2 == .auto && connections.offersHTTP2 && !isForHTTP1
@@ -169,7 +170,7 @@ final class ConnectionAttempt: EventHandler {
         switch tls.handshake() {
         case .wantsRead: connections.loop.modify(connected.number, .readable)
         case .wantsWrite: connections.loop.modify(connected.number, .writable)
-        // RFC 9113 §3.2: through TLS it is agreed, or not spoken.
+        // RFC 9113 §3.2: over TLS, HTTP/2 must be negotiated.
         case .agreed where isHTTP2Known && !tls.isHTTP2:
             cancel()
             connections.ended(self, .failure(UpstreamError(.tlsProtocolError, .noHTTP2)))
@@ -187,8 +188,8 @@ final class ConnectionAttempt: EventHandler {
     }
 }
 
-/// An attempt that waits for the look-up of its name. `@unchecked Sendable` because only its event loop uses it; the look-up's thread
-/// only passes it back to that loop.
+/// An attempt that waits for the look-up of its name. `@unchecked Sendable` because only its event loop uses it; the look-up's thread only
+/// passes it back to that loop.
 private final class NameWait: @unchecked Sendable {
     private let then: () -> Void
 

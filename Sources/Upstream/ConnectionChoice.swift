@@ -1,9 +1,9 @@
-// Which connection a request gets where HTTP/2 is spoken: a stream of one that is there, or one that is being made and will carry several, before
-// another is made. Where only HTTP/1.1 is spoken there is nothing to choose, and this is not asked. Pure.
+// Selects how a request gets a connection if HTTP/2 is used. Streams of existing connections, and connections being established, precede
+// new connections. Not used while the upstream speaks only HTTP/1.1. Pure.
 
 import HTTPCore
 
-/// What is spoken on a connection.
+/// The HTTP version of a connection.
 public enum SpokenProtocol: String, Sendable, CaseIterable {
     case http1 = "http/1.1"
     case http2 = "h2"
@@ -18,34 +18,35 @@ public enum SpokenProtocol: String, Sendable, CaseIterable {
 
 struct ConnectionChoice {
     enum Choice: Equatable {
-        /// A stream of a connection that the request may have.
+        /// A stream of a suitable connection.
         case stream
-        /// An idle connection of HTTP/1.1.
+        /// An idle HTTP/1.1 connection.
         case kept
-        /// To wait for one that is being made.
+        /// Wait for a connection that is being established.
         case join
-        /// One made for it.
+        /// Establish a new connection.
         case make
-        /// The same, in the place of one that is not used.
+        /// Establish a new connection after closing an unused one.
         case replace
-        /// A stream of any connection, though it may be dead: there is nothing else.
+        /// A stream of any connection, although it may be dead, because no other is possible.
         case anyStream
     }
 
-    /// A connection has room for one more stream, was made since the request found one dead, and for a write was heard of lately.
+    /// Whether a suitable connection has a free stream. It must be newer than one that the request found dead, and recently active for an
+    /// unsafe request.
     let hasStream: Bool
-    /// There is room on some connection.
+    /// Whether any connection has a free stream.
     let hasAnyStream: Bool
-    /// There is an idle connection of HTTP/1.1, and the request has not found one dead.
+    /// Whether an idle HTTP/1.1 connection exists, and the request has not found one dead.
     let hasKept: Bool
-    /// New connections are expected to speak HTTP/2, and one that is being made has room.
+    /// Whether new connections are expected to use HTTP/2, and one being established can carry another request.
     let mayJoin: Bool
-    /// There are fewer connections than there may be.
+    /// Whether the limit on connections allows another one.
     let mayMake: Bool
-    /// A connection is there that carries nothing.
+    /// Whether a connection without requests exists.
     let hasUnused: Bool
 
-    /// nil: it has to wait.
+    /// The selected way; nil if the request has to wait.
     var choice: Choice? {
         if hasStream { return .stream }
         if hasKept { return .kept }

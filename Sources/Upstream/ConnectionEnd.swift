@@ -1,39 +1,39 @@
-// Why a connection to the upstream ended, as metrics count it.
+// Reasons for the end of a connection to the upstream, as counted by metrics.
 
 public enum ConnectionEnd: String, Sendable, CaseIterable {
-    /// The upstream said more than its response, or spoke while nothing was asked.
+    /// The upstream sent bytes after the end of a response, or without a request.
     case surplus
-    /// A response, or what looked like one, before the request's head was wholly written, or any of it had arrived.
+    /// The upstream sent a response, or similar bytes, before the request's head was completely written, or before any of it had arrived.
     case earlyBytes = "early_bytes"
-    /// By the upstream: it was closed, or the response said that it will be.
+    /// The upstream closed the connection, or announced that in a response.
     case closedByPeer = "closed_by_peer"
-    /// Cut, or what came could not be used.
+    /// The connection broke, or an invalid response arrived.
     case error
-    /// Nobody waited for the rest of a response, or a time-out had passed.
+    /// The response was no longer needed, or a timeout passed.
     case givenUp = "given_up"
-    /// Unused for too long, or in the way of one that was needed.
+    /// The connection was idle for too long, or was closed in favor of another one.
     case unused
-    /// The upstream's name leads there no more.
+    /// The upstream's name no longer resolves to this address.
     case addressGone = "address_gone"
-    /// It had a user, and its client's connection has ended, or was idle for too long.
+    /// The connection belonged to a client's connection that has ended or was idle for too long.
     case ownerGone = "owner_gone"
-    /// In HTTP/2: it said nothing to a PING for as long as connecting may take.
+    /// HTTP/2: the upstream did not respond to a PING within the connect timeout.
     case unresponsive
-    /// In HTTP/2: frames that bring nothing, more of them than are taken.
+    /// HTTP/2: the upstream sent too many frames without content.
     case flood
 }
 
-/// How an exchange on a connection of HTTP/2 ended, as metrics count it.
+/// Reasons for the end of an HTTP/2 exchange, as counted by metrics.
 public enum HTTP2ExchangeEnd: String, Sendable, CaseIterable {
     case whole
-    /// The upstream has done nothing with it, and said so (RFC 9113 §8.7).
+    /// The upstream did not process the request (RFC 9113 §8.7).
     case refused
-    /// Reset by the upstream, with or without a head.
+    /// The upstream reset the stream, before or after the head of the response.
     case reset
-    /// The response could not be used.
+    /// The response was invalid.
     case invalid
-    /// Nobody waited for the rest of it, or a time-out had passed.
+    /// The response was no longer needed, or a timeout passed.
     case givenUp = "given_up"
-    /// Its connection ended.
+    /// The connection ended.
     case connectionEnded = "connection_ended"
 }

@@ -1,30 +1,30 @@
-// Who waits for a connection, and in which order they go: first come, first served, among those whose shares of the connections have room;
-// what no client waits for goes last. Knows no connections, only how many there may be and how many of the requests have one. A step costs
-// the logarithm of how many wait, and, where some are held back, a look at each of their shares: no more than there are connections.
+// The queue of requests that wait for a connection: first in, first out among requests with free shares, background requests last. It knows
+// no connections, only their limit and the number of requests that have one. A step takes logarithmic time in the number of waiting
+// requests, plus a visit of each share that holds requests back. There are at most as many such shares as connections.
 
-/// A part of the connections: while it is full, the next request that names it waits, and others pass it. Who gives the same name gives the
-/// same limit.
+/// A share of the connections. While it is full, requests that name it wait, and other requests pass them. Equal names must have equal
+/// limits.
 public struct ConnectionShare: Hashable, Sendable {
-    /// A case and a number rather than a text: it is looked up twice for every request.
+    /// An enum with a number instead of text, because each request looks it up twice.
     public enum Name: Hashable, Sendable {
-        /// Requests whose content is passed on as it comes.
+        /// Requests with content that is streamed.
         case streamedContent
-        /// The paths of one family.
+        /// Requests for one path family.
         case family(UInt64)
-        /// All paths that count as failing.
+        /// Requests for all paths that count as failing.
         case failing
-        /// Requests whose responses are streams.
+        /// Requests with streaming responses.
         case streams
         /// Requests that may break HTTP/2.
         case keptApart
-        /// One client's.
+        /// Requests of one client.
         case client(UInt64)
     }
 
     public enum Limit: Hashable, Sendable {
         case connections(Int)
-        /// As many as are free: one that is well may be slow, such as one of long polls, and then takes half of the connections where it is
-        /// the only one, and each of several less; whichever comes next still finds one.
+        /// As many connections as are free. Healthy requests may be slow, as with long polling. One such share then gets half of the
+        /// connections, and each of several gets less, so that a further share always finds a free connection.
         case free
     }
 
@@ -37,7 +37,7 @@ public struct ConnectionShare: Hashable, Sendable {
     }
 }
 
-/// The shares that a request names: nearly always one, which takes no memory of its own.
+/// The shares that a request names. Usually one, which needs no heap allocation.
 public struct ConnectionShares: Sendable, RandomAccessCollection, ExpressibleByArrayLiteral {
     private var only: ConnectionShare?
     private var others: [ConnectionShare] = []
@@ -56,11 +56,11 @@ public struct ConnectionShares: Sendable, RandomAccessCollection, ExpressibleByA
 }
 
 struct ConnectionQueue<Element> {
-    /// A place in the queue. Who gives it up leaves nothing behind in it.
+    /// An entry of the queue. A request that leaves the queue is removed from its entry.
     final class Place {
         fileprivate let number: Int
         fileprivate let shares: ConnectionShares
-        /// One of its shares was full when it came.
+        /// Whether one of its shares was full at its entry.
         fileprivate let isHeldBack: Bool
         fileprivate(set) var element: Element?
 
@@ -73,11 +73,11 @@ struct ConnectionQueue<Element> {
     }
 
     private final class Share {
-        /// Connections held by running requests that name it.
+        /// Number of connections held by running requests that name this share.
         var held = 0
-        /// Requests in the queue that name it.
+        /// Number of waiting requests that name this share.
         var waiting = 0
-        /// Those of them that were found to wait for this share. Each release lets one of them try again.
+        /// Waiting requests that were found to be blocked by this share. Each release lets one of them try again.
         var blocked = PlaceHeap<Element>()
 
         var isUnused: Bool { held == 0 && waiting == 0 }
@@ -86,45 +86,47 @@ struct ConnectionQueue<Element> {
     private let connections: Int
     private let limit: Int
     private var numbers = 0
-    /// Requests that have a connection, or a stream of one.
+    /// Number of requests that have a connection, or a stream.
     private(set) var running = 0
-    /// May go, as far as is known.
+    /// Entries that may be served, as far as is known.
     private var ready = PlaceHeap<Element>()
-    /// With some that nobody uses any more: most are used again soon.
+    /// All shares, including some unused ones, which are usually needed again soon.
     private var shares: [ConnectionShare.Name: Share] = [:]
     private var sweepAt = 64
-    /// The one that was asked for last: nearly always it is asked for again.
+    /// The last share that was looked up. It is usually looked up again.
     private var latest: (name: ConnectionShare.Name, share: Share)?
-    /// Shares of what is free that have blocked places. Each has a connection, else it would not be full: so they are bounded.
+    /// Shares with the limit `free` that block entries. Each has a connection, otherwise it would not be full, so their number is limited.
     private var waitingForFree: Set<ConnectionShare.Name> = []
-    /// How many wait, and how many of them came when one of their shares was full.
+    /// Number of waiting requests, and number of those that found a share full at their entry.
     private(set) var count = 0
     private var heldBack = 0
 
-    /// So many requests that come later go before what no client waits for: twice as many as there are connections. It goes in the end, however many
-    /// come, since what it brings makes others' waiting shorter.
+    /// Number of later requests that precede a background request: twice the number of connections. A background request is thus served
+    /// eventually; its result shortens the wait of other requests.
     private var postponement: Int { 2 * connections }
 
     /// - Parameters:
-    ///   - connections: how many there may be.
-    ///   - limit: how many may wait. One share has half of that at most, what no client waits for too, all that find a share of theirs full
-    ///     three quarters: so that what is held back leaves room for what is not.
+    ///   - connections: maximum number of connections.
+    ///   - limit: maximum number of waiting requests. One share, and background requests, may use half of it. Requests with a full share
+    ///     may use three quarters, so that there is space for others.
     init(connections: Int, limit: Int) {
         self.connections = connections
         self.limit = limit
     }
 
-    /// Whether nobody waits who may go, as far as is known.
+    /// Whether no waiting request may be served, as far as is known.
     var isReadyEmpty: Bool { ready.isEmpty }
 
-    /// Whether there is room in the queue for one more that names these shares.
+    /// Whether the queue has space for another request with these shares.
     func mayEnter(_ wanted: ConnectionShares, isBackground: Bool = false) -> Bool {
         guard count < (isBackground ? limit / 2 : limit) else { return false }
         guard !isHeldBack(wanted) || heldBack < max(1, limit * 3 / 4) else { return false }
         return wanted.allSatisfy { shares[$0.name]?.waiting ?? 0 < max(1, limit / 2) }
     }
 
-    /// - Parameter isBackground: no client waits for it: it goes behind those who wait, and some who come later.
+    /// Adds a request.
+    /// - Parameter isBackground: whether no client waits for the request. It then enters behind the others, and some later requests precede
+    ///   it.
     mutating func enter(_ element: Element, _ wanted: ConnectionShares, isBackground: Bool = false) -> Place {
         let number = isBackground ? numbers + postponement : numbers
         let place = Place(number, element, wanted, isHeldBack: isHeldBack(wanted))
@@ -136,15 +138,15 @@ struct ConnectionQueue<Element> {
         return place
     }
 
-    /// It waits no more.
+    /// Removes a request that no longer waits.
     mutating func leave(_ place: Place) {
         guard place.element != nil else { return }
         remove(place)
-        // It may have been let out of one of these: another may try instead.
+        // The entry may have been unblocked in favor of another one, which can now be tried.
         for share in place.shares { unblock(share) }
     }
 
-    /// The first that may go. It holds its shares from now on.
+    /// Removes and returns the first request that may be served. It holds its shares from then on.
     mutating func next() -> Element? {
         while let place = ready.popFirst() {
             guard let element = place.element else { continue }
@@ -159,8 +161,8 @@ struct ConnectionQueue<Element> {
         return nil
     }
 
-    /// For one that need not wait.
-    /// - Returns: false where one of the shares is full; none is held then.
+    /// Takes the shares for a request that need not wait.
+    /// - Returns: false if one of the shares is full; none is held then.
     mutating func take(_ wanted: ConnectionShares) -> Bool {
         if wanted.count == 1 { return take(wanted[0]) }
         for share in wanted where !hasRoom(share) { return false }
@@ -168,7 +170,7 @@ struct ConnectionQueue<Element> {
         return true
     }
 
-    /// Nearly always there is one, which is looked up once.
+    /// Fast path for a single share, which is looked up once.
     private mutating func take(_ wanted: ConnectionShare) -> Bool {
         let known = known(wanted)
         guard hasRoom(wanted, known) else { return false }
@@ -177,8 +179,8 @@ struct ConnectionQueue<Element> {
         return true
     }
 
-    /// For one that has a connection, and turns out to belong to another share.
-    /// - Returns: false where that is full.
+    /// Takes another share for a running request.
+    /// - Returns: false if the share is full.
     mutating func join(_ wanted: ConnectionShare) -> Bool {
         let known = known(wanted)
         guard hasRoom(wanted, known) else { return false }
@@ -186,12 +188,12 @@ struct ConnectionQueue<Element> {
         return true
     }
 
-    /// One that held these has given its connection back.
+    /// Releases the shares of a request that has returned its connection.
     mutating func release(_ held: ConnectionShares) {
         running -= 1
         for share in held { find(share.name)?.held -= 1 }
         for share in held where share.limit != .free { unblock(share) }
-        // One more is free for all of them.
+        // One more connection is free for all shares with the limit `free`.
         for name in waitingForFree { unblock(ConnectionShare(name, .free)) }
     }
 
@@ -202,7 +204,7 @@ struct ConnectionQueue<Element> {
     private func hasRoom(_ share: ConnectionShare, _ known: Share) -> Bool {
         switch share.limit {
         case .connections(let count): known.held < max(1, count)
-        // Who has none waits for a connection alone.
+        // A share without a connection waits only for a free connection.
         case .free: known.held == 0 || known.held < connections - running
         }
     }
@@ -256,7 +258,7 @@ struct ConnectionQueue<Element> {
     }
 }
 
-/// Places by their number, the lowest first. Those that were given up are passed over, and swept out before they are half of all.
+/// A heap of entries by number, lowest first. Entries without a request are skipped, and removed before they are half of all.
 private struct PlaceHeap<Element> {
     typealias Place = ConnectionQueue<Element>.Place
 
@@ -267,7 +269,7 @@ private struct PlaceHeap<Element> {
 
     mutating func insert(_ place: Place) {
         if heap.count >= sweepAt {
-            // In their order they are a heap.
+            // A sorted array is a heap.
             heap = heap.filter { $0.element != nil }.sorted { $0.number < $1.number }
             sweepAt = max(16, heap.count * 2)
         }
@@ -279,7 +281,7 @@ private struct PlaceHeap<Element> {
         }
     }
 
-    /// The first that still waits.
+    /// Removes and returns the first entry that still waits.
     mutating func popFirst() -> Place? {
         while !heap.isEmpty {
             let first = removeFirst()

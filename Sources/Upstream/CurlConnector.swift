@@ -1,6 +1,6 @@
-// Connections made by libcurl: names, addresses tried side by side, Unix sockets, SOCKS, tunnels through forward proxies. It is asked for
-// the connection only (`CURLOPT_CONNECT_ONLY`); its socket is duplicated and its handle let go, so nothing of libcurl's touches it again.
-// libcurl's sockets are watched by the shard's own epoll: no thread, no second event loop.
+// Establishes connections with libcurl: names, parallel attempts on several addresses, Unix sockets, SOCKS, tunnels through forward
+// proxies. libcurl only connects (`CURLOPT_CONNECT_ONLY`). Its socket is duplicated and its handle released, so libcurl does not use the
+// connection afterwards. The shard's epoll watches libcurl's sockets; there is no second event loop.
 
 import CLibcurl
 import CSystem
@@ -8,12 +8,12 @@ import Descriptors
 import Glibc
 import Reactor
 
-/// Belongs to one loop and is used on it only.
+/// Belongs to one event loop and is used on it only.
 final class CurlConnector {
-    /// A connection that libcurl has made. It is closed with this, unless somebody has taken its socket.
+    /// A connection that libcurl has established. Closed with this object, unless a caller has taken the socket.
     final class Connected {
         private var socket: Descriptor
-        /// Microseconds from the start.
+        /// Microseconds since the start of the attempt.
         let resolved: Int32
         let connected: Int32
 
@@ -24,7 +24,7 @@ final class CurlConnector {
 
         var number: Int32 { socket.number }
 
-        /// Its caller owns it from now on.
+        /// Transfers ownership of the socket to the caller.
         func takeSocket() -> Descriptor {
             var taken = Descriptor(-1)
             swap(&taken, &socket)
@@ -37,7 +37,7 @@ final class CurlConnector {
     let settings: UpstreamSettings
     private let loop: EventLoop
     private let multi: UnsafeMutableRawPointer
-    /// Those that libcurl has.
+    /// The active tasks, by libcurl's handle.
     private var tasks: [UnsafeMutableRawPointer: Task] = [:]
     private var sockets: [Int32: WatchedSocket] = [:]
     private var timer: LoopTimer?
@@ -78,7 +78,7 @@ final class CurlConnector {
 
     // MARK: Tasks
 
-    /// One connection in the making.
+    /// One connection that is being established.
     final class Task {
         fileprivate let pointer: UnsafeMutableRawPointer
         fileprivate var easy: EasyHandle?
@@ -90,7 +90,7 @@ final class CurlConnector {
             self.completion = completion
         }
 
-        /// The name has been looked up.
+        /// Whether the name has been resolved.
         var hasResolved: Bool { easy != nil && time(CURLINFO_NAMELOOKUP_TIME_T) != 0 }
 
         fileprivate func time(_ info: CURLINFO) -> Int32 {
@@ -100,11 +100,11 @@ final class CurlConnector {
         }
     }
 
-    /// Begins at the end of this batch of events.
+    /// Starts a connection at the end of this batch of events.
     /// - Parameters:
-    ///   - addresses: of the name, as far as they are known; empty: libcurl looks it up.
-    ///   - completion: is called once, never from within this call, and not after `cancel`.
-    /// - Returns: nil where there is no memory.
+    ///   - addresses: known addresses of the name; empty to let libcurl resolve it.
+    ///   - completion: called once, never during this call, and not after `cancel`.
+    /// - Returns: nil if memory is exhausted.
     func connect(to addresses: [NamedAddress] = [], _ completion: @escaping Completion) -> Task? {
         loop.assertOnLoop()
         guard !isClosed, let easy = EasyHandle(settings, addresses) else { return nil }
@@ -121,7 +121,7 @@ final class CurlConnector {
         return task
     }
 
-    /// Its completion is not called any more.
+    /// Cancels a task. Its completion is not called.
     func cancel(_ task: Task) { release(task) }
 
     private func release(_ task: Task) {
@@ -149,7 +149,7 @@ final class CurlConnector {
         }
         var socket: curl_socket_t = -1
         cistern_easy_get_socket(task.pointer, &socket)
-        // A number of our own: libcurl closes its one when it lets go of the handle.
+        // A separate descriptor, because libcurl closes its own one when the handle is released.
         let ours = Descriptor(socket >= 0 ? csystem_duplicate(socket) : -1)
         guard ours.isOpen else { return .failure(.proxyInternalError) }
         return .success(
@@ -165,7 +165,7 @@ final class CurlConnector {
         return value
     }
 
-    // MARK: Sockets and timers, as libcurl wants them
+    // MARK: Sockets and timers of libcurl
 
     private func act(_ socket: curl_socket_t, _ events: Int32) {
         guard !isClosed else { return }
@@ -199,7 +199,7 @@ final class CurlConnector {
             case CURL_POLL_INOUT: [.readable, .writable]
             default: []
             }
-        // At once: those by which libcurl's resolving threads wake it are closed without a word, and their numbers are free then.
+        // Must happen at once: libcurl closes the sockets of its resolver threads without notice, and their numbers are then reused.
         if wanted.isEmpty { return forget(socket) }
         if sockets[socket] != nil { return loop.modify(socket, wanted) }
         let new = WatchedSocket { [unowned self] in act(socket, $0) }
@@ -213,7 +213,7 @@ final class CurlConnector {
     }
 }
 
-/// One of libcurl's sockets.
+/// A socket of libcurl.
 private final class WatchedSocket: EventHandler {
     private let act: (Int32) -> Void
 

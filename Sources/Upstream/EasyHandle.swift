@@ -1,19 +1,20 @@
-// Owns one libcurl easy handle, set up to make one connection and nothing else.
+// Owns one libcurl easy handle that is configured to establish one connection.
 
 import CLibcurl
 
-/// Not copyable, so it is cleaned up exactly once.
+/// Not copyable, so the handle is cleaned up exactly once.
 struct EasyHandle: ~Copyable {
     let pointer: UnsafeMutableRawPointer
-    /// libcurl reads it when it begins.
+    /// Must stay valid until libcurl has started.
     private let resolved: UnsafeMutablePointer<curl_slist>?
 
-    /// - Parameter addresses: of the name, in the order in which they are tried; those of both families side by side. Empty: it is looked up.
+    /// - Parameter addresses: addresses of the name in order of preference; both families are tried in parallel. Empty to let libcurl
+    ///   resolve it.
     init?(_ settings: UpstreamSettings, _ addresses: [NamedAddress] = []) {
         guard let pointer = curl_easy_init() else { return nil }
         self.pointer = pointer
         let list = addresses.map(\.text).joined(separator: ",")
-        // It takes the place of what libcurl has kept of the name, and is kept no longer than that.
+        // `+` replaces libcurl's cache entry for the name and lets it expire as usual.
         resolved = list.isEmpty ? nil : curl_slist_append(nil, "+\(settings.host):\(settings.port):\(list)")
         if let resolved { cistern_easy_set_pointer(pointer, CURLOPT_RESOLVE, resolved) }
         let text = { (option: CURLoption, value: String?) in
@@ -21,20 +22,20 @@ struct EasyHandle: ~Copyable {
         }
         let long = { (option: CURLoption, value: Int) in _ = cistern_easy_set_long(pointer, option, value) }
         long(CURLOPT_CONNECT_ONLY, 1)
-        // TLS is not libcurl's, so the scheme says nothing here but the port, which is always given.
+        // TLS is not done by libcurl, so the scheme has no effect. The port is always given.
         text(CURLOPT_URL, "http://\(settings.hostInURL):\(settings.port)/")
         text(CURLOPT_PROTOCOLS_STR, "http")
         text(CURLOPT_UNIX_SOCKET_PATH, settings.unixSocket)
-        // Never the one of the environment: an empty text switches it off.
+        // An empty text disables the proxy of the environment.
         text(CURLOPT_PROXY, settings.proxy ?? "")
-        // A forward proxy passes TLS on through a tunnel; what is in clear it is asked for (RFC 9112 §3.2.2).
+        // A forward proxy tunnels TLS. Cleartext requests are sent to it with the whole URI (RFC 9112 §3.2.2).
         long(CURLOPT_HTTPPROXYTUNNEL, settings.isTLS ? 1 : 0)
         long(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
         long(CURLOPT_NOSIGNAL, 1)
         long(CURLOPT_NOPROGRESS, 1)
-        // A name server that does not respond: libcurl must not wait for its resolving thread when the attempt is ended.
+        // With an unresponsive name server, ending an attempt must not wait for libcurl's resolver thread.
         long(CURLOPT_QUICK_EXIT, 1)
-        // The attempt has a timer of its own; libcurl's default of 300 s must not come first.
+        // The attempt has its own timer, which must precede libcurl's default of 300 s.
         long(CURLOPT_CONNECTTIMEOUT_MS, 86_400_000)
     }
 

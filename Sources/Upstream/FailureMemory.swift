@@ -1,19 +1,15 @@
-// The failure memory (circuit breaker): it keeps evidence of attempts (which request, by which witness, when it began, how it ended) and decides
-// from evidence alone whether a stored copy goes out without waiting for the upstream. Pure: the time is an argument.
-//
-// - Only failed attempts open a scope. Silence opens nothing and closes nothing; Cistern's own impatience is no failure.
-// - A copy goes out at once only if an attempt that covers the request failed within two rechecks. Otherwise the request is sent.
-// - One client is no witness: what its requests bring about counts for its own requests only, until a second witness has seen it.
-// - Nothing but an unreachable address withholds a request that has no copy.
-//
-// All tables are bounded. A request of which nothing is remembered is sent as if nothing had failed.
+// The failure memory (circuit breaker). It records attempts, and decides from this evidence alone whether a stored response is served
+// without waiting for the upstream. Pure: the time is an argument. Only failed attempts open a scope. A stored response is served at once
+// only within two rechecks after a failure in its scope. Failures of one client affect only its own requests, until a second witness has
+// seen them. Only an unreachable address stops a request without a stored response. All tables are bounded; a request without evidence is
+// sent.
 
 import HTTPCore
 
-/// When a scope counts as failing, and how often it is checked then. Times are milliseconds.
+/// When a scope counts as failing, and how often it is checked. Times are in milliseconds.
 public struct FailureSettings: Sendable, Equatable {
     public var isOn = true
-    /// Failed attempts to connect in a row after which the address counts as unreachable.
+    /// Consecutive failed connection attempts after which the address counts as unreachable.
     public var threshold = 5
     /// Minimum time without a success after which the upstream, or a route, counts as failing. Also how long a stopped request is repeated.
     public var window: Int64 = 10_000
@@ -24,53 +20,53 @@ public struct FailureSettings: Sendable, Equatable {
 
     public init() {}
 
-    /// How long a failed attempt lets copies go out at once.
+    /// Time after a failed attempt during which stored responses are served at once.
     var right: Int64 { 2 * recheck }
 }
 
 public struct FailureMemory: Sendable {
     public enum Asking: Sendable, Equatable {
-        /// A stored copy may go out instead.
+        /// A stored response may be served instead.
         /// - Parameter mayLookBehind: whether the request may be repeated in the background.
         case withCopy(mayLookBehind: Bool)
-        /// There is no copy, and the request changes nothing.
+        /// There is no stored response, and the request is safe.
         case reading
         /// The request may change something.
         case writing
     }
 
     public enum Look: Sendable, Equatable {
-        /// The check is to be sent now; it is noted as sent.
+        /// The check must be sent now. It is recorded as sent.
         case due
-        /// Not before this many milliseconds.
+        /// The check must wait for this many milliseconds.
         case notYet(Int64)
-        /// The scope does not count as failing any more.
+        /// The scope no longer counts as failing.
         case over
     }
 
-    /// Maximum length of a path that is kept for display.
+    /// Maximum length of a path that is kept for display, in bytes.
     static let shownBytes = 128
     static let keyLimit = 4_096
-    /// Keys and users with a good response.
+    /// Maximum number of keys and of users with a recorded good response.
     static let knownLimit = 8_192
 
     public let settings: FailureSettings
     private var address = AddressScope()
     private var upstream = WideScope()
-    /// By the index of the route.
+    /// Scopes of routes, by the index of the route.
     private var routes: [Int: WideScope] = [:]
     private var keys = RecentTable<KeyScope>(limit: keyLimit) { $0.isWorthKeeping }
-    /// The last success of each key, and whether it was ever quicker than a request with a copy waits.
+    /// The last success of each key, and whether any was quicker than the time that a request with a stored response waits.
     private var successes = RecentTable<(at: Int64, wasQuick: Bool)>(limit: knownLimit) { _ in false }
-    /// Users whose credentials came with a good response.
+    /// Users with credentials that have received a good response.
     private var provenUsers = RecentTable<Bool>(limit: knownLimit) { _ in false }
     private var budget = CheckBudget()
     private var changes: [Change] = []
     private var opened: [FailureScopeKind: Int] = [:]
-    /// Whether a copy may go out at once: since a scope opened, none was found to be able to when all were last searched.
+    /// Whether a stored response may be served at once. Set when a scope opens; cleared when a search finds no open scope.
     private var mayStop = false
     private var nextSearchAt = Int64.min
-    /// The last success, as long as nothing has failed since: a second one in the same millisecond says nothing new.
+    /// The last success if nothing has failed since. A second success within one millisecond adds no information.
     private var lastSuccess: (key: UInt64, client: UInt64, isQuick: Bool, at: Int64)?
     /// Whether a key may be slow by nature.
     public private(set) var knowsSlowKeys = false
@@ -79,10 +75,10 @@ public struct FailureMemory: Sendable {
 
     public func openedCount(of kind: FailureScopeKind) -> Int { opened[kind] ?? 0 }
 
-    /// Whether every request is sent, and nothing counts towards an unreachable address.
+    /// Whether every request is sent, and no failure counts towards an unreachable address.
     public var isCalm: Bool { !mayStop && address.row.count == 0 }
 
-    /// The changes since the last call.
+    /// Returns the changes since the last call.
     public mutating func takeChanges() -> [Change] {
         guard !changes.isEmpty else { return [] }
         defer { changes = [] }
@@ -120,29 +116,29 @@ public struct FailureMemory: Sendable {
         return mayLookBehind || !isCheckDue(kind, row, key, witness, now)
     }
 
-    /// Whether a stopped request is to be repeated now, although no client sent it again.
+    /// Whether a stopped request must be repeated now, although no client has sent it again.
     public mutating func look(_ scopes: borrowing RequestScopes, now: Int64) -> Look {
         let (witness, key) = (witness(of: scopes), keys[scopes.key])
         guard let (kind, row) = failing(scopes, key, witness) else { return .over }
         let isCheckDue = isCheckDue(kind, row, key, witness, now)
         noteStopped(kind, scopes, witness, isCheck: isCheckDue, now)
         let interval = interval(kind, row, witness)
-        // Another client's turn may pass unused.
+        // The turn of another client may pass unused.
         return isCheckDue ? .due : .notYet(max(row.timeToCheck(interval, now: now), interval / 8))
     }
 
-    /// Whether the request belongs to what fails for its client: all such requests share a part of the connections.
+    /// Whether the request is in a scope that fails for its client. All such requests share a part of the connections.
     public func isFailing(_ scopes: borrowing RequestScopes) -> Bool {
         failing(scopes, keys[scopes.key], witness(of: scopes)) != nil
     }
 
-    /// Of an address that cannot be reached.
+    /// Decides for an unreachable address.
     private func admit(_ asking: Asking, now: Int64) -> FailureAdmission {
         let stop = address.row.stop(.address, wait: settings.recheck)
         switch asking {
         case .withCopy: return .serveCopy(stop, looksBehind: false)
         case .reading: return .refuse(stop)
-        // It may have come back since the last attempt, and only this request can change what it is to change.
+        // The address may be reachable again, and no other request can make the change that this one makes.
         case .writing: return now - address.row.failedAt < settings.recheck ? .refuse(stop) : .go
         }
     }
@@ -151,7 +147,7 @@ public struct FailureMemory: Sendable {
         Witness(address: scopes.client, user: scopes.user != 0 && provenUsers.contains(scopes.user) ? scopes.user : 0)
     }
 
-    /// The widest scope that fails for this witness, whether or not a copy may still go out at once.
+    /// The widest scope that fails for this witness, whether or not stored responses may still be served at once.
     private func failing(
         _ scopes: borrowing RequestScopes, _ key: KeyScope?, _ witness: Witness
     ) -> (kind: FailureScopeKind, row: FailureRow)? {
@@ -163,12 +159,12 @@ public struct FailureMemory: Sendable {
         return (.key, key.row)
     }
 
-    /// The successes of the narrowest wide scope around a key.
+    /// Number of successes of the narrowest wide scope around a key.
     private func successesAround(_ route: Int?) -> Int { (route.map { routes[$0] } ?? upstream)?.successes ?? 0 }
 
     // MARK: Checks
 
-    /// The interval between checks. A wide scope has more of them at first. A check that has not ended delays the next one of its client.
+    /// The interval between checks. A wide scope has more of them at first. An unfinished check delays the next one of its client.
     private func interval(_ kind: FailureScopeKind, _ row: FailureRow, _ witness: Witness? = nil) -> Int64 {
         if kind == .key { return witness.map(row.turns.isUnderWay) == true ? settings.recheck * 3 / 2 : settings.recheck }
         return settings.recheck >> max(0, 4 - row.turns.sent)
@@ -179,7 +175,7 @@ public struct FailureMemory: Sendable {
     ) -> Bool {
         let interval = interval(kind, row, witness)
         guard row.timeToCheck(interval, now: now) == 0, row.turns.isTurn(of: witness, interval: interval, now: now) else { return false }
-        // A key that belongs to several scopes is checked once in a recheck.
+        // A key that belongs to several scopes is checked at most once per recheck.
         if let checkedAt = key?.row.turns.checkedAt, now - checkedAt < settings.recheck { return false }
         return kind != .key || budget.hasRoom(for: witness, settings.recheck, now)
     }
@@ -205,9 +201,10 @@ public struct FailureMemory: Sendable {
         }
     }
 
-    // MARK: Slow by nature
+    // MARK: Keys that are slow by nature
 
-    /// How long a request with a copy waits for the upstream: `limit`, or twice the usual time of a key that was never quicker than that.
+    /// How long a request with a stored response waits for the upstream, in milliseconds. This is `limit`, or twice the usual time of a key
+    /// that was never quicker.
     public func patience(_ scopes: borrowing RequestScopes, limit: Int64, atMost longest: Int64) -> Int64 {
         guard knowsSlowKeys, settings.isOn, let slowness = keys[scopes.key]?.slowness, slowness.isNature(for: witness(of: scopes)) else {
             return limit
@@ -230,12 +227,12 @@ public struct FailureMemory: Sendable {
         if isSlow { knowsSlowKeys = true }
     }
 
-    // MARK: How attempts ended
+    // MARK: Results of attempts
 
-    /// A good response came, whole.
+    /// Records a complete, good response.
     /// - Parameters:
     ///   - took: milliseconds since the request was sent.
-    ///   - limit: how long a request with a copy waits; 0 for no limit.
+    ///   - limit: how long a request with a stored response waits; 0 for no limit.
     public mutating func succeed(_ scopes: borrowing RequestScopes, took: Int64, limit: Int64, now: Int64) {
         guard settings.isOn else { return }
         let isQuick = limit == 0 || took < limit
@@ -255,8 +252,8 @@ public struct FailureMemory: Sendable {
         change(scopes) { $0.succeed() }
     }
 
-    /// A request that only reads was sent, and no good response came.
-    /// - Parameter began: when it was sent. A success since then says more.
+    /// Records that a safe request was sent and received no good response.
+    /// - Parameter began: when it was sent. A later success has precedence.
     public mutating func fail(_ scopes: borrowing RequestScopes, _ cause: FailureCause, began: Int64, now: Int64) {
         guard settings.isOn else { return }
         lastSuccess = nil
@@ -278,7 +275,7 @@ public struct FailureMemory: Sendable {
         routes[place] = scope
     }
 
-    /// The upstream asked this client to leave this key alone.
+    /// Records that the upstream asked this client to pause requests for this key.
     /// - Parameter retryAfter: milliseconds.
     public mutating func pause(_ scopes: borrowing RequestScopes, _ status: Status, retryAfter: Int64, now: Int64) {
         let time = min(retryAfter, settings.retryAfterLimit)
@@ -289,7 +286,7 @@ public struct FailureMemory: Sendable {
         if isNew { open(.pause(scopes.shownPath, user: scopes.user), .status(status)) }
     }
 
-    /// Something came from the address, so it can be reached.
+    /// Records that bytes came from the address, so it is reachable.
     public mutating func reach(now: Int64) {
         address.reachedAt = now
         guard address.row.count > 0 else { return }
@@ -298,22 +295,22 @@ public struct FailureMemory: Sendable {
         guard wasOpen else { return }
         address.returnedAt = now
         changes.append(Change(scope: .address, cause: nil))
-        // Failures from before say nothing of the upstream and its routes.
+        // Earlier failures are no evidence about the upstream and its routes.
         if upstream.close(now: now) { changes.append(Change(scope: .upstream, cause: nil)) }
         for route in routes.keys.sorted() where routes[route]?.close(now: now) == true {
             changes.append(Change(scope: .route(route), cause: nil))
         }
     }
 
-    /// No connection came about.
-    /// - Parameter began: when it was tried. A contact since then says more.
+    /// Records a failed connection attempt.
+    /// - Parameter began: when it was started. A later contact has precedence.
     public mutating func failToReach(_ error: UpstreamError, began: Int64, now: Int64) {
         guard settings.isOn, began >= address.reachedAt else { return }
         address.row.add(Witness(address: 0, user: 0), .transfer(error), now: now)
         if address.row.opens(at: settings.threshold, now: now) { open(.address, .transfer(error)) }
     }
 
-    /// Whether a connection is to be tried now.
+    /// Whether a connection must be attempted now.
     public mutating func attempt(now: Int64) -> Look {
         guard address.row.isOpen else { return .over }
         let wait = address.row.timeToCheck(settings.recheck, now: now)
@@ -330,7 +327,7 @@ public struct FailureMemory: Sendable {
         changes.append(Change(scope: scope, cause: cause))
     }
 
-    /// Searches all scopes, once in a while, for one that may let a copy go out at once.
+    /// Searches all scopes, at most once per recheck, for one that may let a stored response be served at once.
     private mutating func searchOpen(_ now: Int64) {
         nextSearchAt = now + settings.recheck
         let since = now - settings.right
@@ -338,9 +335,9 @@ public struct FailureMemory: Sendable {
             upstream.row.isOpen || routes.values.contains { $0.row.isOpen } || keys.contains { $0.mayStop(since: since, now) }
     }
 
-    // MARK: Showing
+    // MARK: Display
 
-    /// All that is open now, the widest first.
+    /// All open scopes, the widest first.
     public func openScopes(now: Int64) -> [OpenScope] {
         var found: [OpenScope] = []
         func add(_ scope: Scope, _ number: UInt64, _ row: FailureRow) {
@@ -366,10 +363,10 @@ public struct FailureMemory: Sendable {
     /// Whether the scope of the address is open.
     public var isUnreachable: Bool { address.row.isOpen }
 
-    /// Whether every request on one of the routes fails.
+    /// Whether any route's scope is open.
     public var isRouteFailing: Bool { routes.values.contains { $0.row.isOpen } }
 
-    /// Forgets what is known of a scope.
+    /// Discards the evidence of a scope.
     public mutating func reset(_ scope: OpenScope, now: Int64) {
         lastSuccess = nil
         switch scope.scope {

@@ -1,5 +1,5 @@
-// The scopes of failure and the evidence of each: the address, one key, and the wide ones (the upstream, each configured route). Plain values;
-// `FailureMemory` decides by them.
+// The scopes of failure and their evidence: the address, single keys, and the wide scopes (the upstream, each configured route). Plain
+// values; `FailureMemory` makes the decisions.
 
 import HTTPCore
 
@@ -12,10 +12,10 @@ public enum FailureScopeKind: String, Sendable, CaseIterable {
     case route
     /// One exact request of one partition fails.
     case key
-    /// The upstream asked one client to leave one key alone for a while.
+    /// The upstream asked one client to pause requests for one key.
     case pause
 
-    /// For metrics, and the `detail` of Cache-Status (the first is that of RFC 9209 §2.3.2).
+    /// Label for metrics and for `detail` in Cache-Status (the first one is from RFC 9209 §2.3.2).
     public var label: String {
         switch self {
         case .address: "destination_unavailable"
@@ -55,12 +55,12 @@ public enum FailureCause: Sendable, Equatable {
 public struct FailureStop: Sendable, Equatable {
     public let scope: FailureScopeKind
     public let cause: FailureCause
-    /// Milliseconds of the clock by which the memory is told the time.
+    /// Time of the first failure, in milliseconds of the memory's clock.
     public let since: Int64
     /// Milliseconds until the next check, or until the pause ends.
     public let wait: Int64
 
-    /// The setting in play, as in the configuration file.
+    /// The setting that determines this decision, as in the configuration file.
     public var setting: FailureSetting {
         switch scope {
         case .pause: .retryAfterLimit
@@ -80,12 +80,12 @@ public enum FailureSetting: String, Sendable {
 }
 
 extension FailureMemory {
-    /// A scope's name, for people.
+    /// Identification of a scope for display.
     public enum Scope: Sendable, Equatable {
         case address, upstream
         /// The index of the route.
         case route(Int)
-        /// The path, without its arguments.
+        /// The path without its query.
         case key([UInt8])
         case pause([UInt8], user: UInt64)
 
@@ -103,26 +103,26 @@ extension FailureMemory {
     /// A scope opens or closes.
     public struct Change: Sendable, Equatable {
         public let scope: Scope
-        /// nil: it closes.
+        /// The cause of opening; nil if the scope closes.
         public let cause: FailureCause?
     }
 
     public struct OpenScope: Sendable, Equatable {
         public let scope: Scope
-        /// The number by which it is reset.
+        /// Identifies the scope for `reset`.
         public let key: UInt64
         public let stop: FailureStop
-        /// When a check was last sent, or an attempt failed; nil for a pause.
+        /// When a check was last sent, or an attempt last failed; nil for a pause.
         public let lookedAt: Int64?
     }
 }
 
 public enum FailureAdmission: Sendable, Equatable {
     case go
-    /// The stored copy goes out at once.
-    /// - Parameter looksBehind: the request is repeated in the background, as a check.
+    /// A stored response is served at once.
+    /// - Parameter looksBehind: whether the request is repeated in the background, as a check.
     case serveCopy(FailureStop, looksBehind: Bool)
-    /// There is no copy, and no connection can be made.
+    /// There is no stored response, and the address cannot be reached.
     case refuse(FailureStop)
 }
 
@@ -148,7 +148,7 @@ struct FailureRow: Sendable {
         (failedAt, self.cause) = (now, cause)
     }
 
-    /// Returns whether it opens now.
+    /// Opens the scope after this many attempts. Returns whether it opens now.
     mutating func opens(at attempts: Int, now: Int64) -> Bool {
         guard openedAt == nil, count >= attempts else { return false }
         openedAt = now
@@ -163,9 +163,9 @@ struct FailureRow: Sendable {
     }
 }
 
-/// Whose turn it is to send the next check: the client whose last check lies furthest back, so that no client takes all of them.
+/// Determines which client sends the next check: the one with the least recent check, so that no client sends all of them.
 struct CheckTurns: Sendable {
-    /// Clients whose order is remembered.
+    /// Maximum number of clients in the recorded order.
     static let limit = 8
 
     private(set) var checkedAt: Int64?
@@ -173,21 +173,21 @@ struct CheckTurns: Sendable {
     private var hasEnded = true
     /// The clients of the last checks, the latest last.
     private var checked: [Witness] = []
-    /// Of the clients that were stopped since, the one whose last check lies furthest back.
+    /// The stopped client with the least recent check.
     private var waiting: Witness?
 
     private func rank(_ witness: Witness) -> Int { checked.lastIndex { !$0.isAnother(than: witness) } ?? -1 }
 
     func isUnderWay(by witness: Witness) -> Bool { !hasEnded && checked.last?.isAnother(than: witness) == false }
 
-    /// A turn that is not used soon passes to any client.
+    /// Whether this client may send the check. A turn that is not used soon passes to any client.
     func isTurn(of witness: Witness, interval: Int64, now: Int64) -> Bool {
         guard let waiting, let checkedAt, now - checkedAt < interval * 5 / 4 else { return true }
         return rank(witness) <= rank(waiting)
     }
 
-    /// A request was stopped.
-    /// - Parameter isCheck: it is repeated as a check.
+    /// Records a stopped request.
+    /// - Parameter isCheck: whether the request is repeated as a check.
     mutating func note(_ witness: Witness, isCheck: Bool, now: Int64) {
         guard isCheck else {
             if waiting.map({ rank(witness) < rank($0) }) ?? true { waiting = witness }
@@ -200,13 +200,13 @@ struct CheckTurns: Sendable {
         sent += 1
     }
 
-    /// An attempt has ended.
+    /// Records the end of an attempt.
     mutating func end(began: Int64) {
         if began >= checkedAt ?? .min { hasEnded = true }
     }
 }
 
-/// How many checks of single keys are sent in a recheck. A client has another while it has had fewer than are left.
+/// Limits the checks of single keys per recheck. A client may send another check while it has sent fewer than remain.
 struct CheckBudget: Sendable {
     static let limit = 16
 
@@ -225,7 +225,7 @@ struct CheckBudget: Sendable {
     }
 }
 
-/// The times of a key that was never quicker than a request with a copy waits.
+/// Response times of a key that was never quicker than the time that a request with a stored response waits.
 struct Slowness: Sendable {
     /// Good responses after which a key counts as slow by nature.
     static let responses = 20
@@ -246,7 +246,7 @@ struct Slowness: Sendable {
     func isNature(for witness: Witness) -> Bool { count >= Self.responses && witnesses.counts(for: witness) }
 }
 
-/// The upstream asked a client to wait.
+/// The upstream asked a client to wait (Retry-After).
 struct Pause: Sendable {
     let witness: Witness
     let status: Status
@@ -255,7 +255,8 @@ struct Pause: Sendable {
     /// Successes of the enclosing scope when the upstream last requested the pause.
     let successes: Int
 
-    /// Whether the pause still holds. After 503 (unavailable) any success ends it. 429 is a limit of this client, which no other request lifts.
+    /// Whether the pause still applies. After 503 (Service Unavailable) any success ends it. 429 is a limit of this client, which no other
+    /// request lifts.
     func holds(after successes: Int, _ now: Int64) -> Bool { until > now && (status == 429 || successes == self.successes) }
 
     func stop(now: Int64) -> FailureStop { FailureStop(scope: .pause, cause: .status(status), since: since, wait: max(0, until - now)) }
@@ -265,24 +266,25 @@ struct Pause: Sendable {
 
 struct AddressScope: Sendable {
     var row = FailureRow()
-    /// When anything was last heard of it.
+    /// When bytes were last received from the address.
     var reachedAt = Int64.min
-    /// When it was reached again after it had been unreachable. Attempts that began before say nothing of keys.
+    /// When the address became reachable after a failure. Earlier attempts are no evidence about keys.
     var returnedAt = Int64.min
 }
 
 /// The upstream, or a configured route.
 struct WideScope: Sendable {
-    /// Failed attempts since the last success, and keys among them, that open it. Where fewer keys were seen within `keyAge`, all of them.
+    /// Failed attempts since the last success, and different keys among them, that open the scope. If fewer keys were seen within `keyAge`,
+    /// all of them must have failed.
     static let attempts = 5
     static let keys = 5
     static let keyAge: Int64 = 3_600_000
 
     var row = FailureRow()
     private(set) var succeededAt: Int64?
-    /// When it was open last. Attempts that began before say nothing of now.
+    /// When the scope was last open. Earlier attempts are no evidence about the present.
     private(set) var closedAt = Int64.min
-    /// How often it succeeded, or all its failures were void.
+    /// Number of times that the scope succeeded, or that all its failures were discarded.
     private(set) var successes = 0
     /// When its first attempt began.
     private var seenAt: Int64?
@@ -290,7 +292,7 @@ struct WideScope: Sendable {
     /// The keys of the last attempts, and when each was seen.
     private var seenKeys: [(key: UInt64, at: Int64)] = []
 
-    /// Whether all fails, this key too. A key that failed while others succeeded fails by itself.
+    /// Whether the scope is open and covers this key. A key that failed while other keys succeeded has its own failure.
     func includes(_ key: KeyScope?) -> Bool { row.isOpen && !isOwn(key) }
 
     private func isOwn(_ key: KeyScope?) -> Bool {
@@ -298,14 +300,14 @@ struct WideScope: Sendable {
         return key.row.firstFailedAt < succeededAt
     }
 
-    /// Returns whether it was open.
+    /// Records a success. Returns whether the scope was open.
     mutating func succeed(_ key: UInt64, now: Int64) -> Bool {
         succeededAt = now
         see(key, now)
         return close(now: now)
     }
 
-    /// Forgets all failures. Returns whether it was open.
+    /// Discards all failures. Returns whether the scope was open.
     mutating func close(now: Int64) -> Bool {
         successes += 1
         guard row.count > 0 else { return false }
@@ -315,8 +317,8 @@ struct WideScope: Sendable {
         return wasOpen
     }
 
-    /// Returns whether it opens.
-    /// - Parameter known: what is known of the key, with this failure.
+    /// Records a failure. Returns whether the scope opens.
+    /// - Parameter known: the state of the key, including this failure.
     mutating func fail(
         _ key: UInt64, _ known: KeyScope, _ witness: Witness, _ cause: FailureCause, began: Int64, now: Int64, _ settings: FailureSettings
     ) -> Bool {
@@ -344,41 +346,43 @@ struct WideScope: Sendable {
 
 /// An exact request of one partition.
 struct KeyScope: Sendable {
-    /// Failed attempts in a row that open it.
+    /// Consecutive failed attempts that open the scope.
     static let attempts = 2
-    /// Clients whose pauses are remembered.
+    /// Maximum number of clients with recorded pauses.
     static let pauseLimit = 8
 
     let path: [UInt8]
     let route: Int?
     let user: UInt64
     var row = FailureRow()
-    /// Others succeeded between its failures: it fails by itself.
+    /// Whether other keys succeeded between its failures, so the key itself fails.
     private var isOwn = false
-    /// The successes of the scope around it when it failed last.
+    /// The successes of the enclosing scope at the key's last failure.
     private var successes = 0
     private(set) var pauses: [Pause] = []
     var slowness: Slowness?
 
     init(_ scopes: borrowing RequestScopes) { (path, route, user) = (scopes.shownPath, scopes.route, scopes.user) }
 
-    /// Whether it fails now.
-    /// - Parameter successes: of the scope around it. Failures from before one of them say nothing of now, unless the key fails by itself.
+    /// Whether the key fails now.
+    /// - Parameter successes: number of successes of the enclosing scope. Failures before the last of them no longer count, unless the key
+    ///   itself fails.
     func counts(after successes: Int) -> Bool { row.isOpen && (isOwn || successes == self.successes) }
 
     var isWorthKeeping: Bool { row.isOpen || !pauses.isEmpty || slowness != nil }
 
-    /// Whether it may let a copy go out at once.
+    /// Whether the key may let a stored response be served at once.
     func mayStop(since: Int64, _ now: Int64) -> Bool { row.isOpen && row.failedAt >= since || pauses.contains { $0.until > now } }
 
-    /// - Parameter successes: successes of the enclosing scope.
+    /// Returns the client's present pause; nil if there is none.
+    /// - Parameter successes: number of successes of the enclosing scope.
     func pause(of witness: Witness, after successes: Int, now: Int64) -> Pause? {
         pauses.first { !$0.witness.isAnother(than: witness) && $0.holds(after: successes, now) }
     }
 
     mutating func succeed() { (row, isOwn, pauses) = (FailureRow(), false, []) }
 
-    /// Returns whether it opens.
+    /// Records a failure. Returns whether the scope opens.
     mutating func fail(_ witness: Witness, _ cause: FailureCause, after successes: Int, window: Int64, now: Int64) -> Bool {
         if !row.isOpen, row.count > 0, now - row.failedAt > window { (row, isOwn) = (FailureRow(), false) }
         if row.count > 0, self.successes < successes { isOwn = true }
@@ -387,7 +391,7 @@ struct KeyScope: Sendable {
         return row.opens(at: Self.attempts, now: now)
     }
 
-    /// Returns whether the client was not asked to wait already.
+    /// Records a pause. Returns whether the client was not paused already.
     mutating func pause(_ witness: Witness, _ status: Status, until: Int64, after successes: Int, now: Int64) -> Bool {
         let known = pause(of: witness, after: successes, now: now)
         pauses.removeAll { $0.until <= now || !$0.witness.isAnother(than: witness) }

@@ -1,5 +1,5 @@
-// Stands between a transfer and the one who asked, and does what an injected fault says. Nobody else knows of it: what it brings is what the upstream
-// would have brought.
+// Injects faults: it is placed between a transfer and its receiver, and applies the effect of a fault. To the receiver the result looks
+// like a response of the upstream.
 
 import FaultInjection
 import HTTPCore
@@ -12,11 +12,11 @@ final class FaultyReceiver: TransferReceiver {
     private var held = Held()
     private var timer: LoopTimer?
 
-    /// What came and is not to be seen yet. Of content no more than one read brings: then the transfer is held.
+    /// Parts of the response that are held back. At most one read of content, because the transfer is then paused.
     private struct Held {
         var head: ResponseHead?
         var content: [UInt8] = []
-        /// How it ended (`transferEnded`).
+        /// How the response ended (`transferEnded`).
         var isDelimited: Bool?
     }
 
@@ -27,18 +27,18 @@ final class FaultyReceiver: TransferReceiver {
         response = FaultyResponse(fault.effect, isDelayed: delay > 0)
     }
 
-    /// Once the transfer is among those that run.
-    /// - Parameter isAsked: whether the upstream is.
+    /// Starts the fault, once the transfer is active.
+    /// - Parameter isAsked: whether the request is sent to the upstream.
     func begin(_ transfer: Transfer, delay: Int64, isAsked: Bool) {
         if !isAsked { transfer.beginRequest(TransferTimes()) }
-        // As late as that, the time-out for the first byte has passed.
+        // With a longer delay, the first-byte timeout ends the transfer earlier.
         guard delay < transfer.client.limits.firstByte, delay > 0 || !isAsked else { return }
         timer = transfer.client.loop.schedule(after: .milliseconds(delay)) { [self] in
             if isAsked { release(transfer) } else { respond(transfer) }
         }
     }
 
-    /// In the place of the upstream.
+    /// Responds instead of the upstream.
     private func respond(_ transfer: Transfer) {
         _ = response.handle(.waitOver)
         switch fault.effect {
@@ -61,7 +61,7 @@ final class FaultyReceiver: TransferReceiver {
         transfer.end(.whole(isDelimited: true))
     }
 
-    /// A wait is over.
+    /// Ends a delay.
     private func release(_ transfer: Transfer) {
         timer = nil
         guard !transfer.isCancelled else { return }
@@ -78,7 +78,7 @@ final class FaultyReceiver: TransferReceiver {
         if timer == nil { transfer.release() }
     }
 
-    // MARK: What the transfer brings
+    // MARK: Events of the transfer
 
     func transferBegins(_ transfer: Transfer) { receiver.transferBegins(transfer) }
 
@@ -114,7 +114,7 @@ final class FaultyReceiver: TransferReceiver {
         }
     }
 
-    /// All of the response may have come already.
+    /// Truncates the response. The transfer may have ended already.
     private func breakOff(_ transfer: Transfer) {
         if transfer.hasEnded { receiver.transferFailed(transfer, .responseIncomplete) } else { transfer.giveUp(.responseIncomplete) }
     }

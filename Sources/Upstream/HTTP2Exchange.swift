@@ -1,22 +1,23 @@
-// One exchange on a connection that carries several: a stream of HTTP/2 and the transfer that it is for.
+// One exchange on a connection with several: an HTTP/2 stream and its transfer.
 
 import HTTPCore
 
 final class HTTP2Exchange {
     let transfer: Transfer
     let connection: HTTP2OriginConnection
-    /// The stream's number; 0 where it never got one.
+    /// The number of the stream; 0 if none was opened.
     var stream: Int32 = 0
     var reader: HTTP2ResponseReader
-    /// What has come and the transfer would not take: no more than the stream's window. nil where it takes what comes.
+    /// Content that has arrived while the transfer is paused, at most the stream's flow-control window; nil while the transfer is not
+    /// paused.
     var held: [UInt8]?
-    /// The request's head has been written.
+    /// Whether the request's head has been written.
     var isSent = false
-    /// So has all of its content.
+    /// Whether the request's content has been written completely.
     var isRequestWhole: Bool
-    /// The upstream has sent all of the response. What of it is held has yet to be taken.
+    /// Whether the upstream has sent the complete response. A part of it may still be held.
     var hasEnded = false
-    /// Why the library reset the stream: the response cannot be used.
+    /// Whether the library reset the stream because the response is invalid.
     var isInvalid = false
 
     init(_ transfer: Transfer, _ connection: HTTP2OriginConnection) {

@@ -1,5 +1,5 @@
-// What comes on a connection of HTTP/2, and what it means for the exchange that it is for. All of it is told while the session reads or writes: what
-// follows is queued there.
+// Handles the events of an HTTP/2 connection to the upstream, and what they mean for its exchanges. Events arrive while the session reads
+// or writes, so resulting output is only queued.
 
 import HTTP2
 import HTTPCore
@@ -7,7 +7,7 @@ import Reactor
 
 extension HTTP2OriginConnection: HTTP2SessionDelegate {
     func received(_ section: borrowing HTTP2FieldSection, _ kind: HTTP2SectionKind, on stream: Int32, endsStream: Bool) {
-        // Trailers are not passed on, as in HTTP/1.1; their end is told.
+        // Trailer fields are not passed on, as in HTTP/1.1; the end that they mark is.
         guard kind == .head, let exchange = exchanges[stream] else { return }
         switch exchange.reader.take(section, isLast: endsStream) {
         case .informational(let head): exchange.transfer.take(informational: head)
@@ -39,7 +39,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         guard exchange.reader.isWhole else { return refuse(exchange, UpstreamError(.responseIncomplete, .response(.contentTooShort))) }
         exchange.hasEnded = true
         wasUsed = true
-        // What of the request has not gone out is not wanted (RFC 9113 §8.1).
+        // The rest of the request's content is not needed (RFC 9113 §8.1).
         if !exchange.isRequestWhole { session.reset(stream, .cancel) }
         forgetStream(of: exchange, .whole)
         if exchange.held == nil { complete(exchange) } else { connections.noteFree() }
@@ -52,7 +52,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         connections.noteFree()
     }
 
-    /// After a pause: what was held, and then what comes.
+    /// Continues after a pause: first held content, then new content.
     func readOn(for exchange: HTTP2Exchange) {
         connections.loop.atEndOfBatch { [self] in goOnReading(exchange) }
     }
@@ -69,7 +69,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
 
     // MARK: Ends
 
-    /// What has come cannot be used. The stream alone ends.
+    /// Ends the stream because its response is invalid. The connection stays open.
     private func refuse(_ exchange: HTTP2Exchange, _ error: UpstreamError) {
         session.reset(exchange.stream, error.kind == .protocolError ? .protocolError : .cancel)
         letGo(exchange, .invalid)
@@ -82,9 +82,9 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         if !isByPeer { exchanges[stream]?.isInvalid = true }
     }
 
-    /// The stream ended before its response did: what ended well has been let go of before.
+    /// Handles a stream that closed before its response was complete. Streams that ended in order were removed before.
     func streamClosed(_ stream: Int32, _ code: HTTP2ErrorCode) {
-        // Our own last words end streams too: who ends the connection sees to those.
+        // Closing the connection also closes streams. The caller handles those.
         guard isOpen, let exchange = exchanges[stream] else { return }
         switch code {
         case _ where exchange.isInvalid: endInvalid(exchange, code)
@@ -104,8 +104,8 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
         connections.noteFree()
     }
 
-    /// No byte of a response has come, or not all of them: whether the request is sent again is decided by `RepeatRule` alone.
-    /// - Parameter isRefused: the upstream says that it has done nothing with the request.
+    /// Ends an exchange without a response, or with an incomplete one. `RepeatRule` alone decides whether the request is sent again.
+    /// - Parameter isRefused: whether the upstream states that it did not process the request.
     func endEarly(_ exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd, _ error: UpstreamError, isRefused: Bool = false) {
         let isUnsent = !exchange.isSent
         let mayRepeat = connections.client.mayRepeat(
@@ -129,7 +129,7 @@ extension HTTP2OriginConnection: HTTP2SessionDelegate {
     }
 
     func offerContent(of stream: Int32, limit: Int) -> HTTP2ContentOffer {
-        // It was let go of: its reset is on its way.
+        // The exchange has ended, and its stream is about to be reset.
         guard let exchange = exchanges[stream] else { return .later }
         guard let (count, isLast) = exchange.transfer.offerRequestContent(upTo: limit) else { return .later }
         if isLast {

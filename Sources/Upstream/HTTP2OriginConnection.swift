@@ -1,8 +1,7 @@
-// One connection to the upstream on which HTTP/2 is spoken, in clear or through TLS: many exchanges at once, each a stream of its own. Frames, windows
-// and field tables are `HTTP2Session`'s, what a response's parts mean is said by `HTTP2ResponseReader`. What comes is in the other file.
-//
-// A stream's window is given back when its client has taken the content, the connection's at once: so one slow client holds no more than its own
-// window, and stops no other.
+// An HTTP/2 connection to the upstream, with or without TLS: many concurrent exchanges, each on a stream. `HTTP2Session` handles frames,
+// flow control and field compression; `HTTP2ResponseReader` validates responses; `HTTP2OriginConnection+Events.swift` handles events.
+// Tricky: a stream's window is replenished when its client has taken the content, the connection's at once. A slow client thus holds at
+// most its stream's window and does not block other streams.
 
 import Figures
 import HTTP2
@@ -12,68 +11,69 @@ import Reactor
 final class HTTP2OriginConnection: EventHandler {
     private enum State: Equatable {
         case open
-        /// It takes no more requests, and ends when it carries none.
+        /// Accepts no more requests, and closes when the last exchange has ended.
         case draining(ConnectionEnd)
         case closed
     }
 
-    /// Where it leads, where that may change.
+    /// The remote address if the upstream's name is followed; nil otherwise.
     var peer: NamedAddress?
-    /// It is for requests that are kept apart, one at a time.
+    /// Whether the connection is for requests that are kept apart, one at a time.
     let isApart: Bool
-    /// Counted from 1 among all connections of this loop.
+    /// Number of the connection, counted from 1 among all connections of this loop.
     let number: Int
     let connections: OriginConnections
     let session: HTTP2Session
-    /// By stream: those whose response has not come whole.
+    /// Exchanges with an incomplete response, by stream.
     var exchanges = HTTP2StreamTable<HTTP2Exchange>()
-    /// A response has come whole on it.
+    /// Whether a complete response was received on the connection.
     var wasUsed = false
-    /// When it was last heard of, and when it last carried something, in milliseconds of the loop's clock.
+    /// Time of the last received bytes, and of the last exchange, in milliseconds of the loop's clock.
     private(set) var heardAt: Int64
     private(set) var usedAt: Int64
-    /// When a PING went out that nothing has come after; nil where there is none.
+    /// Time of a PING that was not followed by received bytes; nil if there is none.
     private var askedAt: Int64?
-    /// Streams that the upstream takes at once.
+    /// Maximum number of concurrent streams that the upstream allows.
     private var limit: Int
-    /// When it was last said, in milliseconds of the loop's clock.
+    /// When the upstream last stated the limit, in milliseconds of the loop's clock.
     private var limitedAt: Int64
 
     private let stream: ByteStream
     private let times: TransferTimes
     private var state = State.open
-    /// The session reads or writes: it may not be asked to do either within.
+    /// Whether the session is reading or writing. It must not be called to read or write then.
     private var isInSession = false
     private var isFlushQueued = false
     /// Reason for which either side ends the connection; nil before that.
     var breach: UpstreamCause?
     /// Whether no byte was read before.
     private var isFirstRead = true
-    /// Why we have said that it ends, for what the upstream did wrong.
+    /// Why Cistern has announced the end of the connection after a violation by the upstream; nil before that.
     private var renounced: ConnectionEnd?
     private var walk = HTTP2FrameWalk(skipping: 0)
-    /// Frames that bring nothing.
+    /// Limit on frames without content.
     var conduct: HTTP2ControlBudget
-    /// What the kernel has not taken.
+    /// Output that the kernel has not accepted.
     private var output: [UInt8] = []
     private var sent = 0
     private var readWaitsForWrite = false
     private var writeWaitsForRead = false
 
-    /// On one connection at once, also where the upstream would take more: beyond it another is made.
+    /// Maximum number of concurrent exchanges per connection, even if the upstream allows more. Further exchanges use another connection.
     static let maximumExchanges = 100
-    /// What may be on its way of one response before its client has taken any of it, and of all of one connection together.
+    /// Flow-control windows: maximum bytes in transit of one response that its client has not taken, and of all responses of one
+    /// connection.
     static let streamWindowBytes: Int32 = 256 << 10
     static let connectionWindowBytes: Int32 = 8 << 20
-    /// Frames that bring nothing, each second; what we send earns some more.
+    /// Maximum number of frames without content per second. Sent content increases it.
     private static let controlFrames = 1_000
-    /// Where nothing has come for so long, a PING goes out with the next request.
+    /// Time without received bytes after which the next request is accompanied by a PING.
     private static let silenceMilliseconds: Int64 = 1_000
-    /// What is read, and sent, at one event: the others on the loop have their turn then.
+    /// Maximum bytes read, TLS records read, and bytes sent per event. Other connections of the loop then have their turn.
     private static let bytesPerEvent = 64 * 1024
     private static let recordsPerEvent = 64
     private static let sentBytesPerEvent = 1 << 20
-    /// What is put together before it is sent.
+    /// Size of the buffer in which output is assembled.
     private static let pieceBytes = 64 * 1024
 
     init?(_ stream: ByteStream, _ times: TransferTimes, number: Int, isApart: Bool, _ connections: OriginConnections) {
@@ -81,7 +81,7 @@ final class HTTP2OriginConnection: EventHandler {
         var settings = HTTP2SessionSettings()
         settings.streamWindowBytes = Self.streamWindowBytes
         settings.connectionWindowBytes = Self.connectionWindowBytes
-        // The lines' own bytes are counted in HTTP/1.1, and 32 more for each in HTTP/2.
+        // HTTP/1.1 counts the bytes of the field lines; HTTP/2 adds 32 for each line.
         settings.fieldLimits = HTTP2FieldLimits(bytes: head.headBytes + 32 * head.fieldCount, count: head.fieldCount + 1)
         guard let session = try? HTTP2Session(.client, settings) else { return nil }
         (self.stream, self.times, self.number, self.connections, self.session) = (stream, times, number, connections, session)
@@ -96,15 +96,15 @@ final class HTTP2OriginConnection: EventHandler {
 
     var isOpen: Bool { state != .closed }
     var isUnused: Bool { exchanges.isEmpty && isOpen }
-    /// How many more it takes.
+    /// Number of further exchanges that the connection accepts.
     var room: Int { state == .open && session.mayRequest ? max(0, limit - exchanges.count) : 0 }
     var hasRoom: Bool { room > 0 }
-    /// It may carry requests later, and its peer takes none for now.
+    /// Whether the connection is open, but the upstream has set its stream limit to 0 after `time`.
     func takesNone(since time: Int64) -> Bool { state == .open && limit == 0 && session.mayRequest && limitedAt > time }
 
-    // MARK: Requests
+    // MARK: Exchanges
 
-    /// Sends a request on a stream of its own. The transfer hears nothing from within this call, but that it begins.
+    /// Sends a request on a new stream. During this call the transfer receives only the event that it begins.
     func begin(_ transfer: Transfer) {
         let now = connections.client.coarseNow
         let exchange = HTTP2Exchange(transfer, self)
@@ -116,7 +116,7 @@ final class HTTP2OriginConnection: EventHandler {
         transfer.beginRequest(begun)
         guard let id = session.submitRequest(connections.writer.fields(of: transfer.request), hasContent: transfer.request.hasContent)
         else {
-            // Only where there is no memory: whether there is room was asked.
+            // Fails only if memory is exhausted: the caller has checked that a stream is available.
             connections.loop.atEndOfBatch { transfer.giveUp(.proxyInternalError) }
             return
         }
@@ -131,14 +131,14 @@ final class HTTP2OriginConnection: EventHandler {
         queueFlush()
     }
 
-    /// There is more of the request's content, or it is whole.
+    /// Continues after more of the request's content, or its end, has become available.
     func sendMore(for exchange: HTTP2Exchange) {
         guard exchanges[exchange.stream] === exchange else { return }
         session.resumeContent(of: exchange.stream)
         queueFlush()
     }
 
-    /// Nobody waits for the response any more.
+    /// Ends an exchange with a response that is no longer needed.
     func abandon(_ exchange: HTTP2Exchange) {
         if exchanges[exchange.stream] === exchange { session.reset(exchange.stream, .cancel) }
         letGo(exchange, .givenUp)
@@ -146,7 +146,7 @@ final class HTTP2OriginConnection: EventHandler {
         connections.noteFree()
     }
 
-    /// It carries this one no more.
+    /// Removes an exchange from the connection.
     func letGo(_ exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd) {
         if exchanges[exchange.stream] === exchange { forgetStream(of: exchange, end) }
         if exchange.held != nil { connections.noteGoesOn(exchange.transfer) }
@@ -154,7 +154,7 @@ final class HTTP2OriginConnection: EventHandler {
         connections.releaseShares(of: exchange.transfer)
     }
 
-    /// Its stream is over; what of the response is held may still have to be taken.
+    /// Removes the stream of an exchange. A held part of the response may still be delivered.
     func forgetStream(of exchange: HTTP2Exchange, _ end: HTTP2ExchangeEnd) {
         exchanges[exchange.stream] = nil
         usedAt = connections.client.coarseNow
@@ -164,19 +164,19 @@ final class HTTP2OriginConnection: EventHandler {
 
     // MARK: Ends
 
-    /// It takes no more requests; what it carries goes on.
+    /// Accepts no more requests. Active exchanges continue.
     func drain(_ cause: ConnectionEnd) {
         guard state == .open else { return }
         state = .draining(cause)
         queueFlush()
     }
 
-    /// All that it carries has been taken from it, or has ended.
+    /// Closes the connection. All exchanges must have ended or been moved.
     func close(_ cause: ConnectionEnd) {
         guard isOpen else { return }
         state = .closed
         if !isInSession {
-            // A word, where it can be said at once.
+            // Send GOAWAY if that is possible at once.
             session.end(.noError)
             _ = fill()
             if !output.isEmpty { _ = output.withUnsafeBytes { stream.send(UnsafeRawBufferPointer(rebasing: $0[sent...])) } }
@@ -187,7 +187,7 @@ final class HTTP2OriginConnection: EventHandler {
         connections.remove(self, cause)
     }
 
-    /// The connection is of no more use, and what it carries has to end.
+    /// Closes a connection that has failed, and ends its exchanges.
     func fail(_ cause: ConnectionEnd, _ error: UpstreamError) {
         guard isOpen else { return }
         let left = exchanges.values.sorted { $0.stream < $1.stream }
@@ -205,15 +205,15 @@ final class HTTP2OriginConnection: EventHandler {
         close(cause)
     }
 
-    // MARK: Whether it is still there
+    // MARK: Liveness
 
     private func noteHeard() {
         heardAt = connections.client.coarseNow
         askedAt = nil
     }
 
-    /// A peer that says nothing to a PING for as long as connecting may take is treated as gone: requests go elsewhere. What was sent has its own
-    /// time-outs.
+    /// Drains the connection if the upstream has not responded to a PING within the connect timeout, so that requests use other
+    /// connections. Sent requests have their own timeouts.
     func checkIsResponsive(at now: Int64) {
         guard let askedAt, now - askedAt >= connections.client.limits.connect else { return }
         drain(.unresponsive)
@@ -240,7 +240,7 @@ final class HTTP2OriginConnection: EventHandler {
         if writeWaitsForRead { flush() }
     }
 
-    /// Reads what is there, within bounds. TLS may hold bytes that the kernel no longer tells of: it is read until it has none.
+    /// Reads available bytes, within limits. TLS may have buffered bytes that the kernel does not report, so it is read until it has none.
     private func read() {
         var count = 0
         for _ in 0..<Self.recordsPerEvent where count < Self.bytesPerEvent {
@@ -275,7 +275,7 @@ final class HTTP2OriginConnection: EventHandler {
         let result = session.receive(bytes, telling: self)
         isInSession = false
         guard isOpen, result == .ended else { return }
-        // The last word may say what was wrong.
+        // The session may still have to send an error.
         flush()
         if case .draining(let cause) = state, exchanges.isEmpty { return close(cause) }
         fail(.error, .protocolError)
@@ -290,7 +290,7 @@ final class HTTP2OriginConnection: EventHandler {
         if case .tlsRecord? = ResponseProblem.inStart(bytes) { breach = .response(.tlsRecord) }
     }
 
-    /// RFC 9113 §10.5.
+    /// Whether the upstream exceeds the limit on frames without content (RFC 9113 §10.5).
     private func isFlooded(by bytes: UnsafeRawBufferPointer) -> Bool {
         var position = 0
         while let frame = walk.next(bytes, &position) {
@@ -299,7 +299,7 @@ final class HTTP2OriginConnection: EventHandler {
         return false
     }
 
-    /// What has come while it carried nothing: that the upstream has ended it, above all. Nobody is told anything by it.
+    /// Handles bytes that arrived while the connection was unused, in particular its end. Notifies no transfer.
     func catchUp() {
         withUnsafeTemporaryAllocation(byteCount: 16 * 1024, alignment: 16) { space in
             for _ in 0..<Self.recordsPerEvent where isUnused && !isInSession && !stream.isSilent {
@@ -317,7 +317,7 @@ final class HTTP2OriginConnection: EventHandler {
 
     // MARK: Sending
 
-    /// What is to be sent goes out at the end of this batch of events, all in one piece.
+    /// Schedules waiting output to be sent at the end of this batch of events, in one piece.
     func queueFlush() {
         guard !isFlushQueued, isOpen else { return }
         isFlushQueued = true
@@ -342,7 +342,7 @@ final class HTTP2OriginConnection: EventHandler {
                 writeWaitsForRead = true
                 break sending
             case .broken:
-                // What has come is read all the same, and then the end.
+                // Bytes that have arrived are still read, followed by the end of the stream.
                 clearOutput()
                 break sending
             }
@@ -352,16 +352,16 @@ final class HTTP2OriginConnection: EventHandler {
         watch()
     }
 
-    /// We have said that it ends: what is left on it ends as soon as that has gone out.
+    /// Ends the exchanges of the connection as soon as GOAWAY has been sent.
     func renounce(_ cause: ConnectionEnd) {
         guard isOpen, renounced == nil else { return }
         renounced = cause
-        // Who breaks a connection of its own harms nobody.
+        // A violation on a connection that is kept apart affects no other request.
         if !isApart { connections.note(.broken) }
     }
 
-    /// Puts together what is to be sent next. A stream that ends by it may end the connection: others may need its place.
-    /// - Returns: whether there is any.
+    /// Assembles the next output. A stream that ends here may end the connection, because other requests may need its slot.
+    /// - Returns: whether there is output.
     private func fill() -> Bool {
         withUnsafeTemporaryAllocation(byteCount: Self.pieceBytes, alignment: 16) { space in
             isInSession = true

@@ -1,5 +1,5 @@
-// Judges one response of HTTP/2 as its parts come (RFC 9113 §8): by the rules that hold for one of HTTP/1.1, and by those for pseudo-fields and
-// fields of the connection. No I/O.
+// Validates an HTTP/2 response while its parts arrive (RFC 9113 §8). The rules for HTTP/1.1 responses apply, and those for pseudo-header
+// fields and connection fields. No I/O.
 
 import HTTP2
 import HTTPCore
@@ -12,13 +12,13 @@ struct HTTP2ResponseReader {
     }
 
     private enum Content: Equatable {
-        /// The final head has not come.
+        /// The final head has not been received.
         case awaited
-        /// There may be none.
+        /// The response must not have content.
         case forbidden
-        /// So many bytes are left.
+        /// Number of bytes of content that are still missing.
         case left(Int)
-        /// The stream's end alone ends it.
+        /// The end of the stream ends the content.
         case open
     }
 
@@ -27,17 +27,17 @@ struct HTTP2ResponseReader {
     private var informational = 0
     private var content = Content.awaited
 
-    /// - Parameter method: the request's.
+    /// - Parameter method: the request's method.
     init(to method: Method, limits: ResponseLimits) {
         isToHEAD = method == .head
         self.limits = limits
     }
 
-    /// Whether a head has come, if only an informational one.
+    /// Whether a head was received, informational or final.
     var hasBegun: Bool { informational > 0 || content != .awaited }
 
-    /// A head has come.
-    /// - Parameter isLast: it ends the stream.
+    /// Validates a head.
+    /// - Parameter isLast: whether it ends the stream.
     mutating func take(_ section: borrowing HTTP2FieldSection, isLast: Bool) -> Event {
         guard !section.isTooLarge else { return .refused(.headTooLong) }
         guard section.entries.count <= limits.fieldCount + 1 else { return .refused(.tooManyFields) }
@@ -52,7 +52,7 @@ struct HTTP2ResponseReader {
 
     private mutating func take(informational head: ResponseHead, isLast: Bool) throws(ResponseProblem) -> Event {
         informational += 1
-        // A switch of protocols is none of HTTP/2's (RFC 9113 §8.6), and a response does not end before it has begun.
+        // HTTP/2 has no protocol switch (RFC 9113 §8.6), and an informational head must not end the stream.
         guard head.status != 101 else { throw .unaskedSwitch }
         guard !isLast else { throw .endedBeforeHead }
         guard informational <= limits.informational else { throw .informationalFlood }
@@ -65,6 +65,7 @@ struct HTTP2ResponseReader {
         return .final(head)
     }
 
+    /// Validates content.
     /// - Returns: the problem of content with this length (RFC 9113 §8.1.1); nil if it is valid.
     mutating func take(contentBytes count: Int) -> ResponseProblem? {
         switch content {
@@ -77,7 +78,7 @@ struct HTTP2ResponseReader {
         }
     }
 
-    /// At the stream's end: whether the response is whole.
+    /// Whether the response is complete. Valid at the end of the stream.
     var isWhole: Bool {
         switch content {
         case .awaited: false
@@ -88,7 +89,7 @@ struct HTTP2ResponseReader {
 
     // MARK: Field lines
 
-    /// Of the connection alone: in HTTP/2 they have no meaning, and whoever sends them means something else (RFC 9113 §8.2.2).
+    /// Connection fields, which make an HTTP/2 message malformed (RFC 9113 §8.2.2).
     private static let forbidden: KnownFieldSet = [.connection, .keepAlive, .proxyConnection, .transferEncoding, .upgrade]
 
     private static func head(_ section: borrowing HTTP2FieldSection) throws(ResponseProblem) -> ResponseHead {
@@ -113,7 +114,7 @@ struct HTTP2ResponseReader {
         return head
     }
 
-    /// RFC 9113 §8.3.2, RFC 9110 §15: three digits, and a class that there is.
+    /// RFC 9113 §8.3.2, RFC 9110 §15: three digits, and an existing class.
     private static func status(_ name: UnsafeBufferPointer<UInt8>, _ value: UnsafeBufferPointer<UInt8>) -> Status? {
         guard Span(_unsafeElements: name).equals(":status"), value.count == 3 else { return nil }
         var code: UInt16 = 0

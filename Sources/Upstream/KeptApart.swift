@@ -1,5 +1,6 @@
-// Which requests get connections of their own, since a request like them has broken the rules of HTTP/2 on a connection that carried nothing else: a
-// path, with any arguments, and a client with whose requests that has happened on several paths. Plain values; the time is passed in.
+// Requests that get separate connections, because a similar request has broken the HTTP/2 rules on a connection without other exchanges.
+// Requests are matched by path with any query, and by client if this has happened on several of its paths. Plain values; the time is an
+// argument.
 
 import HTTPCore
 
@@ -8,23 +9,23 @@ struct KeptApart {
         let number: UInt64
         /// Milliseconds of the loop's clock.
         var until: Int64
-        /// Paths of a client.
+        /// Number of paths, for a client.
         var count = 1
     }
 
     private var paths: [Mark] = []
     private var clients: [Mark] = []
 
-    /// How long a mark counts.
+    /// Lifetime of a mark in milliseconds.
     private static let duration: Int64 = 10 * 60_000
-    /// Marks at most. The oldest makes room.
+    /// Maximum number of marks. A new one replaces the oldest.
     private static let limit = 64
-    /// From so many paths on all requests of the client are kept apart.
+    /// Number of marked paths from which all requests of a client are kept apart.
     private static let pathsOfClient = 3
 
     var isEmpty: Bool { paths.isEmpty && clients.isEmpty }
 
-    /// A request like this has broken HTTP/2, and nothing else can have.
+    /// Records that such a request alone has broken the HTTP/2 rules.
     /// - Parameter client: nil if no client waits for it.
     mutating func note(path: UInt64, client: UInt64?, at now: Int64) {
         let isNew = Self.mark(path, in: &paths, at: now)
@@ -37,7 +38,7 @@ struct KeptApart {
         return clients.contains { $0.number == client && now < $0.until && $0.count >= Self.pathsOfClient }
     }
 
-    /// Returns whether it is a new one.
+    /// Returns whether the mark is new.
     private static func mark(_ number: UInt64, in marks: inout [Mark], at now: Int64) -> Bool {
         marks.removeAll { now >= $0.until }
         if let index = marks.firstIndex(where: { $0.number == number }) {
@@ -52,7 +53,7 @@ struct KeptApart {
 }
 
 extension UpstreamRequest {
-    /// By which it is kept apart: its target without arguments.
+    /// Hash of the target without its query.
     var pathNumber: UInt64 {
         var hasher = Hasher()
         for byte in target.prefix(while: { $0 != UInt8(ascii: "?") }) { hasher.combine(byte) }

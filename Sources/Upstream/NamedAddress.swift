@@ -1,9 +1,9 @@
-// An IP address, as a name leads to it and a connection has it.
+// An IP address to which a name resolves, or with which a connection is established.
 
 import Glibc
 
 public struct NamedAddress: Hashable, Sendable {
-    /// In the order of the wire; of IPv4 the first four.
+    /// The address in network byte order; an IPv4 address has the first four bytes.
     private var high: UInt64 = 0
     private var low: UInt64 = 0
     private let isIPv6: Bool
@@ -17,7 +17,7 @@ public struct NamedAddress: Hashable, Sendable {
 
     private struct NoAddress: Error {}
 
-    /// nil where it is of another family.
+    /// nil for another address family.
     public init?(_ address: UnsafePointer<sockaddr>) {
         let family = Int32(address.pointee.sa_family)
         do throws(NoAddress) {
@@ -40,7 +40,7 @@ public struct NamedAddress: Hashable, Sendable {
         }
     }
 
-    /// nil where the text is no address.
+    /// nil if the text is no address.
     public init?(_ text: String) {
         let family = text.utf8.contains(UInt8(ascii: ":")) ? AF_INET6 : AF_INET
         do throws(NoAddress) {
@@ -50,7 +50,7 @@ public struct NamedAddress: Hashable, Sendable {
         }
     }
 
-    /// The other end of a connected socket; nil where it has no such address.
+    /// The remote address of a connected socket; nil if it has no IP address.
     init?(peerOf socket: Int32) {
         var storage = sockaddr_storage()
         var count = socklen_t(MemoryLayout<sockaddr_storage>.size)
@@ -63,7 +63,7 @@ public struct NamedAddress: Hashable, Sendable {
         self = found
     }
 
-    /// As libcurl takes it: one of IPv6 in brackets.
+    /// The address in libcurl's form: IPv6 in brackets.
     var text: String {
         var words = (high, low)
         var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))

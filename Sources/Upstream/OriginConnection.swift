@@ -1,5 +1,5 @@
-// One connection to the upstream on which HTTP/1.1 is spoken, in clear or through TLS: one request at a time, and no byte of a response is
-// taken for another's (RFC 9112 §9). What the bytes mean is said by `ResponseReader`, what goes out by `RequestOutput`.
+// An HTTP/1.1 connection to the upstream, with or without TLS: one request at a time. Bytes of one response are never taken for another one
+// (RFC 9112 §9). `ResponseReader` parses responses; `RequestOutput` keeps the output.
 
 import HTTPCore
 import Reactor
@@ -7,7 +7,7 @@ import Reactor
 final class OriginConnection: EventHandler {
     private enum State {
         case idle
-        /// Its request goes out at the end of the batch of events.
+        /// Selected for a request that is sent at the end of the batch of events.
         case chosen(Transfer)
         case busy(Transfer)
         case closed
@@ -15,38 +15,38 @@ final class OriginConnection: EventHandler {
 
     /// Milliseconds of the loop's clock.
     var idleSince: Int64 = 0
-    /// Where it leads, where that may change.
+    /// The remote address if the upstream's name is followed; nil otherwise.
     var peer: NamedAddress?
-    /// The client's connection that it belongs to. nil: it is everybody's.
+    /// The client's connection that this connection belongs to; nil if it belongs to the pool.
     var owner: OwnedConnection?
-    /// The upstream may know a user by it: it never carries a request of anybody else.
+    /// Whether the upstream may associate a user with the connection. It then never carries requests of other clients.
     private var isSignedIn = false
-    /// How often it was used since it had a rest.
+    /// Number of uses since the connection last rested.
     var usesInARow = 0
 
     private let stream: ByteStream
     private let connections: OriginConnections
     private let times: TransferTimes
     private var state = State.idle
-    /// Of the response that comes, or has come last.
+    /// Reader of the present or last response.
     private var reader: ResponseReader
     private var output = RequestOutput()
-    /// A response has come whole on it.
+    /// Whether a complete response was received on the connection.
     private var wasUsed = false
-    /// What had been written before this request.
+    /// Number of bytes written before this request.
     private var writtenBefore = 0
-    /// What was read and the transfer would not take. Nothing more is read then; nil where it takes what comes.
+    /// Bytes that were read while the transfer is paused. No more are read then; nil while the transfer is not paused.
     private var held: [UInt8]?
-    /// False where the peer has gone while nothing is read: the kernel would say so again and again.
+    /// False if the peer has closed the connection while reading is paused, because the kernel would report that repeatedly.
     private var isWatched = true
-    /// What TLS waits for before it goes on in the other direction.
+    /// The direction that TLS needs before it can continue in the other one.
     private var readWaitsForWrite = false
     private var writeWaitsForRead = false
 
-    /// What is read at one event, in bytes and in records of TLS: the others on the loop have their turn then.
+    /// Maximum bytes and TLS records read per event. Other connections of the loop then have their turn.
     private static let bytesPerEvent = 64 * 1024
     private static let recordsPerEvent = 64
-    /// The same of what is sent: about a millisecond where the peer is on this machine.
+    /// Maximum bytes sent per event: about a millisecond if the peer is on this machine.
     private static let sentBytesPerEvent = 1 << 20
 
     init(_ stream: ByteStream, _ times: TransferTimes, _ connections: OriginConnections) {
@@ -57,7 +57,7 @@ final class OriginConnection: EventHandler {
         connections.loop.add(stream.descriptor, .readable, self)
     }
 
-    /// What the upstream said of how long it keeps the connection, in milliseconds; nil where it said nothing.
+    /// Time for which the upstream keeps the connection according to its Keep-Alive field, in milliseconds; nil if it has not stated any.
     var keepAlive: Int64? { reader.keepAlive }
 
     var home: OriginConnections { connections }
@@ -70,24 +70,25 @@ final class OriginConnection: EventHandler {
 
     // MARK: Requests
 
-    /// Sends the first request. Who speaks before was asked nothing.
+    /// Sends the first request on the connection. Bytes received before it belong to no request.
     func beginFirst(_ transfer: Transfer) {
         prepare(transfer)
         read()
         goOnSending()
     }
 
-    /// Another request goes out on it, with all others of this batch of events: so that a peer who sleeps is woken once, and not for each.
+    /// Selects the connection for a request, which is sent with all others of this batch of events. A sleeping peer is then woken only
+    /// once.
     func choose(for transfer: Transfer) {
         state = .chosen(transfer)
         transfer.carrier = .connection(self)
-        // It waits for no connection any more.
+        // The request no longer waits for a connection.
         transfer.noteConnecting()
         connections.sendAtEndOfBatch(self)
     }
 
-    /// Sends the request that it was chosen for, where it stands and the peer has said nothing since its last response. The transfer hears nothing
-    /// from within this call, but that it begins.
+    /// Sends the selected request if the connection is open and no unexpected bytes have arrived since the last response. During this call
+    /// the transfer receives only the event that it begins.
     func sendChosen() {
         guard case .chosen(let transfer) = state else { return }
         guard stream.isQuiet else { return startElsewhere(transfer, .surplus) }
@@ -95,7 +96,7 @@ final class OriginConnection: EventHandler {
         goOnSending()
     }
 
-    /// Nothing of the request has gone out.
+    /// Moves a request of which nothing was sent to another connection.
     private func startElsewhere(_ transfer: Transfer, _ cause: ConnectionEnd) {
         letGo(transfer)
         close(cause)
@@ -120,12 +121,12 @@ final class OriginConnection: EventHandler {
         writtenBefore = stream.written
     }
 
-    /// There is more of the request's content, or it is whole.
+    /// Continues after more of the request's content, or its end, has become available.
     func sendMore(for transfer: Transfer) {
         if carries(transfer) { goOnSending() }
     }
 
-    /// The transfer takes content again.
+    /// Continues to deliver content after a pause.
     func readOn(for transfer: Transfer) {
         connections.loop.atEndOfBatch { [self] in goOnReading(transfer) }
     }
@@ -189,7 +190,7 @@ final class OriginConnection: EventHandler {
         writeWaitsForRead = false
         guard case .busy(let transfer) = state else { return watch() }
         var left = Self.sentBytesPerEvent
-        // What is left then goes out when the socket says once more that it takes it.
+        // The rest is sent when the socket is next reported as writable.
         sending: while fillOutput(from: transfer), left > 0 {
             switch stream.send(output.bytes, from: output.sent) {
             case .bytes(let count):
@@ -203,13 +204,13 @@ final class OriginConnection: EventHandler {
             case .broken: output.breakOff()
             }
         }
-        // The client says nothing more: so its upstream hears.
+        // The client has ended its side of the tunnel, so this side is ended towards the upstream.
         if reader.isTunnel, output.isAllSent { stream.endSending() }
         watch()
     }
 
-    /// Takes the content's next piece where nothing else is left to send.
-    /// - Returns: whether there is something to send.
+    /// Takes the next piece of the content if all other output was sent.
+    /// - Returns: whether there is output.
     private func fillOutput(from transfer: Transfer) -> Bool {
         if output.isEmpty, output.takesContent { output.takeContent { transfer.takeContent(into: &$0) } }
         return !output.isEmpty
@@ -217,9 +218,9 @@ final class OriginConnection: EventHandler {
 
     // MARK: Reading
 
-    /// Reads what is there, within bounds. TLS may hold bytes that the kernel no longer tells of: it is read until it has none.
+    /// Reads available bytes, within limits. TLS may have buffered bytes that the kernel does not report, so it is read until it has none.
     private func read() {
-        // In clear nothing is held, and nobody asks.
+        // Without TLS no bytes are buffered, and `before` is not used.
         let before = stream.mayHoldBytes ? state : .idle
         var count = 0
         for _ in 0..<Self.recordsPerEvent where count < Self.bytesPerEvent {
@@ -231,7 +232,7 @@ final class OriginConnection: EventHandler {
                 return watch()
             case .ended(let isClean): return endByPeer(isClean: isClean)
             }
-            // What may still be held after a response's end is looked at before the connection is used again.
+            // Bytes buffered after the end of a response are checked before the connection is used again.
             guard stream.mayHoldBytes, held == nil, case .busy(let transfer) = before, carries(transfer) else { return }
         }
         connections.loop.inNextRound { [weak self] in
@@ -240,7 +241,7 @@ final class OriginConnection: EventHandler {
         }
     }
 
-    /// After a pause: what was held, and then what comes.
+    /// Continues after a pause: first held content, then new content.
     private func goOnReading(_ transfer: Transfer) {
         guard carries(transfer), let bytes = held else { return }
         held = nil
@@ -259,8 +260,8 @@ final class OriginConnection: EventHandler {
     private func take(_ bytes: Span<UInt8>) {
         if case .chosen(let transfer) = state { return startElsewhere(transfer, .surplus) }
         guard case .busy(let transfer) = state else { return close(.surplus) }
-        // Nothing has asked for these: they were on their way before the request was (RFC 9112 §9.2), or before any of it arrived. Whoever
-        // responds has told of its arrival with the same packet, if not before (RFC 9293 §3.8).
+        // These bytes belong to no request: they were sent before the request was (RFC 9112 §9.2), or before any of it arrived. A peer that
+        // responds acknowledges the request with its first packet at the latest (RFC 9293 §3.8).
         guard output.isHeadSent, reader.hasBegun || stream.arrived > writtenBefore else {
             return endWithoutResponse(transfer, .earlyBytes, UpstreamError(ResponseProblem.inStart(bytes) ?? .earlyBytes))
         }
@@ -312,7 +313,7 @@ final class OriginConnection: EventHandler {
         }
     }
 
-    /// No byte of a response to this request has come, or none that can be used: whether it is sent again is decided here, and nowhere else.
+    /// Ends a request without a usable byte of a response. The only decision whether such a request is sent again is made here.
     private func endWithoutResponse(_ transfer: Transfer, _ cause: ConnectionEnd, _ error: UpstreamError) {
         let isUnwritten = stream.written == writtenBefore
         guard connections.client.mayRepeat(transfer, onKept: wasUsed, isUnwritten: isUnwritten) else { return fail(cause, error) }
@@ -321,7 +322,7 @@ final class OriginConnection: EventHandler {
         connections.startAgain(transfer)
     }
 
-    /// The response is whole.
+    /// Handles a complete response.
     private func complete(_ transfer: Transfer, isDelimited: Bool, hasSurplus: Bool) {
         letGo(transfer)
         if hasSurplus {
@@ -339,7 +340,7 @@ final class OriginConnection: EventHandler {
         if let owner { owner.keep(self) } else { returnToPool() }
     }
 
-    /// It belongs to nobody any more. While it carries a request, that goes on.
+    /// Detaches the connection from its owner. An active request continues.
     func leaveOwner() {
         owner = nil
         if case .idle = state { returnToPool() }

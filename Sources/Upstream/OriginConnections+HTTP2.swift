@@ -1,5 +1,5 @@
-// Connections on which HTTP/2 is spoken: which of them a request gets, when another is made, and what follows for those that wait. The choice is
-// `ConnectionChoice`'s.
+// HTTP/2 connections of one address: which of them a request gets, when another one is established, and how waiting requests continue.
+// `ConnectionChoice` makes the choice.
 
 import Figures
 import HTTP2
@@ -7,25 +7,26 @@ import HTTPCore
 import Reactor
 
 extension OriginConnections {
-    /// Whether there is anything to choose between. While it is not known what the upstream speaks, each request has a connection made for it, as
-    /// in HTTP/1.1: nobody waits longer than there. The first of them that turns out to speak HTTP/2 takes all of them over.
+    /// Whether there may be HTTP/2 connections to choose from. While the upstream's protocol is unknown, each request has a connection
+    /// established for it, as in HTTP/1.1, so no request waits longer. The first connection that negotiates HTTP/2 takes over the other
+    /// requests.
     var speaksHTTP2: Bool { expected == .http2 || !shared.isEmpty }
 
-    /// Whether the next request finds a stream or a connection, or one may be made for it.
+    /// Whether the next request finds a stream or a connection, or a connection may be established for it.
     var hasRoomInHTTP2: Bool {
         (mayMake && !isHeld) || !idle.isEmpty || joinable != nil
             || shared.contains { (!$0.isApart && $0.hasRoom) || ($0.isUnused && !isHeld) }
     }
 
-    /// Whether HTTP/2 may be spoken on connections that are made now.
+    /// Whether HTTP/2 may be used on new connections.
     var offersHTTP2: Bool { settings.http2 != .auto || offer.offersHTTP2(at: client.coarseNow) }
 
-    /// A connection is there that takes no requests, as the upstream has just said of it. It will soon (RFC 9113 §6.5.2), and another would cost a
-    /// handshake to hear the same: what comes waits for a moment.
+    /// Whether new connections are delayed because the upstream has just set its stream limit to 0 on an open one. It usually raises the
+    /// limit soon (RFC 9113 §6.5.2), and another connection would cost a handshake without need.
     private var isHeld: Bool { shared.contains { !$0.isApart && $0.takesNone(since: client.coarseNow - Self.joinableMilliseconds) } }
 
-    /// One that is being made, and will have room for one more. What takes long to make is not waited for by those who come then: a packet may
-    /// have been lost on its way, and another is there sooner, for all.
+    /// A connection that is being established and can carry one more request; nil if there is none. Attempts that take long are excluded: a
+    /// packet may be lost, and a new connection is then available sooner, for all requests.
     private var joinable: ConnectionAttempt? {
         guard expected == .http2 else { return nil }
         return attempts.values.first {
@@ -36,7 +37,7 @@ extension OriginConnections {
 
     private static let joinableMilliseconds: Int64 = 1_000
 
-    /// Where the last connection took none, what this one takes is not known before it says so.
+    /// If the last connection allowed no streams, the limit of the next one is unknown until it states it.
     private var joinedAtMost: Int { expectedStreams > 0 ? expectedStreams : HTTP2OriginConnection.maximumExchanges }
 
     func serveInHTTP2(_ transfer: Transfer) {
@@ -55,16 +56,16 @@ extension OriginConnections {
         case .kept: serveInHTTP1(transfer)
         case .join: joined?.take(transfer)
         case .make, .replace:
-            // One that is there and was not good enough would not be for others either.
+            // An existing connection that does not suit this request would not suit others either.
             unused?.close(.unused)
             if mayMake { makeConnection(for: transfer) } else { serveInHTTP1(transfer) }
         case .anyStream: any?.begin(transfer)
-        // An idle one turned out to be dead just now.
+        // An idle connection has just turned out to be dead.
         case nil: startElsewhere(transfer)
         }
     }
 
-    /// Over HTTP/1.1 where the upstream was seen to speak that, or nothing else has broken the connection.
+    /// Uses HTTP/1.1 if the upstream is known to support it, or if this request alone has broken an HTTP/2 connection.
     private func serveKeptApart(_ transfer: Transfer) {
         let goesOverHTTP1 = settings.http2 == .auto && (transfer.needsHTTP1 || offer.isHTTP1Known)
         transfer.needsHTTP1 = goesOverHTTP1
@@ -75,8 +76,8 @@ extension OriginConnections {
         makeConnection(for: transfer)
     }
 
-    /// HTTP/2's rules were broken on a connection that carried these. Where it was one, that one did it; else it may be any of them, and none is to break
-    /// another.
+    /// Marks requests of a connection on which the HTTP/2 rules were broken. A single request caused the violation itself. Several are kept
+    /// apart, because any of them may have caused it.
     func keepApart(_ transfers: [Transfer]) {
         if transfers.count == 1 {
             let request = transfers[0].request
@@ -86,9 +87,9 @@ extension OriginConnections {
         for transfer in transfers { transfer.isKeptApart = true }
     }
 
-    /// Judges a response over HTTP/1.1 of an upstream that speaks HTTP/2 by itself: such servers may respond to HTTP/1.1 with an error, whatever is asked
-    /// for. What is good proves that HTTP/1.1 can be spoken.
-    /// - Returns: false if the response says nothing.
+    /// Validates an HTTP/1.1 response of an upstream that prefers HTTP/2. Such servers may respond to every HTTP/1.1 request with an error.
+    /// A good response proves that HTTP/1.1 is supported.
+    /// - Returns: false if the response is inconclusive.
     func isMeant(_ status: Status, to transfer: Transfer) -> Bool {
         guard hasSpokenHTTP2, settings.http2 == .auto, !offer.isHTTP1Known else { return true }
         if status.isSuccessful || status.isRedirection || status == 101 {
@@ -105,13 +106,13 @@ extension OriginConnections {
 
     private func isFitting(_ connection: HTTP2OriginConnection, for transfer: Transfer) -> Bool {
         guard connection.hasRoom, !connection.isApart else { return false }
-        // What found a connection dead goes over a new one: others may be as well, also those made since, once they were used.
+        // After a dead connection, the request uses a newer one without a response so far. Older or used connections may be dead too.
         if let dead = transfer.newestWhenFoundDead, connection.wasUsed || connection.number <= dead { return false }
         let isForWrite = !transfer.request.isRepeatable
         return !isForWrite || client.coarseNow - connection.heardAt <= settings.idleForWrites.wholeMilliseconds
     }
 
-    /// Those that have carried nothing for too long, and those that are found ended.
+    /// Closes connections that were idle for too long or have ended.
     private func endUnused() {
         for connection in shared where connection.isUnused {
             if client.coarseNow - connection.usedAt >= Int64(settings.idleSeconds) * 1000 {
@@ -122,7 +123,7 @@ extension OriginConnections {
         }
     }
 
-    /// A connection was made, and speaks HTTP/2: it carries those that waited for it, and those that wait for others.
+    /// Adds a new HTTP/2 connection, which carries the requests that waited for it, and those that wait for other connections.
     func share(_ made: ConnectionAttempt.Made, for attempt: ConnectionAttempt) {
         client.counters[.upstreamHTTP2Connections] += 1
         hasSpokenHTTP2 = true
@@ -136,7 +137,7 @@ extension OriginConnections {
             return
         }
         connection.peer = peer(of: made.stream)
-        // Nobody needs a second one that carries nothing.
+        // A second unused connection is not needed.
         guard !attempt.transfers.isEmpty || !(attempt.isApart || shared.contains { $0.hasRoom && !$0.isApart }) else {
             return connection.close(.unused)
         }
@@ -155,14 +156,14 @@ extension OriginConnections {
         }
     }
 
-    /// How many streams a connection takes, as its peer has said.
+    /// Records the stream limit that a connection's peer has stated.
     func noteStreams(_ count: Int) {
         expectedStreams = count
         if count == 0 { note(.takesNoStreams) }
         serveWaiting()
     }
 
-    /// An exchange is over: its stream is free, and one that was to end after its last may.
+    /// A stream has become free. A draining connection may also have ended.
     func noteFree() { serveWaiting() }
 
     func remove(_ connection: HTTP2OriginConnection, _ cause: ConnectionEnd) {
@@ -171,7 +172,7 @@ extension OriginConnections {
         giveRoom()
     }
 
-    /// Something went wrong with HTTP/2: perhaps HTTP/1.1 is spoken for a while, where no response concerns others.
+    /// Records a problem with HTTP/2. HTTP/1.1 may then be used for a while.
     func note(_ event: ProtocolOffer.Event) {
         guard settings.http2 == .auto, offer.handle(event, at: client.coarseNow) else { return }
         expected = .http1
@@ -180,7 +181,7 @@ extension OriginConnections {
 
     func sweep(at now: Int64) {
         for connection in shared { connection.checkIsResponsive(at: now) }
-        // A connection that took none may be waited for no longer.
+        // The delay after a stream limit of 0 may have passed.
         serveWaiting()
     }
 }

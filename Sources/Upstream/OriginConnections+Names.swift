@@ -1,10 +1,11 @@
-// Follows where the address's name leads: new connections go there, and those to where it leads no more are used up, and no longer kept.
+// Follows the DNS name of an address. New connections use the current addresses; connections to former addresses finish their requests and
+// are closed.
 
 import Glibc
 import Reactor
 
 extension OriginConnections {
-    /// The name that is looked up here; nil where others do that, or there is none.
+    /// The name that must be resolved regularly; nil if the host is an address, or if a proxy or Unix socket is used.
     static func followedName(_ settings: UpstreamSettings) -> String? {
         let isDirect = settings.unixSocket == nil && settings.proxy == nil
         return isDirect && NamedAddress(settings.host) == nil ? settings.host : nil
@@ -12,7 +13,7 @@ extension OriginConnections {
 
     private var interval: Duration { settings.resolveInterval }
 
-    /// Where new connections go; empty while that is not known.
+    /// Addresses for new connections; empty while they are unknown.
     var lastAddresses: [NamedAddress] { name.map { client.settings.names.addresses(of: $0) } ?? [] }
 
     /// Calls `then` when no look-up of the name is active. The call may come from any thread.
@@ -23,7 +24,7 @@ extension OriginConnections {
     /// Cause of the failed look-up; nil if unknown.
     var nameFailure: UpstreamCause? { name.flatMap { client.settings.names.failure(of: $0) }.map { .name($0) } }
 
-    /// A connection is made: from now on the name is looked up from time to time.
+    /// Starts regular look-ups of the name when a connection is established.
     func followName() {
         guard let name else { return }
         client.settings.names.refresh(name, interval: interval.wholeMilliseconds, now: loop.time.monotonicMilliseconds)
@@ -42,7 +43,7 @@ extension OriginConnections {
         }
     }
 
-    /// Those that are in use end when they have done with it (`keep`).
+    /// Closes idle connections to former addresses. Connections in use are closed when they become idle (`keep`).
     private func retireConnections(of name: String) {
         guard let known = client.settings.names.lately(name), known != knownAddresses else { return }
         knownAddresses = known
@@ -50,13 +51,13 @@ extension OriginConnections {
         for connection in shared where isGone(connection.peer) { connection.drain(.addressGone) }
     }
 
-    /// Whether the name leads there no more.
+    /// Whether the name no longer resolves to this address.
     func isGone(_ peer: NamedAddress?) -> Bool {
         guard let peer, let knownAddresses else { return false }
         return !knownAddresses.contains(peer)
     }
 
-    /// Where a new connection leads; nil where nobody asks.
+    /// The remote address of a new connection; nil if no name is followed.
     func peer(of stream: ByteStream) -> NamedAddress? { name == nil ? nil : NamedAddress(peerOf: stream.descriptor) }
 
     private func tellOfName(_ name: String) {

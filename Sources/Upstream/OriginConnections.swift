@@ -1,65 +1,65 @@
-// The connections to the upstream: which request gets which, when one is made, kept, or ended.
+// The connections to one address of the upstream: assigns them to requests, and decides when connections are established, kept and closed.
 
 import Figures
 import HTTPCore
 import Reactor
 
-/// Belongs to one loop and is used on it only.
+/// Belongs to one event loop and is used on it only.
 final class OriginConnections {
     unowned let client: UpstreamClient
-    /// The client's, asked for at every step: who asks it counts a reference to it that is slow to count.
+    /// The client's values, stored here because reading them from the unowned client costs a slow reference count.
     let loop: EventLoop
     let limits: TransferLimits
     let readBuffer = ReadBuffer()
     let connector: CurlConnector
     let settings: UpstreamSettings
-    /// Of the address, among all of the upstream.
+    /// Index of the address among those of the upstream.
     let place: Int
     let writer: RequestWriter
-    /// That is looked up again and again; nil where there is none, or others do it.
+    /// The name that is resolved regularly; nil if none is.
     let name: String?
     var isFollowingName = false
     var nameHasFailed = false
-    /// Where it led lately, as far as connections were looked at; nil before that.
+    /// Recent addresses of the name when connections were last checked; nil before that.
     var knownAddresses: Set<NamedAddress>?
-    /// The last one is used next; those that have to rest are the first.
+    /// Idle connections. The last one is used next; those that must rest are at the front.
     private(set) var idle: [OriginConnection] = []
-    /// Their requests go out when the batch of events has been handled.
+    /// Connections with requests to be sent at the end of the batch of events.
     private var chosen: [OriginConnection] = []
-    /// Those of the batch that is over.
+    /// Connections of the batch that is being sent.
     private var sending: [OriginConnection] = []
-    /// Being made for a request, in use, and idle; of both protocols.
+    /// Number of connections being established for a request, in use or idle, of both HTTP versions.
     private(set) var count = 0
     private var waiting: ConnectionQueue<Transfer>
-    /// Those on which HTTP/2 is spoken, the oldest first.
+    /// The HTTP/2 connections, the oldest first.
     var shared: [HTTP2OriginConnection] = []
-    /// What new connections are expected to speak: what the last one spoke; nil where none was made.
+    /// Expected HTTP version of new connections: that of the last one; nil if there was none.
     var expected: SpokenProtocol?
-    /// Whether they offer HTTP/2, where the upstream may choose.
+    /// Whether new connections offer HTTP/2 if the upstream may choose.
     var offer = ProtocolOffer()
-    /// The upstream has spoken HTTP/2.
+    /// Whether the upstream has used HTTP/2.
     var hasSpokenHTTP2 = false
-    /// Streams that the upstream takes at once on one connection, as far as is known.
+    /// Number of concurrent streams per connection that the upstream allows, as far as is known.
     var expectedStreams = HTTP2OriginConnection.maximumExchanges
-    /// Connections made so far.
+    /// Number of connections established so far.
     var madeCount = 0
-    /// Connections in the making.
+    /// Connections that are being established.
     private(set) var attempts: [ObjectIdentifier: ConnectionAttempt] = [:]
-    /// Of those that no request was made for: who is notified of their end.
+    /// Callbacks for the end of attempts that are not for a request.
     private var spareCompletions: [ObjectIdentifier: (UpstreamError?) -> Void] = [:]
-    /// With TLS, as soon as a connection was made.
+    /// TLS contexts, created with the first connection that uses TLS.
     private var context: TLSContext?
     private var http1Context: TLSContext?
-    /// Those whose response is held back, since its client reads slowly. The first has been so for the longest time.
+    /// Requests with a response that is paused by a slow client, the longest paused first.
     private var heldBack: [Transfer] = []
-    /// When a spare connection may be tried again, in milliseconds of the loop's clock.
+    /// Earliest time for another spare connection after a failure, in milliseconds of the loop's clock.
     private var nextSpareAt = Int64.min
     private var isServing = false
     private(set) var isClosed = false
 
     /// - Parameters:
-    ///   - settings: those of the address at `place`.
-    ///   - first: those of the first address, by whose name requests call their host.
+    ///   - settings: settings of the address at index `place`.
+    ///   - first: settings of the first address, which requests name in their Host field.
     init(client: UpstreamClient, _ settings: UpstreamSettings, at place: Int, of first: UpstreamSettings) {
         self.client = client
         (loop, limits) = (client.loop, client.limits)
@@ -72,7 +72,8 @@ final class OriginConnections {
         if settings.knowsHTTP2 { expected = .http2 }
     }
 
-    /// - Returns: false where the request would have to wait, and too many wait already.
+    /// Starts a request.
+    /// - Returns: false if the request would have to wait and the queue is full.
     func start(_ transfer: Transfer) -> Bool {
         transfer.connections = self
         if hasRoom || hasOwnIdle(transfer), waiting.take(transfer.request.shares) {
@@ -88,7 +89,7 @@ final class OriginConnections {
         return true
     }
 
-    /// For a request whose connection ended without a response.
+    /// Queues a request again after its connection ended without a response.
     func startAgain(_ transfer: Transfer) {
         transfer.connections = self
         transfer.noteQueuedAgain()
@@ -111,7 +112,7 @@ final class OriginConnections {
     var waitingCount: Int { waiting.count }
     var runningCount: Int { waiting.running }
 
-    /// Whether the next request finds a connection, or one may be made for it.
+    /// Whether a connection is available for the next request, or may be established for it.
     private var hasRoom: Bool {
         guard !speaksHTTP2 else { return waiting.running < settings.maximumConnections && hasRoomInHTTP2 }
         return mayMake || !idle.isEmpty
@@ -130,7 +131,8 @@ final class OriginConnections {
         serveWaiting()
     }
 
-    /// To be called after whatever may have made room. A dead connection that is found while one is served makes room for that one.
+    /// Serves waiting requests. Must be called whenever a connection may have become available. A dead connection that is found while a
+    /// request is served makes space for that request.
     func serveWaiting() {
         guard !isServing else { return }
         isServing = true
@@ -145,7 +147,7 @@ final class OriginConnections {
 
     private func serve(_ transfer: Transfer) {
         if hasOwnIdle(transfer) { return serveApart(transfer) }
-        // It has waited for a connection to an address that is known by now to be out of reach.
+        // The request has waited for an address that is now known to be unreachable.
         if client.choice.isDown[place], let next = client.next(for: transfer) {
             releaseShares(of: transfer)
             return client.move(transfer, to: next)
@@ -162,7 +164,7 @@ final class OriginConnections {
         makeConnection(for: transfer)
     }
 
-    /// Another protocol begins with HTTP/1.1 (RFC 9110 §7.8), and takes a connection of its own; a request of a connection with a user has one.
+    /// Serves a request that needs a separate HTTP/1.1 connection: a protocol upgrade (RFC 9110 §7.8), or a request of a signed-in client.
     private func serveApart(_ transfer: Transfer) {
         if !transfer.needsNewConnection, let connection = transfer.request.owned?.takeIdle(at: self) {
             return connection.choose(for: transfer)
@@ -171,14 +173,14 @@ final class OriginConnections {
         makeConnection(for: transfer)
     }
 
-    /// There is no room for a connection of its own.
+    /// Ends a request because no separate connection is available for it.
     func turnAway(_ transfer: Transfer) {
         releaseShares(of: transfer)
         transfer.carrier = .none
         loop.atEndOfBatch { transfer.giveUp(.connectionLimitReached) }
     }
 
-    /// - Returns: whether another connection may be made, perhaps in the place of one that is not used.
+    /// - Returns: whether another connection may be established, perhaps after closing an unused one.
     func makeRoom() -> Bool {
         if !mayMake, !idle.isEmpty { idle.removeFirst().close(.unused) }
         if !mayMake { shared.first { $0.isUnused }?.close(.unused) }
@@ -197,7 +199,7 @@ final class OriginConnections {
         return attempt
     }
 
-    /// The request has done with its connection: what it held of the shares is free.
+    /// Releases the shares of a request that no longer needs its connection.
     func releaseShares(of transfer: Transfer) {
         guard transfer.holdsShares else { return }
         transfer.holdsShares = false
@@ -207,8 +209,8 @@ final class OriginConnections {
         waiting.release(shares)
     }
 
-    /// The response is a stream. Where its connection has been given back already it holds none.
-    /// - Returns: false where streams hold half of the connections.
+    /// Counts a streaming response. A transfer that has already returned its connection holds no share.
+    /// - Returns: false if streams hold half of the connections.
     func admitStream(_ transfer: Transfer) -> Bool {
         guard transfer.holdsShares else { return true }
         let share = ConnectionShare(.streams, .connections(settings.maximumConnections / 2))
@@ -226,7 +228,8 @@ final class OriginConnections {
 
     func noteGoesOn(_ transfer: Transfer) { heldBack.removeAll { $0 === transfer } }
 
-    /// Where others wait, those that are held back have half of the connections at most: else clients that hardly read would keep everybody out.
+    /// If requests wait, paused responses may hold at most half of the connections. Clients that hardly read could otherwise block all
+    /// others.
     private func giveUpSlowest() {
         guard heldBack.count > settings.maximumConnections / 2 else { return }
         loop.atEndOfBatch { [self] in
@@ -238,9 +241,10 @@ final class OriginConnections {
 
     // MARK: Connections
 
-    /// One that has been used lately. Whether it stands, and says nothing unasked (RFC 9112 §9.2), is looked at when the request goes out.
-    /// - Parameter isForWrite: for a request that is not sent again if the connection turns out to be dead. It gets one that has been used so
-    ///   lately that the upstream will not have ended it; others stay for those that may be.
+    /// Takes an idle connection that was used recently. Whether it is still open and silent (RFC 9112 §9.2) is checked when the request is
+    /// sent.
+    /// - Parameter isForWrite: whether the request must not be sent again if the connection turns out to be dead. It then gets a connection
+    ///   that was used so recently that the upstream will not have closed it; older ones are left for other requests.
     private func takeIdle(isForWrite: Bool) -> OriginConnection? {
         while let connection = idle.last {
             let unused = client.coarseNow - connection.idleSince
@@ -256,14 +260,14 @@ final class OriginConnections {
         return nil
     }
 
-    /// It is given the request that it was chosen for when the batch of events has been handled.
+    /// Schedules the connection's request to be sent at the end of the batch of events.
     func sendAtEndOfBatch(_ connection: OriginConnection) {
         if chosen.isEmpty { loop.atEndOfBatch { self.sendChosen() } }
         chosen.append(connection)
     }
 
     private func sendChosen() {
-        // What is chosen meanwhile has its turn next; neither list gives up its memory.
+        // Connections that are selected meanwhile have their turn next. Both arrays keep their memory.
         swap(&chosen, &sending)
         for connection in sending { connection.sendChosen() }
         sending.removeAll(keepingCapacity: true)
@@ -273,13 +277,13 @@ final class OriginConnections {
         min(settings.idleForWrites.wholeMilliseconds, connection.keepAlive.map { max(0, $0 - 1000) } ?? .max)
     }
 
-    /// How often a connection is used in a row before others have their turn; and what counts as a rest in between. One response too many that
-    /// comes while the next request is under way makes each the previous one's, for as long as requests follow closely (HTTP/1.1 numbers
-    /// nothing): it is found when the connection rests.
+    /// Number of consecutive uses before a connection must rest, and minimum time of a rest in milliseconds. HTTP/1.1 does not number
+    /// responses. A surplus response that arrives during the next request would be taken for its response, and so on while requests follow
+    /// closely. It is detected when the connection rests.
     private static let usesBeforeRest = 16
     private static let restMilliseconds: Int64 = 1_000
 
-    /// Its exchange is over, and it may be used again.
+    /// Returns a connection to the pool after its exchange.
     func keep(_ connection: OriginConnection) {
         if knownAddresses != nil, isGone(connection.peer) { return connection.close(.addressGone) }
         connection.idleSince = client.coarseNow
@@ -294,21 +298,21 @@ final class OriginConnections {
         serveWaiting()
     }
 
-    /// Where all connections are busy none would rest: one of eight, and one, is there beside them. Nobody waits for it; an upstream that does
-    /// not take it is left alone for a while.
+    /// Establishes a spare connection, because no busy connection could rest otherwise. There is one, plus one for each eight busy ones. No
+    /// request waits for it. After a failure no other one is tried for a while.
     private func makeSpare() {
         let busy = count - idle.count
         guard !isClosed, count < settings.maximumConnections, idle.count <= 1 + busy / 8, spareCompletions.isEmpty,
             client.coarseNow >= nextSpareAt
         else { return }
-        // Held until the attempt has ended, or all is closed.
+        // The closure is held until the attempt has ended or all connections are closed.
         attemptConnection { [self] error in
             guard error != nil else { return }
             nextSpareAt = client.coarseNow + Self.restMilliseconds
         }
     }
 
-    /// It is gone: there is room for another.
+    /// Removes a closed connection, so that another one may be established.
     func remove(_ connection: OriginConnection, _ cause: ConnectionEnd) {
         client.counters.ended[cause, default: 0] += 1
         idle.removeAll { $0 === connection }
@@ -322,14 +326,16 @@ final class OriginConnections {
 
     // MARK: Attempts
 
-    /// Makes a connection that no request waits for. Beside others that are under way: who asks anew gets the news of now.
+    /// Establishes a connection without a request. Attempts that are already active are not reused, because the caller needs a current
+    /// result.
     func attemptConnection(_ completion: @escaping (UpstreamError?) -> Void) {
         spareCompletions[ObjectIdentifier(makeAttempt(for: nil))] = completion
     }
 
-    /// What TLS needs, remade where one of its files has changed. Where that cannot be used, the last one still is.
-    /// - Returns: nil where there never was one that could be.
-    /// - Parameter isForHTTP1: HTTP/2 is not offered.
+    /// Returns the TLS context, recreated if one of its files has changed. If a changed file is unusable, the former context remains in
+    /// use.
+    /// - Parameter isForHTTP1: whether HTTP/2 must not be offered.
+    /// - Returns: nil if there was never a usable context.
     func tlsContext(isForHTTP1: Bool) -> TLSContext? {
         guard offersHTTP2, !isForHTTP1 else { return upToDate(&http1Context, .off) }
         return upToDate(&context, settings.http2)
@@ -352,8 +358,8 @@ final class OriginConnections {
         completion?(error)
     }
 
-    /// Who waited for another's connection asks for one again, once: all together, so that no more are tried than in HTTP/1.1. Where a time-out has
-    /// passed theirs has too.
+    /// Ends the requests of a failed attempt. Requests that joined another request's attempt retry once, all together, so that not more
+    /// attempts are made than in HTTP/1.1. After a timeout they do not, because their own timeout has passed too.
     private func failed(_ attempt: ConnectionAttempt, _ error: UpstreamError, isCounted: Bool) {
         let mayTryAgain = !isClosed && error.kind != .connectionTimeout && error.kind != .dnsTimeout
         for transfer in attempt.transfers { releaseShares(of: transfer) }
@@ -369,14 +375,14 @@ final class OriginConnections {
         serveWaiting()
     }
 
-    /// Nobody needs what it would make.
+    /// Cancels an attempt that is no longer needed.
     func cancel(_ attempt: ConnectionAttempt) {
         attempt.cancel()
         attempts[ObjectIdentifier(attempt)] = nil
         count -= 1
     }
 
-    /// Whether it was made for requests, and counts as one of the connections.
+    /// Whether the attempt is for requests and counts as a connection.
     func isCounted(_ attempt: ConnectionAttempt) -> Bool { spareCompletions[ObjectIdentifier(attempt)] == nil }
 
     private func note(_ result: Result<ConnectionAttempt.Made, UpstreamError>, of attempt: ConnectionAttempt) -> UpstreamError? {
@@ -391,7 +397,7 @@ final class OriginConnections {
             client.note(nil, at: place, began: began)
             return nil
         case .failure(let error):
-            // That an upstream of HTTP/2 agrees on nothing else says nothing of those who speak that.
+            // A failure to negotiate HTTP/1.1 with an HTTP/2 upstream is no evidence about requests that use HTTP/2.
             if !(attempt.isForHTTP1 && hasSpokenHTTP2 && error.isAboutProtocol) { client.note(error, at: place, began: began) }
             return error
         }
@@ -402,7 +408,7 @@ final class OriginConnections {
         if !isCounted { count += 1 }
         madeCount += 1
         if !attempt.isForHTTP1 {
-            // It was begun before HTTP/2 went wrong.
+            // The attempt was started before HTTP/2 failed.
             guard made.spoken == .http1 || offersHTTP2 else { return dismiss(made, attempt) }
             expected = made.spoken
             if made.spoken == .http1, attempt.hasOfferedHTTP2 { offer.isHTTP1Known = true }
@@ -418,7 +424,7 @@ final class OriginConnections {
         }
     }
 
-    /// It is not to be used: they ask for another.
+    /// Discards a connection that must not be used. Its requests get another one.
     private func dismiss(_ made: ConnectionAttempt.Made, _ attempt: ConnectionAttempt) {
         made.stream.close()
         count -= 1
@@ -426,7 +432,7 @@ final class OriginConnections {
         serveWaiting()
     }
 
-    /// The connection that was made for it is not for it.
+    /// Moves a request to another connection than the one established for it.
     func startElsewhere(_ transfer: Transfer) {
         releaseShares(of: transfer)
         startAgain(transfer)

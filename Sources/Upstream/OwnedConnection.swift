@@ -1,34 +1,34 @@
-// An upstream connection that belongs to one connection of a client, since the upstream knows a user by it (`ConnectionAuthentication`, RFC 4559
-// §6). No other client's request goes over it. It ends with the client's connection, or when it has been idle for `idleLimit`.
-//
-// A connection on which the upstream has only offered such a scheme is set aside: it has no user yet, but the client's next request may begin the
-// handshake on it. It makes room for connections with a user, and returns to the pool when its client's connection has ended.
+// An upstream connection that belongs to one client connection, because the upstream authenticates the connection
+// (`ConnectionAuthentication`, RFC 4559 §6). It carries no request of other clients. It ends with the client's connection, or after
+// `idleLimit`. A connection on which the upstream has only offered such a scheme is set aside. The client's next request may start the
+// handshake on it. A connection that is set aside gives way to signed-in connections, and returns to the pool when the client's connection
+// ends.
 
 import Figures
 import Reactor
 
 /// `@unchecked Sendable` because it is used on its client's loop only.
 public final class OwnedConnection: @unchecked Sendable {
-    /// The client, as a number, for limits.
+    /// Number of the client, for limits.
     public let owner: UInt64
-    /// Whether a request has had credentials of a connection: from then on all requests of the owner are this connection's.
+    /// Whether a request has carried credentials for the connection. All requests of the owner then use this connection.
     public private(set) var isSignedIn: Bool
     private weak var upstream: UpstreamClient?
-    /// nil if none is there yet, or it has ended.
+    /// nil if there is none yet, or it has ended.
     private var connection: OriginConnection?
     private var isIdle = false
     private var hasOwner = true
-    /// Requests that have begun and not ended.
+    /// Number of active requests.
     private var running = 0
-    /// The part of the client's limit that it holds. nil if it does not count.
+    /// The client's permission to have the connection (`limitPerClient`); nil while the connection does not count.
     private var permit: AnyObject?
     private var timer: LoopTimer?
 
     /// Maximum idle time.
     static let idleLimit = Duration.seconds(60)
-    /// Such connections of one client, of all shards together.
+    /// Maximum number of such connections of one client, process-wide.
     public static let limitPerClient = 4
-    /// The part of a shard's connections that they may have: one of eight.
+    /// Divisor of a shard's connection limit. The quotient is the maximum number of such connections.
     static let share = 8
 
     public init(of upstream: UpstreamClient, owner: UInt64, isSignedIn: Bool = false) {
@@ -37,17 +37,17 @@ public final class OwnedConnection: @unchecked Sendable {
 
     public func belongs(to upstream: UpstreamClient) -> Bool { self.upstream === upstream }
 
-    /// Whether nothing is known of it and nothing is there: it can be forgotten.
+    /// Whether the object holds no state and no connection, so that it can be dropped.
     public var isUnused: Bool { !isSignedIn && running == 0 && permit == nil }
 
-    /// Whether it may be given up for one with a user.
+    /// Whether the connection is only set aside and may be given up for a signed-in one.
     var isOnlySetAside: Bool { !isSignedIn && running == 0 && permit != nil }
 
     // MARK: The client's side
 
-    /// A request with such credentials, or the owner's next one, is about to be sent.
-    /// - Parameter takePermit: returns nil where the client has as many as it may.
-    /// - Returns: false where there is no room for it.
+    /// Called before a request with such credentials, or a later request of the owner, is sent.
+    /// - Parameter takePermit: returns nil if the client has reached its limit.
+    /// - Returns: false if no connection is available for it.
     public func signIn(_ takePermit: () -> AnyObject?) -> Bool {
         guard reserve(takingPlaceOfOthers: true, takePermit) else { return false }
         isSignedIn = true
@@ -66,18 +66,18 @@ public final class OwnedConnection: @unchecked Sendable {
             }
             upstream.addOwned(self)
         }
-        // A request that is refused after this never begins.
+        // A request that is refused after this never begins, so the timer is needed.
         if running == 0 { startTimer() }
         return true
     }
 
-    /// The client's connection has ended.
+    /// Called when the client's connection has ended.
     public func ownerEnded() {
         hasOwner = false
         giveUp()
     }
 
-    /// What it has goes; a request that is under way goes on.
+    /// Gives up the idle connection. An active request continues.
     func giveUp() {
         stopTimer()
         if isIdle {
@@ -90,7 +90,7 @@ public final class OwnedConnection: @unchecked Sendable {
 
     // MARK: The upstream's side
 
-    /// Where its idle connection leads. nil if there is none.
+    /// The pool of the idle connection; nil if there is none.
     var home: OriginConnections? { isIdle ? connection?.home : nil }
 
     func hasIdle(at connections: OriginConnections) -> Bool { home === connections }
@@ -112,7 +112,7 @@ public final class OwnedConnection: @unchecked Sendable {
         if hasOwner, connection != nil { startTimer() } else { releaseIfUnused() }
     }
 
-    /// A request goes out on this connection, or has: it is the owner's from now on.
+    /// Makes a connection that is used for the owner's request belong to the owner.
     func use(_ new: OriginConnection) {
         guard connection !== new else { return }
         let former = connection
@@ -121,7 +121,7 @@ public final class OwnedConnection: @unchecked Sendable {
         if wasIdle { former?.leaveOwner() }
     }
 
-    /// Its request is over, and it may carry another.
+    /// Keeps the connection after its request has ended.
     func keep(_ connection: OriginConnection) {
         guard hasOwner, permit != nil, self.connection === connection else {
             if self.connection === connection { self.connection = nil }
@@ -138,7 +138,7 @@ public final class OwnedConnection: @unchecked Sendable {
         releaseIfUnused()
     }
 
-    /// The upstream is asked no more.
+    /// Called when the upstream client closes.
     func upstreamClosed() {
         stopTimer()
         (isIdle, permit, upstream) = (false, nil, nil)
@@ -166,8 +166,8 @@ public final class OwnedConnection: @unchecked Sendable {
 }
 
 extension Transfer {
-    /// The upstream has named a scheme of connections: from now on the connection is the owner's, where there is room for that. Else it stays in the
-    /// pool, since it has no user.
+    /// Assigns the connection to the owner after the upstream has offered a connection-based scheme. If the limits do not allow that, the
+    /// connection stays in the pool, which is safe because it has no user.
     public func setAside(for owned: OwnedConnection, _ takePermit: () -> AnyObject?) {
         guard case .connection(let connection) = carrier, connection.owner == nil, owned.home == nil, !owned.isSignedIn,
             owned.reserve(takingPlaceOfOthers: false, takePermit)
@@ -187,7 +187,7 @@ extension UpstreamClient {
         return owned.count < ownedLimit
     }
 
-    /// Returns whether one of the client's made room.
+    /// Returns whether a connection that was set aside for this client was given up.
     fileprivate func giveUpSetAside(of owner: UInt64) -> Bool {
         guard let other = owned.first(where: { $0.owner == owner && $0.isOnlySetAside }) else { return false }
         other.giveUp()

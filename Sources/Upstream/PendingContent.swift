@@ -1,39 +1,38 @@
-// A request's content between the flow, which brings it, and the connection, which takes it: what of it is held, whether more comes, and when the
-// flow has to wait. A pure machine.
+// A request's content on its way from the flow to the connection: buffers it, and decides when the flow must pause. A pure state machine.
 
 import HTTPCore
 
 struct PendingContent {
     enum State: Equatable {
-        /// More of it comes.
+        /// More content will follow.
         case open
-        /// More of it comes, and the connection has taken all there was: it is called when there is more.
+        /// More content will follow. The connection has taken all of it so far and must be notified of more.
         case awaited
-        /// No more of it comes. What is held has yet to be taken.
+        /// The content is complete. A buffered part has not been taken.
         case closed
-        /// The connection has taken it to its end.
+        /// The connection has taken the whole content.
         case taken
     }
 
     enum Piece: Equatable {
         case bytes(Int)
-        /// None now.
+        /// No content is available now.
         case nothingYet
         case end
     }
 
     private(set) var state: State
-    /// Some of it has been taken, and is not held any more: it cannot be sent again.
+    /// Whether a part was taken and is no longer buffered. The content can then not be sent again.
     private(set) var hasBegun = false
     private var bytes: [UInt8] = []
     private var takenCount = 0
-    /// The flow waits until it is called.
+    /// Whether the flow is paused until it is notified.
     private var isFlowWaiting = false
 
-    /// What may be held before the flow has to wait: with a connection, and before there is one.
+    /// Number of buffered bytes above which the flow pauses: with a connection, and before there is one.
     static let highWaterBytes = 256 * 1024
     static let queuedHighWaterBytes = 16 * 1024
-    /// The flow is called once no more than this is held.
+    /// Number of buffered bytes at which a paused flow resumes.
     static let lowWaterBytes = highWaterBytes / 4
 
     init(isEmpty: Bool) { state = isEmpty ? .taken : .open }
@@ -42,21 +41,22 @@ struct PendingContent {
 
     // MARK: The flow's side
 
-    /// - Returns: whether the connection is to be called.
+    /// Adds content.
+    /// - Returns: whether the connection must be notified.
     mutating func append(_ piece: Span<UInt8>) -> Bool {
         bytes.append(copying: piece)
         return endAwaiting()
     }
 
-    /// All of it, in the place of `append` and `close`: held and not copied, which takes long where it is long.
-    /// - Returns: whether the connection is to be called.
+    /// Sets the whole content, instead of `append` and `close`. The array is held and not copied.
+    /// - Returns: whether the connection must be notified.
     mutating func appendWhole(_ whole: [UInt8]) -> Bool {
         bytes = whole
         return close()
     }
 
-    /// It is whole.
-    /// - Returns: whether the connection is to be called.
+    /// Marks the content as complete.
+    /// - Returns: whether the connection must be notified.
     mutating func close() -> Bool {
         let isAwaited = endAwaiting()
         if state == .open { state = .closed }
@@ -69,8 +69,8 @@ struct PendingContent {
         return true
     }
 
-    /// To be asked after each `append`, when the connection has taken what it can.
-    /// - Returns: whether the flow has to wait until it is called. Once it has to, it has, whatever is taken meanwhile.
+    /// Must be called after each `append`, when the connection has taken what it can.
+    /// - Returns: whether the flow must pause until it is notified. A paused flow stays paused even if content was taken meanwhile.
     mutating func holdFlowBack(isQueued: Bool) -> Bool {
         if held > (isQueued ? Self.queuedHighWaterBytes : Self.highWaterBytes) { isFlowWaiting = true }
         return isFlowWaiting
@@ -78,8 +78,8 @@ struct PendingContent {
 
     // MARK: The connection's side
 
-    /// Takes as much as `limit`, in a chunk of its own where it goes out in chunks (RFC 9112 §7.1). Where there is none yet, the connection is called
-    /// when there is.
+    /// Takes at most `limit` bytes, as one chunk if the content is sent chunked (RFC 9112 §7.1). If no content is available, the connection
+    /// is notified later.
     mutating func take(upTo limit: Int, inChunks: Bool, into output: inout [UInt8]) -> Piece {
         let count = min(held, limit)
         switch state {
@@ -102,7 +102,8 @@ struct PendingContent {
         return .bytes(count)
     }
 
-    /// How much of it may be taken now; where it is the last, `isLast`. Nil where there is none yet: the connection is called when there is.
+    /// Returns the number of bytes that may be taken now, and in `isLast` whether they are the last ones. Returns nil if no content is
+    /// available; the connection is notified later.
     mutating func offer(upTo limit: Int) -> (count: Int, isLast: Bool)? {
         let isWhole = state == .closed || state == .taken
         guard held > 0 || isWhole else {
@@ -112,27 +113,27 @@ struct PendingContent {
         return (min(held, limit), isWhole && held <= limit)
     }
 
-    /// Takes what was offered, which fills the place.
+    /// Takes offered bytes. `place` must have the offered size.
     mutating func take(into place: UnsafeMutableRawBufferPointer) {
         bytes.withUnsafeBytes { place.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[takenCount..<takenCount + place.count])) }
         noteTaken(place.count)
     }
 
-    /// All that there is has been offered, and was nothing.
+    /// Records that an empty end was offered.
     mutating func noteEnd() { state = .taken }
 
     private mutating func noteTaken(_ count: Int) {
         takenCount += count
         hasBegun = true
         guard takenCount == bytes.count else { return }
-        // There is no room to keep where no more comes, nor where it is much.
+        // The buffer is not reused if no more content follows, or if it is large.
         if state == .closed || takenCount > Self.highWaterBytes { bytes = [] } else { bytes.removeAll(keepingCapacity: true) }
         takenCount = 0
         if state == .closed { state = .taken }
     }
 
-    /// To be asked after each piece that was taken.
-    /// - Returns: whether the flow is to be called: it may go on. True once.
+    /// Must be called after content was taken.
+    /// - Returns: whether the paused flow must be notified that it may resume. True once per pause.
     mutating func releaseFlow() -> Bool {
         guard isFlowWaiting, held <= Self.lowWaterBytes else { return false }
         isFlowWaiting = false

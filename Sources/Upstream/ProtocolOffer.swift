@@ -1,43 +1,44 @@
-// Whether new connections offer HTTP/2 to an upstream that may choose what is spoken. An event in, nothing done; the time is passed in.
+// Decides whether new connections offer HTTP/2 to an upstream that may choose the version. A pure state machine; the time is an argument.
 //
 //     offered ──(broken)──► offered, warned ──(broken)──► HTTP/1.1 for 15 s ──► offered, warned ──(broken)──► HTTP/1.1 for 30 s …
 //        └──────────────────────(no streams)─────────────────────▲
-//     any ──(HTTP/1.1 asked for)──► HTTP/1.1 for ten minutes
+//     any ──(HTTP/1.1 required)──► HTTP/1.1 for ten minutes
 //
-// An upstream that was not seen to speak HTTP/1.1 is asked in HTTP/2 however often its rules were broken.
+// HTTP/2 is always offered to an upstream that is not known to support HTTP/1.1, however often it breaks the HTTP/2 rules.
 
 struct ProtocolOffer {
     enum Event: Equatable {
-        /// A connection ended since the upstream broke HTTP/2's rules on it. One of several servers may be at fault, or one response.
+        /// A connection ended because the upstream broke the HTTP/2 rules. Only one of several servers, or one response, may be at fault.
         case broken
-        /// The upstream takes no streams (SETTINGS_MAX_CONCURRENT_STREAMS is 0).
+        /// The upstream allows no streams (SETTINGS_MAX_CONCURRENT_STREAMS is 0).
         case takesNoStreams
-        /// The upstream has asked for HTTP/1.1 (RFC 9113 §7: HTTP_1_1_REQUIRED, INADEQUATE_SECURITY). A request whose content has gone out cannot be
-        /// sent again, so it would fail each time.
+        /// The upstream requires HTTP/1.1 (RFC 9113 §7: HTTP_1_1_REQUIRED, INADEQUATE_SECURITY). A request with content that was already
+        /// sent cannot be repeated, so it would fail each time.
         case http1Asked
     }
 
-    /// A good response has come over HTTP/1.1.
+    /// Whether a good response over HTTP/1.1 was received.
     var isHTTP1Known = false
-    /// Milliseconds of the loop's clock. HTTP/1.1 alone is offered before.
+    /// End of the period in which only HTTP/1.1 is offered, in milliseconds of the loop's clock; nil if there was none.
     private var http1Until: Int64?
-    /// When the last event came, or when HTTP/2 was offered again after it.
+    /// When the last event occurred, or when HTTP/2 was offered again after it; nil before that.
     private var lastAt: Int64?
-    /// Events that came one after the other, each within `memory` of the one before.
+    /// Number of consecutive events, each within `memory` of the previous one.
     private var count = 0
 
     private static let firstPause: Int64 = 15_000
     private static let longestPause: Int64 = 10 * 60_000
-    /// What lies so far back is forgotten.
+    /// Time in milliseconds after which earlier events no longer count.
     private static let memory: Int64 = 10 * 60_000
-    /// From the second event on, each doubles the pause: so many reach the longest.
+    /// Maximum of `count`, at which the pause has its maximum length. Each event from the second one doubles the pause.
     private static let highestCount = 8
 
     func offersHTTP2(at now: Int64) -> Bool { http1Until.map { now >= $0 } ?? true }
 
-    /// - Returns: whether HTTP/1.1 is to be spoken from now on, also in the place of connections that are there.
+    /// Handles an event.
+    /// - Returns: whether HTTP/1.1 must be used from now on, also instead of existing connections.
     mutating func handle(_ event: Event, at now: Int64) -> Bool {
-        // What is told by connections of before changes nothing, unless the upstream says it itself.
+        // Events of older connections have no effect, unless the upstream itself requires HTTP/1.1.
         guard offersHTTP2(at: now) || event == .http1Asked else { return false }
         if let lastAt, now - lastAt >= Self.memory { count = 0 }
         count = min(Self.highestCount, count + 1)
@@ -50,14 +51,14 @@ struct ProtocolOffer {
         return true
     }
 
-    /// HTTP/1.1 turned out not to be spoken: HTTP/2 is offered at once.
+    /// Offers HTTP/2 again at once, because HTTP/1.1 turned out not to be supported.
     mutating func resume(at now: Int64) {
         http1Until = now
         lastAt = now
     }
 
     private mutating func pause(for milliseconds: Int64, from now: Int64) {
-        // The next event is judged as the second one at least.
+        // The next event counts at least as the second one.
         count = max(count, 2)
         http1Until = now + milliseconds
         lastAt = http1Until

@@ -1,14 +1,14 @@
-// A table of bounded size that forgets what was not used lately. Two halves: what is used moves into the young one; when that is full, the
-// old one is dropped. So a step costs no more than a look-up, and no list of ages is kept.
+// A table of bounded size that drops entries that were not used recently. It has two halves: used entries move to the young half; when that
+// is full, the old half is dropped. Each step costs one look-up, and no order of ages is kept.
 
 import HTTPCore
 
-/// Its keys are hashes by a secret seed (`RequestScopes`).
+/// Keys are hashes with a secret seed (`RequestScopes`).
 struct RecentTable<Value: Sendable>: Sendable {
     private var young: [SeededHash: Value] = [:]
     private var old: [SeededHash: Value] = [:]
     private let limit: Int
-    /// Values that outlive a half, as long as they are no more than a quarter of all.
+    /// Selects values that survive the drop of the old half, up to a quarter of the limit.
     private let isKept: @Sendable (Value) -> Bool
 
     init(limit: Int, keeping isKept: @escaping @Sendable (Value) -> Bool) {
@@ -30,7 +30,7 @@ struct RecentTable<Value: Sendable>: Sendable {
         return young[key] ?? old[key]
     }
 
-    /// - Parameter change: may set it to nil, which removes it.
+    /// - Parameter change: changes the value; setting it to nil removes it.
     @discardableResult
     mutating func change<Result>(_ number: UInt64, _ change: (inout Value?) -> Result) -> Result {
         let key = SeededHash(number)

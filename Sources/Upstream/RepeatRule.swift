@@ -1,23 +1,23 @@
-// Whether a request is sent once more after its connection ended without a response (RFC 9110 §9.2.2, RFC 9112 §9.3.1).
+// Decides whether a request is sent again after its connection ended without a response (RFC 9110 §9.2.2, RFC 9112 §9.3.1).
 
-/// What is known of the sending that failed.
+/// Facts about the failed attempt.
 struct RepeatRule {
-    /// It changes nothing, however often it arrives.
+    /// Whether the request is safe to send twice.
     let isRepeatable: Bool
-    /// It was sent for the first time.
+    /// Whether the request was sent for the first time.
     let isFirst: Bool
-    /// A line of a response has come.
+    /// Whether a line of a response was received.
     let gotBytes: Bool
-    /// Some of its content is gone, and not held any more.
+    /// Whether a part of the content was sent and is no longer buffered.
     let hasSentContent: Bool
-    /// The connection had been used before: the upstream may have ended it before the request came.
+    /// Whether the connection had been used before. The upstream may then have closed it before the request arrived.
     let onKept: Bool
-    /// Not a byte of it was handed to the kernel.
+    /// Whether no byte of the request was passed to the kernel.
     let isUnwritten: Bool
-    /// The upstream says that it has done nothing with it (RFC 9113 §8.7).
+    /// Whether the upstream states that it did not process the request (RFC 9113 §8.7).
     var isRefused = false
 
-    /// Never for the third time. What may change something, only where the upstream cannot have seen any of it.
+    /// A request is sent at most twice. An unsafe request is repeated only if the upstream cannot have processed any of it.
     var isAllowed: Bool {
         guard isFirst, !gotBytes, !hasSentContent else { return false }
         return isRepeatable || isRefused || (onKept && isUnwritten)

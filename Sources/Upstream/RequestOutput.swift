@@ -1,28 +1,28 @@
-// What of one request goes into a connection's socket, in order: its head, then its content in pieces. Whether all of it has gone, or the peer takes no
-// more. Pure; the connection sends.
+// The output of one request on a connection: its head, then its content in pieces. Keeps what was sent. Pure; the connection performs the
+// sending.
 
 import HTTPCore
 
 struct RequestOutput {
     private enum Rest {
-        /// More of the content is to be taken.
+        /// More of the content must be taken.
         case content
         case nothing
-        /// The peer takes no more. It may have responded all the same.
+        /// The peer accepts no more bytes. It may have responded nevertheless.
         case broken
     }
 
-    /// What is to be sent: from `sent` on.
+    /// The present output, of which the part from `sent` on must be sent.
     private(set) var bytes: [UInt8] = []
     private(set) var sent = 0
-    /// Of the head, what the kernel has not taken.
+    /// Number of bytes of the head that the kernel has not accepted.
     private var unsentHead = 0
     private var rest = Rest.nothing
 
-    /// Room for so much is kept for the next request.
+    /// Maximum capacity in bytes that is kept for the next request.
     private static let keptBytes = 4 * 1024
 
-    /// Another request begins.
+    /// Begins a request.
     /// - Parameter writeHead: appends its head.
     mutating func begin(hasContent: Bool, _ writeHead: (inout [UInt8]) -> Void) {
         writeHead(&bytes)
@@ -30,12 +30,12 @@ struct RequestOutput {
         rest = hasContent ? .content : .nothing
     }
 
-    /// Whether nothing is left to send for now.
+    /// Whether nothing must be sent now.
     var isEmpty: Bool { sent == bytes.count }
     var isBroken: Bool { rest == .broken }
     var isHeadSent: Bool { unsentHead == 0 }
     var isAllSent: Bool { rest == .nothing && isEmpty }
-    /// Whether the content's next piece is to be taken, as soon as there is nothing left to send.
+    /// Whether the next piece of the content must be taken when the present output was sent.
     var takesContent: Bool { rest == .content }
 
     mutating func noteSent(_ count: Int) {
@@ -54,7 +54,7 @@ struct RequestOutput {
         if take(&bytes) == .end { rest = .nothing }
     }
 
-    /// The peer takes no more: what is left is dropped.
+    /// Drops the remaining output because the peer accepts no more bytes.
     mutating func breakOff() {
         rest = .broken
         bytes = []

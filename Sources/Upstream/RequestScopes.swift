@@ -1,27 +1,29 @@
-// The scopes of failure that a request belongs to, and its client as a witness.
+// The failure scopes that a request belongs to, and its client as a witness.
 
 import HTTPCore
 
-/// Numbers stand for keys and users: hashes with a secret seed. Made once for a request and lent to all readers: a copy for each would count references.
+/// Keys and users are represented by hashes with a secret seed. Created once per request and borrowed by all readers, because copies would
+/// count references.
 public struct RequestScopes: ~Copyable, Sendable {
-    /// Without arguments.
+    /// The path without its query.
     public let path: ArraySlice<UInt8>
-    /// The index of its route; nil for paths without one.
+    /// The index of the route; nil if no route matches.
     public let route: Int?
-    /// The exact target with its arguments, the variant, the partition and the host.
+    /// Hash of the exact target with its query, the variant, the partition and the host.
     public let key: UInt64
-    /// The route, or the path up to its last slash: requests with the same number share connections.
+    /// Hash of the route, or of the path up to its last slash. Requests with equal numbers share connections.
     public let family: UInt64
-    /// 0: nobody in particular.
+    /// The user; 0 for none.
     public let user: UInt64
     /// The client's address; 0 if it is unknown.
     public let client: UInt64
 
-    /// The client number of Cistern's own probe: a witness of its own.
+    /// The client number of Cistern's own probe, which is a separate witness.
     public static let probe = UInt64.max
 
     /// - Parameters:
-    ///   - host: in lower case, if the upstream gets the client's; else empty. A failure at one host says nothing of another.
+    ///   - host: the host in lower case if the upstream receives the client's; otherwise empty. Failures of one host are no evidence about
+    ///     others.
     ///   - variant: a number for all other parts of the request that may change its response; 0 for none.
     public init(
         pathAndQuery: ArraySlice<UInt8>, host: [UInt8] = [], variant: UInt64 = 0, route: Int?, user: UInt64, client: UInt64 = 0
@@ -37,7 +39,7 @@ public struct RequestScopes: ~Copyable, Sendable {
         family = Self.number(route == nil ? Self.hasher(0, host, directory) : Self.hasher(UInt64((route ?? 0) + 1), host, []))
     }
 
-    /// A second one for the same request.
+    /// Creates a second object for the same request.
     public init(_ other: borrowing RequestScopes) {
         (path, route, key, family) = (other.path, other.route, other.key, other.family)
         (user, client) = (other.user, other.client)
@@ -53,7 +55,7 @@ public struct RequestScopes: ~Copyable, Sendable {
     private static func hasher(_ number: UInt64, _ host: [UInt8], _ rest: ArraySlice<UInt8>) -> Hasher {
         var hasher = Hasher()
         hasher.combine(number)
-        // No host contains a slash, and every path begins with one.
+        // No host contains a slash, and every path begins with one, so the combination is unambiguous.
         if !host.isEmpty { host.withUnsafeBytes { hasher.combine(bytes: $0) } }
         if !rest.isEmpty { rest.withUnsafeBytes { hasher.combine(bytes: $0) } }
         return hasher
@@ -62,19 +64,19 @@ public struct RequestScopes: ~Copyable, Sendable {
     private static func number(_ hasher: Hasher) -> UInt64 { UInt64(truncatingIfNeeded: hasher.finalize()) }
 }
 
-/// A client, as far as it can be told from others: its address, and the user if a good response came with these credentials before.
+/// A client, as far as it is distinguishable: its address, and its user if these credentials have received a good response before.
 struct Witness: Sendable, Equatable {
     let address: UInt64
-    /// 0: none, or nobody has proven these credentials.
+    /// The user; 0 for none, or for credentials without a good response.
     let user: UInt64
 
-    /// Whether they are two clients. One address with and without credentials may be one client.
+    /// Whether the two are certainly different clients. One address with and without credentials may be one client.
     func isAnother(than other: Witness) -> Bool {
         address != other.address || (user != 0 && other.user != 0 && user != other.user)
     }
 }
 
-/// The clients that have seen something: what only one has seen counts for nobody else.
+/// The clients that have seen something. An observation of one client does not count for others.
 struct Witnesses: Sendable, Equatable {
     private enum Seen: Equatable {
         case nobody

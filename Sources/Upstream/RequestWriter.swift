@@ -1,23 +1,23 @@
-// A request's head as it goes to the upstream, in HTTP/1.1 (RFC 9112 §3) and in HTTP/2 (RFC 9113 §8.3.1).
+// Writes the head of a request to the upstream, in HTTP/1.1 (RFC 9112 §3) and in HTTP/2 (RFC 9113 §8.3.1).
 
 import HTTP2
 import HTTPCore
 
 /// A class, so that using it copies nothing.
 final class RequestWriter {
-    /// What goes before each target: the base path; for a forward proxy the scheme and authority too (RFC 9112 §3.2.2).
+    /// Prefix of each target: the base path; for a forward proxy also scheme and authority (RFC 9112 §3.2.2).
     private let prefix: [UInt8]
     /// The target of OPTIONS for the whole server, which has no path (RFC 9112 §3.2.4).
     private let wholeServer: [UInt8]
-    /// The forward proxy's own field, with the end of its line; empty where there is none.
+    /// The field line for the forward proxy, with its line end; empty if there is none.
     private let proxyAuthorization: [UInt8]
     private let scheme: [UInt8]
     private let authority: [UInt8]
 
-    /// The authority that requests name and this address has another for; nil where it is the one.
+    /// The authority that requests name and that this address replaces by its own; nil if both are equal.
     private let named: [UInt8]?
 
-    /// - Parameter named: see there.
+    /// - Parameter named: the authority that requests name, if this address has another one; nil otherwise.
     init(_ settings: UpstreamSettings, inPlaceOf named: String? = nil) {
         self.named = named.map { Array($0.utf8) }
         let isAskedThroughProxy = settings.isAskedThroughProxy
@@ -29,10 +29,10 @@ final class RequestWriter {
         proxyAuthorization = credentials.map { Array("Proxy-Authorization: Basic \(Base64.encode($0))\r\n".utf8) } ?? []
     }
 
-    /// More than our own words take.
+    /// Maximum bytes of the parts that are added here.
     private static let ownBytes = 64
 
-    /// A request's fields, with the Host that this address has.
+    /// The request's fields, with this address's Host.
     private func fields(for request: UpstreamRequest) -> Fields {
         guard let named, let host = request.fields.first(.host), host.elementsEqual(named) else { return request.fields }
         var fields = request.fields
@@ -40,7 +40,7 @@ final class RequestWriter {
         return fields
     }
 
-    /// The request's line and fields as they stand, and what tells the length of its content.
+    /// Writes the request line, the fields, and the field for the length of the content.
     func write(_ request: UpstreamRequest, to head: inout [UInt8]) {
         let fields = fields(for: request)
         let isWholeServer = request.target.count == 1 && request.target.first == UInt8(ascii: "*")
@@ -70,9 +70,9 @@ final class RequestWriter {
 
     // MARK: HTTP/2
 
-    /// Credentials of one user are not put where others' requests could be matched with them.
+    /// Credentials, which HPACK must not index. Otherwise requests of other users could be compared with them.
     private static let secret: KnownFieldSet = [.authorization, .cookie, .xAPIKey]
-    /// Said by pseudo-fields, or of no meaning there (RFC 9113 §8.2.2).
+    /// Fields that pseudo-header fields replace, or that HTTP/2 forbids (RFC 9113 §8.2.2).
     private static let omitted: KnownFieldSet = [
         .host, .contentLength, .connection, .keepAlive, .proxyConnection, .transferEncoding, .upgrade, .te,
     ]

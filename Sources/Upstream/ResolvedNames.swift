@@ -1,13 +1,13 @@
-// What upstreams' names lead to: looked up again and again, beside the loops, for as long as they are in use. A look-up that fails, or that a name
-// server does not respond to, changes nothing: what was found last stays.
+// Addresses of the upstreams' DNS names. Names in use are resolved regularly, off the event loops. A failed or unanswered look-up changes
+// nothing: the last result remains valid.
 
 import Glibc
 import Locking
 import Reactor
 
-/// Looks a name up. Blocks.
+/// Resolves a name. Blocks.
 public struct NameLookUp: Sendable {
-    /// Addresses in the order of preference, and the result of getaddrinfo(3).
+    /// Returns the addresses in order of preference, and the result of getaddrinfo(3).
     let find: @Sendable (String) -> (addresses: [NamedAddress]?, code: Int32)
 
     /// - Parameter find: returns the addresses; nil on failure.
@@ -40,12 +40,12 @@ public struct NameLookUp: Sendable {
     })
 }
 
-/// Of the process: each name is looked up once for all shards and APIs. Guards itself.
+/// Process-wide: each name is resolved once for all shards and APIs. Thread-safe.
 public final class ResolvedNames: Sendable {
     public static let shared = ResolvedNames(.system)
 
     private struct Name {
-        /// The last two answers.
+        /// The last two results.
         var last: [NamedAddress] = []
         var before: [NamedAddress]?
         var begunAt: Int64
@@ -68,7 +68,8 @@ public final class ResolvedNames: Sendable {
 
     public init(_ lookUp: NameLookUp) { self.lookUp = lookUp }
 
-    /// Begins to look a name up where that was done so long ago, or never. One look-up of each name runs at a time.
+    /// Starts a look-up of a name if the last one began at least an interval ago, or if there was none. Only one look-up of each name runs
+    /// at a time.
     /// - Parameters:
     ///   - interval: milliseconds.
     ///   - now: milliseconds of the loops' clock.
@@ -88,7 +89,7 @@ public final class ResolvedNames: Sendable {
             let found = lookUp.find(host)
             note(found.addresses, found.code, of: host)
         }
-        // No thread to be had: the next time, perhaps.
+        // No thread could be created. A later call tries again.
         if !isRunning { note(nil, EAI_SYSTEM, of: host) }
     }
 
@@ -111,13 +112,13 @@ public final class ResolvedNames: Sendable {
         for then in waiting { then() }
     }
 
-    /// Where it led last; empty where that is not known.
+    /// The last known addresses; empty if there are none.
     func addresses(of host: String) -> [NamedAddress] { state.withLock { $0.names[host]?.last ?? [] } }
 
-    /// Whether it is being looked up.
+    /// Whether a look-up of the name is active.
     func isUnderWay(_ host: String) -> Bool { state.withLock { $0.names[host]?.isUnderWay ?? false } }
 
-    /// Whether the last look-up that has ended failed.
+    /// Whether the last completed look-up failed.
     func hasFailed(_ host: String) -> Bool { state.withLock { $0.names[host]?.hasFailed ?? false } }
 
     /// Calls `then` on the look-up's thread when the active look-up ends; at once if none is active.
@@ -135,8 +136,8 @@ public final class ResolvedNames: Sendable {
         state.withLock { $0.names[host].flatMap { name in name.code.flatMap { $0 == 0 ? nil : $0 } } }
     }
 
-    /// Where it led by one of the last two answers; nil while there are not two. Servers that tell a part of many addresses each time tell others the
-    /// next time.
+    /// The addresses in the last two results; nil until there are two. Two results are needed because name servers may return a different
+    /// part of many addresses each time.
     func lately(_ host: String) -> Set<NamedAddress>? {
         state.withLock { state in
             guard let name = state.names[host], let before = name.before else { return nil }
@@ -144,7 +145,7 @@ public final class ResolvedNames: Sendable {
         }
     }
 
-    /// Look-ups that have ended, well and not.
+    /// Number of successful and of failed look-ups.
     public var counts: (found: UInt64, failed: UInt64) { state.withLock { ($0.found, $0.failed) } }
 }
 

@@ -1,11 +1,11 @@
-// How many requests may be sent a second time: a share of those sent at all, so that repeats never make an upstream's trouble worse.
+// Limits retries to a share of all requests, so that they never worsen an upstream's overload.
 
 public struct RetryBudget: Sendable {
-    /// Hundredths of a repeat.
+    /// Hundredths of a retry.
     private var balance: Int
     private let percent: Int
 
-    /// Repeats that may be saved up, so that a quiet proxy has some too.
+    /// Maximum number of retries that can be saved up, so that a proxy with few requests has some too.
     private static let limit = 10
 
     public init(percent: Int) {
@@ -13,10 +13,10 @@ public struct RetryBudget: Sendable {
         balance = percent > 0 ? Self.limit * 100 : 0
     }
 
-    /// A request was sent.
+    /// Records that a request was sent.
     public mutating func earn() { balance = min(balance + percent, Self.limit * 100) }
 
-    /// Returns whether one may be repeated now, and takes it from the budget.
+    /// Takes a retry from the budget. Returns false if none is left.
     public mutating func spend() -> Bool {
         guard balance >= 100 else { return false }
         balance -= 100

@@ -1,7 +1,7 @@
-// Slots for work of several kinds, divided as connections are (`ConnectionShare`): whoever names a share that has as many slots as are free gets no
-// other, so there is one left for those who have none.
+// Slots for work of several kinds, divided like connections (`ConnectionShare`). A share with as many slots as are free gets no other one,
+// so that a slot remains for shares without any.
 
-/// Nobody waits for a slot.
+/// Callers never wait for a slot.
 public struct SharedSlots {
     private let count: Int
     private var queue: ConnectionQueue<Never>
@@ -11,12 +11,12 @@ public struct SharedSlots {
         queue = ConnectionQueue(connections: count, limit: 0)
     }
 
-    /// Slots that are taken.
+    /// Number of taken slots.
     public var taken: Int { queue.running }
 
-    /// - Returns: false if one of the shares has as many as it may, or none is free.
+    /// - Returns: false if one of the shares has reached its limit, or no slot is free.
     public mutating func take(_ shares: ConnectionShares) -> Bool { taken < count && queue.take(shares) }
 
-    /// - Parameter shares: as they were taken.
+    /// - Parameter shares: the shares that were taken.
     public mutating func release(_ shares: ConnectionShares) { queue.release(shares) }
 }

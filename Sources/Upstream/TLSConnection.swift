@@ -1,16 +1,16 @@
-// TLS with the upstream: OpenSSL's objects, each with one owner. What is the same for all connections is remade when one of its files has
+// TLS with the upstream: OpenSSL objects with one owner each. The context of all connections is recreated when one of its files has
 // changed, so that a renewed certificate is used without a restart.
 
 import CTLS
 import Glibc
 
-/// Trusted authorities, our certificate, sessions to resume. Belongs to one loop.
+/// Trusted authorities, client certificate, and sessions to resume. Belongs to one event loop.
 final class TLSContext {
     fileprivate let pointer: OpaquePointer
     private let files: [FileIdentity?]
 
-    /// - Parameter http2: what is offered.
-    /// - Returns: nil where one of the files cannot be used.
+    /// - Parameter http2: the HTTP versions that are offered.
+    /// - Returns: nil if one of the files cannot be used.
     init?(_ settings: UpstreamSettings, http2: HTTP2Use) {
         files = Self.identities(settings)
         guard
@@ -40,7 +40,7 @@ extension HTTP2Use {
     }
 }
 
-/// What tells one state of a file from another.
+/// Identifies a version of a file.
 private struct FileIdentity: Equatable {
     private let numbers: [Int]
 
@@ -58,9 +58,9 @@ final class TLSConnection {
         case failed(UpstreamError)
     }
 
-    /// nil once it was closed.
+    /// nil after it was closed.
     private var pointer: OpaquePointer?
-    /// Outlives what was made with it.
+    /// Held because `pointer` uses it.
     private let context: TLSContext
 
     init?(_ context: TLSContext, _ descriptor: Int32) {
@@ -71,7 +71,7 @@ final class TLSConnection {
 
     deinit { close() }
 
-    /// Says good-bye where that can be said at once. Before the descriptor is closed.
+    /// Sends close_notify if possible without waiting. Must be called before the descriptor is closed.
     func close() {
         guard let pointer else { return }
         self.pointer = nil
@@ -121,13 +121,13 @@ final class TLSConnection {
     /// Whether a session was resumed.
     var isResumed: Bool { pointer.map { ctls_is_resumed($0) != 0 } ?? false }
 
-    /// Whether the peer has chosen HTTP/2.
+    /// Whether the peer has selected HTTP/2.
     var isHTTP2: Bool { pointer.map { ctls_is_http2($0) != 0 } ?? false }
 
-    /// Whether it stands, and no content has come. Tickets and new keys are taken in.
+    /// Whether the connection is open and no content has arrived. Processes session tickets and key updates.
     var isQuiet: Bool { pointer.map { ctls_is_quiet($0) != 0 } ?? false }
 
-    /// Bytes handed to the kernel so far.
+    /// Number of bytes passed to the kernel so far.
     var written: Int { pointer.map { Int(truncatingIfNeeded: ctls_written($0)) } ?? 0 }
 
     func receive(into space: UnsafeMutableRawBufferPointer) -> ByteStream.Received {

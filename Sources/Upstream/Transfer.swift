@@ -1,24 +1,24 @@
-// One exchange with the upstream: what carries its bytes on one side, the receiver on the other. What it waits for is said by `TransferProgress`, what
-// of the request's content goes out by `PendingContent`. On the client's loop only.
+// One exchange with the upstream, between the connection that carries its bytes and its receiver. `TransferProgress` determines its state
+// and timeouts; `PendingContent` buffers the request's content. Used on the client's loop only.
 
 import FaultInjection
 import HTTPCore
 import Reactor
 
-/// What a transfer is with.
+/// What a transfer waits for, or is carried by.
 enum TransferCarrier {
-    /// It has not begun, or is over.
+    /// The transfer has not started or has ended.
     case none
     /// The queue for connections.
     case queue(ConnectionQueue<Transfer>.Place)
-    /// A connection in the making.
+    /// A connection that is being established.
     case attempt(ConnectionAttempt)
-    /// A connection that carries its bytes, and no other's.
+    /// An HTTP/1.1 connection.
     case connection(OriginConnection)
-    /// A stream of a connection that carries several.
+    /// A stream of an HTTP/2 connection.
     case exchange(HTTP2Exchange)
 
-    /// Whether the upstream's name has been looked up.
+    /// Whether the upstream's name has been resolved.
     fileprivate var hasResolved: Bool {
         switch self {
         case .none, .queue: false
@@ -31,7 +31,7 @@ enum TransferCarrier {
 /// How a transfer ends.
 enum TransferEnd {
     /// The response is complete by its framing.
-    /// - Parameter isDelimited: false where only the end of the connection marked the end.
+    /// - Parameter isDelimited: false if only the end of the connection marked the end.
     case whole(isDelimited: Bool)
     case failed(UpstreamError)
 }
@@ -39,50 +39,51 @@ enum TransferEnd {
 public final class Transfer {
     enum Joining {
         case no, joined
-        /// That could not be made. It asks once more.
+        /// The joined attempt failed. The transfer retries once.
         case joinedInVain
     }
 
     let client: UpstreamClient
     public let request: UpstreamRequest
     var carrier = TransferCarrier.none
-    /// Those of the address that it asks; nil before it begins.
+    /// The connections of the address that it uses; nil before it starts.
     var connections: OriginConnections?
-    /// Which of the upstream's addresses it asks, by its place.
+    /// Index of the upstream's address that it uses.
     public var address: Int { connections?.place ?? 0 }
-    /// How often it has gone on to another address.
+    /// Number of times that it has moved to another address.
     var moves = 0
-    /// Where the client keeps it among those that run.
+    /// Index in the client's array of active transfers.
     var place = 0
-    /// Whether it holds its part of the shares that its request names.
+    /// Whether it holds the shares that its request names.
     var holdsShares = false
-    /// One more that it holds then.
+    /// Another share that it holds in addition; nil for none.
     var joinedShare: ConnectionShare?
-    /// The newest connection (`HTTP2OriginConnection.number`) when the one that carried it was found dead; nil where none was.
+    /// The newest connection (`HTTP2OriginConnection.number`) when the connection that carried this transfer was found dead; nil if none
+    /// was.
     var newestWhenFoundDead: Int?
-    /// It may break the rules of HTTP/2, or its response did perhaps: it goes over a connection that carries nothing else.
+    /// Whether it, or its response, may break the HTTP/2 rules. It then uses a connection without other exchanges.
     var isKeptApart = false
-    /// That speaks HTTP/1.1: nothing else was on the connection of HTTP/2 on which it has failed.
+    /// Whether it must use HTTP/1.1, because it was alone on an HTTP/2 connection that it broke.
     var needsHTTP1 = false
-    /// Its credentials are those of a connection, wherever it comes from: no other request may share that.
+    /// Whether it has connection-based credentials. No other request may then share its connection.
     let signsIn: Bool
-    /// Whether it waited for a connection that was made for another request.
+    /// Whether it waited for a connection that was established for another request.
     var joining = Joining.no
-    /// What is spoken on the connection that carries it, or has last; nil where none has.
+    /// HTTP version of the present or last connection; nil if there was none.
     public internal(set) var spoken: SpokenProtocol?
-    /// Held until the transfer ends: so a fetch whose client left goes on.
+    /// Held until the transfer ends, so a fetch continues after its client has left.
     private(set) var receiver: (any TransferReceiver)?
-    /// What is injected into it, to practise an outage.
+    /// The fault that is injected to practise an outage; nil for none.
     public let fault: InjectedFault?
     private var isPausedByFlow = false
-    /// The flow wants to hear nothing more.
+    /// Whether the flow has cancelled it and receives no more events.
     private(set) var isCancelled = false
     public private(set) var times = TransferTimes()
     private var progress: TransferProgress
     private var content: PendingContent
     private let began = SystemTime.monotonicMicroseconds
 
-    /// Of the request's content, a connection takes pieces of this size.
+    /// Size in bytes of the pieces in which a connection takes the request's content.
     private static let pieceBytes = 16 * 1024
 
     init(
@@ -99,10 +100,10 @@ public final class Transfer {
 
     // MARK: The flow's side
 
-    /// Whether it waits for a connection, with nothing sent.
+    /// Whether it waits for a connection and nothing was sent.
     public var isQueued: Bool { progress.state == .queued }
 
-    /// More of the request's content. Returns false where the flow should wait for `transferDrained`.
+    /// Adds content of the request. Returns false if the flow should pause until `transferDrained`.
     public func write(_ bytes: Span<UInt8>) -> Bool {
         client.loop.assertOnLoop()
         guard !progress.hasEnded else { return true }
@@ -110,14 +111,14 @@ public final class Transfer {
         return !content.holdFlowBack(isQueued: isQueued)
     }
 
-    /// All of the request's content, in the place of `write` and `endContent`: held and not copied.
+    /// Sets the whole content of the request, instead of `write` and `endContent`. The array is held and not copied.
     public func write(whole bytes: [UInt8]) {
         client.loop.assertOnLoop()
         guard !progress.hasEnded else { return }
         if content.appendWhole(bytes) { sendMore() }
     }
 
-    /// The request's content is whole.
+    /// Marks the request's content as complete.
     public func endContent() {
         client.loop.assertOnLoop()
         if content.close() { sendMore() }
@@ -131,7 +132,7 @@ public final class Transfer {
         }
     }
 
-    /// Takes no more of the response's content for now. What arrived already is held.
+    /// Pauses delivery of the response's content. Content that has already arrived is buffered.
     public func pause() {
         client.loop.assertOnLoop()
         isPausedByFlow = true
@@ -144,7 +145,7 @@ public final class Transfer {
         release()
     }
 
-    /// The same, for what is between it and the flow.
+    /// Pauses delivery without marking the flow as paused. For objects between the transfer and the flow.
     func hold() { note(.paused) }
 
     func release() {
@@ -156,7 +157,7 @@ public final class Transfer {
         }
     }
 
-    /// Ends it; the receiver hears nothing more.
+    /// Ends the transfer. The receiver gets no more events.
     public func cancel() {
         client.loop.assertOnLoop()
         isCancelled = true
@@ -166,9 +167,9 @@ public final class Transfer {
 
     // MARK: The carrier's side
 
-    /// The response whose head has come is a stream: from now on only its pauses are bounded, and it is one of those that hold half of the
-    /// connections at most.
-    /// - Returns: false where they do already.
+    /// Treats the response as a stream after its head. Only its pauses are limited, and it counts among the streams, which may hold half of
+    /// the connections.
+    /// - Returns: false if they already do.
     public func becomeStream() -> Bool {
         client.loop.assertOnLoop()
         guard !progress.hasEnded, client.admitStream(self) else { return false }
@@ -181,14 +182,14 @@ public final class Transfer {
 
     private func note(_ event: TransferProgress.Event) { _ = progress.handle(event, at: client.coarseNow) }
 
-    /// A connection is being made for it.
+    /// A connection is being established for the transfer.
     func noteConnecting() { note(.connectionBegan) }
 
-    /// It is to be sent again, on another connection.
+    /// The request will be sent again on another connection.
     func noteQueuedAgain() { note(.queuedAgain) }
 
-    /// A connection is there and the request goes out now.
-    /// - Parameter connection: when its phases ended; the rest is not looked at.
+    /// A connection is available, and the request is sent now.
+    /// - Parameter connection: times of the connection's phases; other times are ignored.
     func beginRequest(_ connection: TransferTimes) {
         receiver?.transferBegins(self)
         (times.resolved, times.connected, times.secured) = (connection.resolved, connection.connected, connection.secured)
@@ -196,10 +197,10 @@ public final class Transfer {
         note(.sendingBegan)
     }
 
-    /// Bytes of it have gone out.
+    /// Bytes of the request were sent.
     func noteSent() { note(.bytesSent) }
 
-    /// The next piece of the request's content. Where there is none yet, the connection is called when there is.
+    /// Takes the next piece of the request's content. If none is available, the connection is notified later.
     func takeContent(into output: inout [UInt8]) -> PendingContent.Piece {
         note(.bytesSent)
         let piece = content.take(upTo: Self.pieceBytes, inChunks: request.content == .chunked, into: &output)
@@ -207,17 +208,17 @@ public final class Transfer {
         return piece
     }
 
-    /// How much of the request's content may be taken now, without anything around it; nil where there is none yet.
+    /// Returns the number of bytes of content that may be taken now, without framing; nil if none are available.
     func offerRequestContent(upTo limit: Int) -> (count: Int, isLast: Bool)? { content.offer(upTo: limit) }
 
-    /// Takes what was offered, which fills the place.
+    /// Takes offered bytes. `place` must have the offered size.
     func takeRequestContent(into place: UnsafeMutableRawBufferPointer) {
         note(.bytesSent)
         content.take(into: place)
         if content.releaseFlow() { client.loop.atEndOfBatch { self.receiver?.transferDrained(self) } }
     }
 
-    /// The connection has taken all of the request's content.
+    /// The connection has taken the whole content of the request.
     func noteRequestEnd() {
         note(.bytesSent)
         content.noteEnd()
@@ -225,15 +226,15 @@ public final class Transfer {
 
     var needsNewConnection: Bool { progress.needsNewConnection }
 
-    /// It goes over a connection of HTTP/1.1 that is in no pool.
+    /// Whether it needs an HTTP/1.1 connection that is in no pool.
     var needsOwnConnection: Bool { signsIn || request.owned != nil }
 
-    /// After its connection ended without a line of a response.
+    /// Whether the request may be sent again, after its connection ended without a line of a response.
     func mayBeRepeated(onKept: Bool, isUnwritten: Bool, isRefused: Bool) -> Bool {
         progress.mayBeRepeated(request, content, onKept: onKept, isUnwritten: isUnwritten, isRefused: isRefused)
     }
 
-    /// Whole lines of a head have come, or all of one.
+    /// Whole lines of a head, or a complete one, have arrived.
     func noteHeadLines() {
         if times.firstByte < 0 { times.firstByte = elapsed }
         note(.headLinesCame)
@@ -242,7 +243,7 @@ public final class Transfer {
     func take(informational head: ResponseHead) {
         noteHeadLines()
         note(.informationalCame)
-        // 100 is for who asked for it.
+        // 100 (Continue) is passed only to a client that requested it.
         if head.status != 100 || request.fields.contains(.expect) { receiver?.transfer(self, informational: head) }
     }
 
@@ -251,8 +252,8 @@ public final class Transfer {
         receiver?.transfer(self, received: head)
     }
 
-    /// Content has come.
-    /// - Returns: whether it is taken now. If not, the connection keeps it until it is called.
+    /// Reports that content has arrived.
+    /// - Returns: whether it is taken now. Otherwise the connection keeps it until it is notified.
     func offerContent() -> Bool {
         if case .holdBack = progress.handle(.contentCame, at: client.coarseNow) { false } else { true }
     }
@@ -261,14 +262,14 @@ public final class Transfer {
 
     // MARK: Ends
 
-    /// It is over, and nothing carries it any more. The receiver is told, if there still is one.
+    /// Ends the transfer, which must have been removed from its carrier, and notifies the receiver if there is one.
     func end(_ end: TransferEnd) {
         guard !progress.hasEnded else { return }
         client.remove(self)
         note(.ended)
         carrier = .none
         connections = nil
-        // Who asked may hold the transfer for longer.
+        // The flow may hold the transfer for longer, so the content is released.
         content = PendingContent(isEmpty: true)
         times.ended = elapsed
         guard let receiver else { return }
@@ -279,7 +280,7 @@ public final class Transfer {
         }
     }
 
-    /// We end it ourselves: who carries it lets go of it first.
+    /// Ends the transfer from our side, after removing it from its carrier.
     func giveUp(_ error: UpstreamError) {
         guard !progress.hasEnded else { return }
         switch carrier {
@@ -296,9 +297,9 @@ public final class Transfer {
 
     private var elapsed: Int32 { Int32(clamping: SystemTime.monotonicMicroseconds - began) }
 
-    /// The time-out that has passed, if any, as the error that it is.
+    /// The error of the timeout that has passed; nil if none has.
     func overdue(at now: Int64) -> UpstreamError? {
-        // What goes through a tunnel comes after the response's head: until then the upstream has all of the request.
+        // Content of a tunnel follows the response's head. Before that the upstream has the complete request.
         let content = request.content == .tunnel ? .taken : content.state
         return progress.overdue(at: now, client.limits, content, hasResolved: carrier.hasResolved)
     }

@@ -1,10 +1,10 @@
-// What bounds one exchange with the upstream: the settings' numbers alone, since every transfer has a copy.
+// Timeouts and limits of one exchange with the upstream, as numbers, because every transfer reads them.
 
 import HTTPCore
 import Reactor
 
 struct TransferLimits: Sendable {
-    /// Milliseconds of each phase, and of all; a total, or one for streams, of 0: no limit.
+    /// Milliseconds for each phase and in total. A `total` or `stream` of 0 means no limit.
     let connect: Int64
     let firstByte: Int64
     let betweenBytes: Int64

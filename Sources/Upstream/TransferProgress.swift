@@ -1,5 +1,5 @@
-// How far an exchange with the upstream has come: an event in, an action out, nothing done. It knows which time-out holds, and whether the request may be
-// sent again. Its shell is `Transfer`.
+// State machine of an exchange with the upstream. It determines the timeout that applies and whether the request may be sent again.
+// It performs no actions; `Transfer` does.
 //
 //     queued ► connecting ► asking ► receiving ► (streaming) ► ended
 //        ▲                    │ ▲        │
@@ -9,40 +9,40 @@ import HTTPCore
 
 struct TransferProgress {
     enum State: Equatable {
-        /// Every connection that we allow ourselves is in use.
+        /// The transfer waits for a connection, because all allowed ones are in use.
         case queued
         case connecting
-        /// The request goes out, or has gone out; the final response has not begun.
-        /// - Parameter hasHeard: an informational one has come.
+        /// The request is being sent, or was sent. The final response has not begun.
+        /// - Parameter hasHeard: whether an informational response was received.
         case asking(hasHeard: Bool)
-        /// The head comes, or the content.
+        /// The head or the content of the response is being received.
         case receiving(Pace)
-        /// The same, of a response that is a stream: it lasts as long as it likes.
+        /// The content of a streaming response is being received. Its duration is not limited.
         case streaming(Pace)
         case ended
     }
 
     enum Pace: Equatable {
         case steady
-        /// The flow takes no more for now.
+        /// The flow accepts no more content for now.
         case paused
-        /// The same, and the connection holds back what has come.
+        /// The flow accepts no more content for now, and the connection buffers content that has arrived.
         case heldBack
     }
 
     enum Event: Equatable {
-        /// A connection is being made for the request.
+        /// A connection is being established for the request.
         case connectionBegan
-        /// A connection is there: the request goes out on it.
+        /// A connection is available, and the request is sent on it.
         case sendingBegan
-        /// Some of it has gone out.
+        /// Bytes of the request were sent.
         case bytesSent
-        /// The connection ended without a response, and the request is sent again on another.
+        /// The connection ended without a response, and the request will be sent again on another one.
         case queuedAgain
-        /// Whole lines of a head have come.
+        /// Whole lines of a head have arrived.
         case headLinesCame
         case informationalCame
-        /// The response whose head has come is a stream.
+        /// The response with the received head is a stream.
         case streamBegan
         case contentCame
         case paused
@@ -53,18 +53,18 @@ struct TransferProgress {
     enum Action: Equatable {
         case nothing
         case deliver
-        /// The connection keeps what has come, and reads no more.
+        /// The connection must buffer the content and stop reading.
         case holdBack
-        /// The connection goes on with what it has kept.
+        /// The connection must deliver the buffered content and continue reading.
         case readOn
     }
 
     private(set) var state = State.queued
-    /// How often the request has begun to go out.
+    /// Number of times that sending of the request has begun.
     private(set) var sendings = 0
     /// Milliseconds of the loop's clock.
     private let beganAt: Int64
-    /// When something last went on, of the same clock.
+    /// Time of the last progress, in milliseconds of the loop's clock.
     private var movedAt: Int64
 
     init(now: Int64) {
@@ -74,7 +74,7 @@ struct TransferProgress {
 
     var hasEnded: Bool { state == .ended }
 
-    /// It has found a connection dead: the other kept ones may be as well.
+    /// Whether the transfer needs a new connection. It has found one dead, and other kept connections may be dead too.
     var needsNewConnection: Bool { sendings > 0 }
 
     mutating func handle(_ event: Event, at now: Int64) -> Action {
@@ -97,7 +97,7 @@ struct TransferProgress {
         return .nothing
     }
 
-    /// Of a response that comes.
+    /// The pace of a response that is being received; nil otherwise.
     private var pace: Pace? {
         switch state {
         case .receiving(let pace), .streaming(let pace): pace
@@ -121,13 +121,13 @@ struct TransferProgress {
         return pace == .heldBack ? .readOn : .nothing
     }
 
-    // MARK: What follows from it
+    // MARK: Retries and timeouts
 
-    /// Whether the request may go out again, after its connection ended without a line of a response.
+    /// Whether the request may be sent again, after its connection ended without a line of a response.
     /// - Parameters:
-    ///   - onKept: the connection had been used before.
-    ///   - isUnwritten: not a byte of the request was handed to the kernel.
-    ///   - isRefused: the upstream says that it has done nothing with it.
+    ///   - onKept: whether the connection had been used before.
+    ///   - isUnwritten: whether no byte of the request was passed to the kernel.
+    ///   - isRefused: whether the upstream states that it did not process the request.
     func mayBeRepeated(_ request: UpstreamRequest, _ content: PendingContent, onKept: Bool, isUnwritten: Bool, isRefused: Bool = false)
         -> Bool
     {
@@ -137,21 +137,21 @@ struct TransferProgress {
         ).isAllowed
     }
 
-    /// The time-out that has passed, if any, as the error that it is.
-    /// - Parameter hasResolved: the upstream's name has been looked up.
+    /// The error of the timeout that has passed; nil if none has.
+    /// - Parameter hasResolved: whether the upstream's name has been resolved.
     func overdue(at now: Int64, _ limits: TransferLimits, _ content: PendingContent.State, hasResolved: Bool) -> UpstreamError? {
         if limits.total > 0, !isStream, now - beganAt >= limits.total { return totalError(hasResolved: hasResolved) }
         guard let (limit, error) = timeOut(limits, content), now - movedAt >= limit else { return nil }
         return error
     }
 
-    /// The one that holds now.
+    /// The timeout that applies now.
     private func timeOut(_ limits: TransferLimits, _ content: PendingContent.State) -> (limit: Int64, error: UpstreamError)? {
         switch (state, content) {
         case (.queued, _): (limits.connect, .connectionLimitReached)
-        // The attempt ends in time by itself.
+        // The attempt has its own timeout.
         case (.connecting, _): nil
-        // The client's time-outs hold.
+        // The timeouts of the client's connection apply.
         case (.asking, .awaited): nil
         case (.asking, .open), (.asking, .closed): (limits.betweenBytes, .connectionWriteTimeout)
         case (.asking, .taken): (limits.firstByte, .connectionReadTimeout)

@@ -1,24 +1,24 @@
-// The seam between the upstream side and the flow: what is asked of the origin, and what comes back. All on the client's event loop.
+// The interface between the upstream side and the flow: requests to the upstream, and events of their responses. All calls happen on the
+// client's event loop.
 
 import HTTPCore
 
-/// What to send to the origin. Hop-by-hop fields are gone already, Host and the forwarding fields are set: it is sent as it stands.
+/// A request to the upstream, sent as it is. Hop-by-hop fields are already removed, and Host and the forwarding fields are set.
 public struct UpstreamRequest: Sendable {
     public var method: Method
-    /// The request target, byte for byte as it goes on the request line.
+    /// The request target, byte for byte as in the request line.
     public var target: ArraySlice<UInt8>
     public var fields: Fields
     public var content: ContentFraming
-    /// Whether it changes nothing, so that it may be sent for a second time: safe methods (RFC 9110 §9.2.1), and what the operator says
-    /// only reads.
+    /// Whether the request may be sent twice: safe methods (RFC 9110 §9.2.1), and requests that the configuration declares as reading.
     public var isRepeatable: Bool
-    /// The shares of the connections that it takes part of while it has one.
+    /// The shares of the connections in which the request counts while it has a connection.
     public var shares: ConnectionShares = []
-    /// The client's own connection, over which it has to go. nil: any of the pool will do.
+    /// The client's own connection, which the request must use; nil to use any connection of the pool.
     public var owned: OwnedConnection?
-    /// A number of its client. nil if none is known.
+    /// Number of the client; nil if unknown.
     public var client: UInt64?
-    /// No client waits for it: so it waits behind all others for a connection.
+    /// Whether no client waits for the request. It then waits for a connection behind all others.
     public var isBackground = false
 
     public init(method: Method, target: ArraySlice<UInt8>, fields: Fields, content: ContentFraming = .none, isRepeatable: Bool = false) {
@@ -29,7 +29,7 @@ public struct UpstreamRequest: Sendable {
         self.isRepeatable = isRepeatable || method.isSafe
     }
 
-    /// What Content-Length says; nil where it is left out. Methods that promise content say that there is none (RFC 9110 §8.6).
+    /// Value of Content-Length; nil for no field. Methods that usually have content get 0 if there is none (RFC 9110 §8.6).
     var contentLength: Int? {
         switch content {
         case .none: method.promisesContent ? 0 : nil
@@ -55,21 +55,21 @@ extension Method {
     }
 }
 
-/// Is told what a transfer brings. After `transferEnded` or `transferFailed` nothing more comes.
+/// Receives the events of a transfer. `transferEnded` or `transferFailed` is the last one.
 public protocol TransferReceiver: AnyObject {
-    /// The request goes out now. It may, once more, where the connection turns out to be dead; and before `start` returns.
+    /// Sending of the request begins. This may happen twice if a connection turns out to be dead, and before `start` returns.
     func transferBegins(_ transfer: Transfer)
-    /// A 1xx response other than 101; 100 only where the request has Expect.
+    /// A 1xx response other than 101. A 100 response is passed only if the request has Expect.
     func transfer(_ transfer: Transfer, informational head: ResponseHead)
-    /// The final response's head. Fields are as sent; framing fields (Transfer-Encoding, Content-Length) are still there.
+    /// The final response's head. Fields are as sent, including the framing fields (Transfer-Encoding, Content-Length).
     func transfer(_ transfer: Transfer, received head: consuming ResponseHead)
-    /// More content, transfer coding removed, content coding as sent. To be sent no more for now, call `transfer.pause()`
-    /// here or later; what arrived is never delivered twice.
+    /// More content, without transfer coding and with content coding as sent. `transfer.pause()`, here or later, stops further content. No
+    /// content is delivered twice.
     func transfer(_ transfer: Transfer, content: Span<UInt8>)
-    /// The response is complete by its framing. `isDelimited` is false where only the end of the connection marked the end.
+    /// The response is complete by its framing. `isDelimited` is false if only the end of the connection marked the end.
     func transferEnded(_ transfer: Transfer, isDelimited: Bool)
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError)
-    /// The upstream took what was written of the request's content: more may be written.
+    /// The upstream has taken the request's content, and more may be written.
     func transferDrained(_ transfer: Transfer)
 }
 

@@ -65,7 +65,7 @@ public enum UpstreamCause: Hashable, Sendable {
     }
 }
 
-/// RFC 8446 §6, with the alerts of RFC 7301 and RFC 6066.
+/// A TLS alert (RFC 8446 §6, RFC 7301, RFC 6066).
 public struct TLSAlert: RawRepresentable, Hashable, Sendable {
     public let rawValue: UInt8
     public init(rawValue: UInt8) { self.rawValue = rawValue }
@@ -92,7 +92,7 @@ public struct TLSAlert: RawRepresentable, Hashable, Sendable {
         115: "unknown_psk_identity", 116: "certificate_required", 120: "no_application_protocol",
     ]
 
-    /// The description of the TLS Alerts registry.
+    /// The description in the TLS Alerts registry.
     public var words: String { Self.names[rawValue] ?? "unassigned" }
 
     /// Whether the alert concerns the client certificate, or the lack of one.

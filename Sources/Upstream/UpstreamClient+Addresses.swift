@@ -1,4 +1,5 @@
-// Where an upstream has several addresses: requests go on to the next one where one cannot be reached, and return when it can be again.
+// Failover of an upstream with several addresses: requests move to the next address if one cannot be reached, and return when it is
+// reachable again.
 
 import Figures
 import Reactor
@@ -16,7 +17,7 @@ public struct UpstreamAddress: Sendable, Equatable {
 }
 
 extension UpstreamSettings {
-    /// The same at each of its addresses.
+    /// The settings for each of the addresses.
     public var atEachAddress: [UpstreamSettings] {
         [self]
             + fallbacks.map { address in
@@ -29,14 +30,14 @@ extension UpstreamSettings {
 }
 
 extension UpstreamClient {
-    /// What an attempt to connect has told.
-    /// - Parameter error: nil where there is a connection now.
+    /// Records the result of a connection attempt.
+    /// - Parameter error: nil if the connection was established.
     func note(_ error: UpstreamError?, at place: Int, began: Int64) {
         guard choice.isDown.count > 1 else {
             onConnectionAttempt?(error, began)
             return
         }
-        // Our own trouble says nothing of the address.
+        // Local errors are no evidence about the address.
         guard let error else {
             if choice.note(place, isDown: false) { onAddressChange?(place, nil) }
             onConnectionAttempt?(nil, began)
@@ -45,19 +46,19 @@ extension UpstreamClient {
         guard error.isFailureToReach else { return }
         if choice.note(place, isDown: true) { lookAgain(at: place) }
         onAddressChange?(place, error)
-        // As long as one can be reached, the upstream can be.
+        // The upstream counts as unreachable only if all its addresses are.
         if choice.areAllDown { onConnectionAttempt?(error, began) }
     }
 
-    /// The request could not reach its address: it goes on to another, whatever it is, since nothing of it was sent.
-    /// - Returns: false where there is none.
+    /// Moves a request that could not reach its address to another one. This is safe for unsafe requests too, because nothing was sent.
+    /// - Returns: false if there is no other address.
     func moveOn(_ transfer: Transfer, after error: UpstreamError) -> Bool {
         guard error.isFailureToReach, let place = next(for: transfer) else { return false }
         move(transfer, to: place)
         return true
     }
 
-    /// The place of the address that it goes on to; nil where there is none.
+    /// Returns the index of the next address for a request; nil if there is none.
     func next(for transfer: Transfer) -> Int? {
         connections.isEmpty || transfer.hasEnded ? nil : choice.next(moves: transfer.moves)
     }
@@ -68,7 +69,7 @@ extension UpstreamClient {
         connections[place].startAgain(transfer)
     }
 
-    /// From time to time, without a client that would wait for it.
+    /// Attempts to connect to an unreachable address at intervals, without a client that waits for it.
     private func lookAgain(at place: Int) {
         guard !looking.contains(place) else { return }
         looking.insert(place)

@@ -1,4 +1,5 @@
-// Asks the origin: starts transfers, keeps those that run, ends them when a time-out has passed, and decides whether one is sent again.
+// The client for one upstream on one event loop: starts transfers, ends them when a timeout passes, and decides whether a request is sent
+// again.
 
 import FaultInjection
 import Figures
@@ -7,11 +8,11 @@ import Reactor
 
 public struct UpstreamCounters: Sendable {
     public var figures = Figures()
-    /// Connections that ended.
+    /// Number of connections that ended, by reason.
     public var ended: [ConnectionEnd: Int] = [:]
-    /// Exchanges over HTTP/2 that ended.
+    /// Number of HTTP/2 exchanges that ended, by reason.
     public var http2Ended: [HTTP2ExchangeEnd: Int] = [:]
-    /// Faults that were injected, by `InjectedFault.kind`.
+    /// Number of injected faults, by `InjectedFault.kind`.
     public var faults = [Int](repeating: 0, count: InjectedFault.kinds.count)
 
     public init() {}
@@ -29,7 +30,7 @@ public struct UpstreamCounters: Sendable {
     }
 }
 
-/// Belongs to one loop and is used on it only.
+/// Belongs to one event loop and is used on it only.
 public final class UpstreamClient {
     public let settings: UpstreamSettings
     let limits: TransferLimits
@@ -39,35 +40,35 @@ public final class UpstreamClient {
     let loop: EventLoop
 
     private var active: [Transfer] = []
-    /// Those that hold a part of what such connections may have.
+    /// Owned connections that count towards the limit (`OwnedConnection.share`).
     var owned: [OwnedConnection] = []
-    /// Requests that get connections of their own, where HTTP/2 is spoken.
+    /// Requests that get separate connections if HTTP/2 is used.
     var keptApart = KeptApart()
-    /// Those of each address, in their order; empty once it is closed.
+    /// The connections of each address, in the configured order; empty after `close`.
     private(set) var connections: [OriginConnections] = []
     var choice: AddressChoice
-    /// Places of addresses that are tried again before long.
+    /// Indices of unreachable addresses that will be tried again.
     var looking: Set<Int> = []
     private var isSweeping = false
     private var isClosed = false
     private var retryBudget: RetryBudget
     /// Names, issuer and validity of the certificate that the last failed handshake refused; nil if it refused none. For operators only.
     public internal(set) var refusedCertificate: String?
-    /// Called on the loop when a connection was made, or could not be: with nil, or with a failure to reach the upstream; and with when it
-    /// was begun, in milliseconds of the loop's clock.
+    /// Called on the loop with the result of a connection attempt: nil, or a failure to reach the upstream. The number is the start of the
+    /// attempt in milliseconds of the loop's clock.
     public var onConnectionAttempt: ((UpstreamError?, Int64) -> Void)?
-    /// Called on the loop when a connection was made, to whichever address: when its phases ended.
+    /// Called on the loop when a connection to any address was established, with the times of its phases.
     public var onConnectionMade: ((TransferTimes) -> Void)?
-    /// Called on the loop whenever an address, named by its place, is found out of reach, and why; and when it is not so any more, with nil.
+    /// Called on the loop when an address is found unreachable, with its index and the error, and with nil when it is reachable again.
     public var onAddressChange: ((Int, UpstreamError?) -> Void)?
-    /// Called on the loop when looking a name up is found to fail, and when it does not any more.
+    /// Called on the loop with true when the look-up of a name starts to fail, and with false when it succeeds again.
     public var onNameChange: ((String, Bool) -> Void)?
-    /// Asked before an address that is out of reach is tried without a client.
+    /// Returns whether an unreachable address may be tried without a client's request.
     public var mayLook: () -> Bool = { true }
-    /// Called with each request's target: what is injected into it.
+    /// Called with each request's target. Returns the fault to inject; nil for none.
     public var chooseFault: ((ArraySlice<UInt8>) -> InjectedFault?)?
 
-    /// How exactly time-outs are kept.
+    /// Precision of the timeouts.
     private static let sweepInterval = Duration.milliseconds(50)
 
     public init(loop: EventLoop, settings: UpstreamSettings) {
@@ -85,7 +86,7 @@ public final class UpstreamClient {
         precondition(isClosed, "an upstream client was dropped without being closed")
     }
 
-    /// Whether a connection is there on which another request may go out over HTTP/2.
+    /// Whether an HTTP/2 connection exists that can carry another request.
     var hasOpenHTTP2Connection: Bool { connections.contains { $0.shared.contains(where: \.hasRoom) } }
 
     /// Connections that are being established, in use, or idle.
@@ -102,8 +103,9 @@ public final class UpstreamClient {
     /// Requests that wait for a connection now.
     public var waitingCount: Int { connections.reduce(0) { $0 + $1.waitingCount } }
 
-    /// Starts to ask. The receiver is held until the end; callbacks come from the loop, never from within this call.
-    /// - Returns: nil where too many requests wait already.
+    /// Starts a request. The receiver is held until the end. Its callbacks come from the loop; only `transferBegins` may come during this
+    /// call.
+    /// - Returns: nil if too many requests wait already.
     public func start(_ request: consuming UpstreamRequest, receiver: any TransferReceiver) -> Transfer? {
         loop.assertOnLoop()
         guard !isClosed else { return nil }
@@ -116,7 +118,7 @@ public final class UpstreamClient {
         return run(transfer) ? transfer : nil
     }
 
-    /// Of the connections, requests that are kept apart have one of eight.
+    /// Divisor of the connection limit. The quotient is the share of requests that are kept apart.
     private static let apartShare = 8
 
     private func isKeptApart(_ request: borrowing UpstreamRequest) -> Bool {
@@ -127,7 +129,7 @@ public final class UpstreamClient {
         let delay = Int64.random(in: fault.delay)
         let faulty = FaultyReceiver(receiver, fault, delay: delay)
         let transfer = Transfer(client: self, request: request, receiver: faulty, fault: fault, now: coarseNow)
-        // What would come too late need not be asked for.
+        // A response that would arrive after the timeout is not requested.
         let isAsked = fault.asksUpstream && delay < limits.firstByte
         if isAsked {
             guard run(transfer) else { return nil }
@@ -139,7 +141,7 @@ public final class UpstreamClient {
         return transfer
     }
 
-    /// Returns false where too many wait.
+    /// Starts a transfer. Returns false if too many requests wait.
     private func run(_ transfer: Transfer) -> Bool {
         guard !connections.isEmpty, (transfer.request.owned?.home ?? connections[choice.current]).start(transfer) else {
             counters[.upstreamTurnedAway] += 1
@@ -151,7 +153,7 @@ public final class UpstreamClient {
         return true
     }
 
-    /// Until it ends.
+    /// Adds a transfer to the active ones.
     private func keep(_ transfer: Transfer) {
         transfer.place = active.count
         active.append(transfer)
@@ -160,16 +162,16 @@ public final class UpstreamClient {
         startSweeping()
     }
 
-    /// Makes a connection in the background, within the time-out for connecting, and keeps it for a later request where there is room.
-    /// - Parameter completion: called on the loop, never from within this call: with nil, or with why none came to be.
+    /// Establishes a connection in the background, within the connect timeout, and keeps it for a later request if the limit allows.
+    /// - Parameter completion: called on the loop, never during this call, with nil or the error.
     public func attemptConnection(_ completion: @escaping (UpstreamError?) -> Void) {
         loop.assertOnLoop()
         connections.first?.attemptConnection(completion)
     }
 
-    /// Whether a request whose connection ended without a line of a response is sent once more, on a new one; taken as decided. Where the
-    /// connection was a new one the upstream may be in trouble: the budget bounds what is added to that.
-    /// - Parameter isRefused: the upstream says that it has done nothing with it.
+    /// Decides and counts whether a request is sent again on a new connection, after its connection ended without a line of a response. If
+    /// that was a new connection, the upstream may be overloaded, so the retry budget applies.
+    /// - Parameter isRefused: whether the upstream states that it did not process the request.
     func mayRepeat(_ transfer: Transfer, onKept: Bool, isUnwritten: Bool, isRefused: Bool = false) -> Bool {
         guard !isClosed, transfer.mayBeRepeated(onKept: onKept, isUnwritten: isUnwritten, isRefused: isRefused) else { return false }
         guard onKept || isRefused || (settings.retries && retryBudget.spend()) else { return false }
@@ -177,7 +179,7 @@ public final class UpstreamClient {
         return true
     }
 
-    /// Ends everything; receivers hear nothing more.
+    /// Ends all transfers and connections. Receivers get no more events.
     public func close() {
         loop.assertOnLoop()
         guard !isClosed else { return }
@@ -192,7 +194,7 @@ public final class UpstreamClient {
 
     // MARK: Transfers
 
-    /// It ends.
+    /// Removes a transfer that ends.
     func remove(_ transfer: Transfer) {
         let place = transfer.place
         active[place] = active[active.count - 1]
@@ -204,7 +206,8 @@ public final class UpstreamClient {
         if transfer.isQueued, transfer.receiver == nil { counters[.upstreamLeftQueue] += 1 }
     }
 
-    /// - Returns: false where there is no room for one more stream.
+    /// Counts a streaming response.
+    /// - Returns: false if the limit on streams is reached.
     func admitStream(_ transfer: Transfer) -> Bool {
         guard transfer.connections?.admitStream(transfer) == true else {
             counters[.streamsTurnedAway] += 1
@@ -215,7 +218,7 @@ public final class UpstreamClient {
         return true
     }
 
-    // MARK: Time-outs
+    // MARK: Timeouts
 
     private func startSweeping() {
         guard !isSweeping else { return }

@@ -5,7 +5,7 @@ import Glibc
 import HTTPCore
 
 extension UpstreamError {
-    /// How making a connection failed.
+    /// The error of a failed connection attempt.
     /// - Parameters:
     ///   - tunnel: status of the forward proxy's response to CONNECT; 0 if there was no request or no response.
     ///   - number: errno of the last failed connect(2); 0 if none failed.
@@ -18,12 +18,12 @@ extension UpstreamError {
         case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY: self = .dnsError
         case CURLE_OPERATION_TIMEDOUT: self = .connectionTimeout
         case CURLE_FAILED_INIT, CURLE_UNKNOWN_OPTION, CURLE_OUT_OF_MEMORY: self = .proxyInternalError
-        // Refused, unreachable, or cut while a forward proxy was being talked to.
+        // Refused, unreachable, or ended during the negotiation with a forward proxy.
         default: self.init(connecting: number)
         }
     }
 
-    /// Error for the errno of connect(2).
+    /// The error for the errno of connect(2).
     init(connecting number: Int32) {
         switch number {
         case 0, ECONNREFUSED: self = .connectionRefused

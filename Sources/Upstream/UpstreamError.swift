@@ -3,7 +3,7 @@
 import HTTPCore
 
 public struct UpstreamError: Error, Hashable, Sendable {
-    /// Also the label of metrics and logs.
+    /// The type, also used as a label in metrics and logs.
     public enum Kind: String, Error, Hashable, Sendable, CaseIterable {
         case dnsTimeout = "dns_timeout"
         case dnsError = "dns_error"
@@ -48,8 +48,8 @@ public struct UpstreamError: Error, Hashable, Sendable {
 
     public var rawValue: String { kind.rawValue }
 
-    /// Text of the library or parser that found the cause; nil if unknown. It names neither the upstream nor anything that it sent,
-    /// so clients may read it.
+    /// Text of the library or parser that found the cause; nil if unknown. It names neither the upstream nor anything that it sent, so
+    /// clients may read it.
     public var details: String? { cause?.words }
 
     /// Label and details, for the log and for messages.
@@ -68,10 +68,11 @@ public struct UpstreamError: Error, Hashable, Sendable {
         return !alert.isAboutClientCertificate || alert == .handshakeFailure
     }
 
-    /// Our own trouble: it says nothing of the upstream.
+    /// Whether the error is local and is no evidence about the upstream.
     public var isOwn: Bool { kind == .connectionLimitReached || kind == .proxyInternalError }
 
-    /// Whether no connection came to be: the upstream was not found, not reached, or TLS was not agreed. All others happen on a connection.
+    /// Whether no connection was established: the upstream was not found or not reached, or the TLS handshake failed. All other errors
+    /// occur on a connection.
     public var isFailureToReach: Bool {
         switch kind {
         case .dnsTimeout, .dnsError, .connectionTimeout, .connectionRefused, .destinationIPUnroutable, .tunnelRefused, .tlsProtocolError,
@@ -84,7 +85,7 @@ public struct UpstreamError: Error, Hashable, Sendable {
         }
     }
 
-    /// RFC 9209 §2.3: the recommended status.
+    /// The recommended status (RFC 9209 §2.3).
     public var status: Status {
         switch kind {
         case .dnsTimeout, .connectionTimeout, .connectionReadTimeout, .connectionWriteTimeout, .responseTimeout: 504

@@ -1,13 +1,13 @@
-// Which origin is asked, how it is reached, and how long it may take in each phase.
+// Address and protocol of one upstream, and its limits and timeouts.
 
 import HTTPCore
 
-/// When the upstream is asked in HTTP/2.
+/// When HTTP/2 is used with the upstream.
 public enum HTTP2Use: String, Sendable {
     case off
-    /// Where it is agreed in TLS (RFC 7301).
+    /// If TLS negotiates it (ALPN, RFC 7301).
     case auto
-    /// Always, in clear too (RFC 9113 §3.3).
+    /// Always, also without TLS (RFC 9113 §3.3).
     case priorKnowledge = "prior-knowledge"
 }
 
@@ -15,47 +15,48 @@ public struct UpstreamSettings: Sendable, Equatable {
     public var isTLS = false
     public var host: String
     public var port: UInt16
-    /// Put before each request target; empty, or a path without a slash at its end.
+    /// Prefix of each request target; empty, or a path without a trailing slash.
     public var basePath = ""
-    /// Asked in this order while those before cannot be reached.
+    /// Further addresses, used in this order while all earlier ones are unreachable.
     public var fallbacks: [UpstreamAddress] = []
-    /// Ask through this Unix socket instead of TCP.
+    /// Path of a Unix socket to connect to instead of TCP; nil for TCP.
     public var unixSocket: String?
     public var http2 = HTTP2Use.auto
-    /// A forward proxy, as libcurl takes it (`http://proxy:3128`, `socks5h://…`).
+    /// URL of a forward proxy in libcurl's form (`http://proxy:3128`, `socks5h://…`); nil for none.
     public var proxy: String?
     public var caFile: String?
     public var clientCertificate: String?
     public var clientKey: String?
-    /// Whether the upstream's certificate is checked.
+    /// Whether the upstream's certificate is verified.
     public var verify = true
 
-    /// Resolving, connecting and TLS together; also the longest wait for one of our own connections to be free.
+    /// Maximum time for name resolution, connecting and the TLS handshake together. Also the maximum wait for a free connection.
     public var connectTimeout = Duration.seconds(5)
-    /// From the request sent to the first byte of the response.
+    /// Maximum time from the end of sending the request to the first byte of the response.
     public var firstByteTimeout = Duration.seconds(30)
-    /// Longest pause within a response, or within a request's content being sent.
+    /// Maximum pause within a response, or while the request's content is sent.
     public var betweenBytesTimeout = Duration.seconds(30)
-    /// A whole exchange with the upstream; zero: no limit.
+    /// Maximum time of a whole exchange; 0 for no limit.
     public var totalTimeout = Duration.seconds(120)
 
-    /// Longest pause within a response that is a stream, which has neither of the two limits before; zero: no limit.
+    /// Maximum pause within a streaming response, which has neither of the two previous limits; 0 for no limit.
     public var streamTimeout = Duration.seconds(300)
 
-    /// Connections open at once, of one shard; more requests wait for one.
+    /// Maximum number of open connections per shard. Further requests wait.
     public var maximumConnections = 512
-    /// Requests that may wait for a connection, of one shard; more are not taken.
+    /// Maximum number of waiting requests per shard. Further requests are rejected.
     public var queueLimit = 256
-    /// Whether a request that got no byte of a response is sent once more, and how many such repeats, in percent of all.
+    /// Whether a request without a byte of a response is sent once more, and the maximum number of such retries in percent of all requests.
     public var retries = true
     public var retryBudget = 10
     public var failure = FailureSettings()
-    /// How often the upstream's name is looked up while connections to it are made, and who does that.
+    /// Interval between look-ups of the upstream's name while connections to it are established, and the resolver.
     public var resolveInterval = Duration.seconds(30)
     public var names = ResolvedNames.shared
-    /// How long an unused connection is kept. Shorter than most servers keep theirs.
+    /// Maximum idle time of a pooled connection in seconds. Shorter than the limit of most servers.
     public var idleSeconds = 55
-    /// How long a connection may have been unused that a request which must not be sent twice goes over.
+    /// Maximum idle time of a pooled connection that carries an unsafe request. Such a request is not retried once the upstream may have
+    /// processed it.
     public var idleForWrites = Duration.seconds(4)
     public var responseLimits = ResponseLimits()
 
@@ -64,21 +65,21 @@ public struct UpstreamSettings: Sendable, Equatable {
         self.port = port
     }
 
-    /// Host and port as in a Host field: the port is left out where the scheme implies it.
+    /// Host and port as in a Host field, without the default port of the scheme.
     public var authority: String {
         port == (isTLS ? 443 : 80) ? hostInURL : "\(hostInURL):\(port)"
     }
 
     public var hostInURL: String { host.contains(":") ? "[\(host)]" : host }
 
-    /// Whether a forward proxy passes the requests on: it is given the whole URI as target, or the authority for OPTIONS * (RFC 9112
-    /// §3.2.2, §3.2.4). Those for TLS go through a tunnel, and SOCKS is always one.
+    /// Whether a forward proxy forwards the requests. The target is then the whole URI, or the authority for OPTIONS * (RFC 9112 §3.2.2,
+    /// §3.2.4). TLS uses a tunnel instead, and SOCKS is always a tunnel.
     var isAskedThroughProxy: Bool { !isTLS && proxy.map { !$0.lowercased().hasPrefix("socks") } ?? false }
 
-    /// HTTP/2 is spoken without being agreed. A forward proxy that is given whole URIs is asked in HTTP/1.1.
+    /// Whether HTTP/2 is used without negotiation. Requests to a forward proxy always use HTTP/1.1.
     public var knowsHTTP2: Bool { http2 == .priorKnowledge && !isAskedThroughProxy }
 
-    /// User and password for the forward proxy, as they stand in its URL.
+    /// User and password for the forward proxy from its URL; nil if there are none.
     var proxyCredentials: [UInt8]? {
         guard let proxy else { return nil }
         let start = proxy.firstRange(of: "://")?.upperBound ?? proxy.startIndex
@@ -87,7 +88,7 @@ public struct UpstreamSettings: Sendable, Equatable {
         return Array((PercentCoding.decode(text.utf8, plusIsSpace: false) ?? String(text)).utf8)
     }
 
-    /// Whether both are the same upstream, however it is asked.
+    /// Whether both settings name one upstream, regardless of timeouts and limits.
     public func isSameOrigin(as other: UpstreamSettings) -> Bool {
         (isTLS, host, port, basePath) == (other.isTLS, other.host, other.port, other.basePath)
             && (unixSocket, proxy) == (other.unixSocket, other.proxy) && fallbacks == other.fallbacks
@@ -95,6 +96,6 @@ public struct UpstreamSettings: Sendable, Equatable {
 
     public var scheme: String { isTLS ? "https" : "http" }
 
-    /// `https://api.example.com`
+    /// Scheme and authority, such as `https://api.example.com`.
     public var origin: String { "\(scheme)://\(authority)" }
 }

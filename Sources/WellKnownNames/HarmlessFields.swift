@@ -1,12 +1,13 @@
-// Request fields that are known to select no account and no representation beyond what Vary says. A field that is missing here counts: two requests
-// that differ in it may get different responses. So a name belongs here only if its documentation says what it is for.
+// Request fields that are known to select no account, and no representation beyond what Vary lists. Requests that differ in any other field
+// may get different responses. Add a name only if its documentation states its purpose.
 
 extension WellKnownNames {
-    /// In lower case, in exact spelling. Beside them all names that begin with `sec-`, which only browsers may set (Fetch §2.2.2).
+    /// Names in lower case, matched exactly. Names with the prefix `sec-` are harmless too, because only browsers can set them (Fetch
+    /// §2.2.2).
     public static let harmlessFields: [String] =
         protocolFields + tracingFields + networkFields + clientFields
 
-    /// RFC 9110, 9111, 9112, 9113, 9218; Fetch, and client hints.
+    /// Fields of RFC 9110, 9111, 9112, 9113 and 9218, of Fetch, and client hints.
     private static let protocolFields = [
         "accept", "accept-charset", "accept-encoding", "accept-language", "access-control-request-headers",
         "access-control-request-local-network", "access-control-request-method", "access-control-request-private-network", "age",
@@ -21,7 +22,7 @@ extension WellKnownNames {
         "cistern-key", "cistern-mode", "cistern-why",
     ]
 
-    /// Names of requests, and what follows them from service to service.
+    /// Request IDs, and trace context that services propagate.
     private static let tracingFields = [
         // W3C, Zipkin, Jaeger, OpenTracing.
         "traceparent", "tracestate", "baggage", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-b3-flags",
@@ -44,7 +45,7 @@ extension WellKnownNames {
         "x-ms-return-client-request-id", "return-client-request-id", "bugsnag-sent-at", "bugsnag-payload-version",
     ]
 
-    /// What proxies and content networks in front add, and what says no more than the client's address and its User-Agent do.
+    /// Fields that proxies and CDNs add, and fields that contain no more than the client's address and User-Agent.
     private static let networkFields =
         addressFields + [
             "forwarded", "x-forwarded-for", "x-real-ip", "cf-ray", "cf-visitor", "cf-ipcountry", "cf-ipcontinent", "cf-ipcity",
@@ -69,7 +70,7 @@ extension WellKnownNames {
             "x-appengine-city", "x-appengine-citylatlong", "x-appengine-request-log-id", "x-appengine-timeout-ms", "x-client-geo-location",
         ]
 
-    /// How client libraries describe themselves, their attempts and their time-outs.
+    /// Fields in which client libraries describe themselves, their retries and their timeouts.
     private static let clientFields = [
         "x-stainless-lang", "x-stainless-package-version", "x-stainless-os", "x-stainless-arch", "x-stainless-runtime",
         "x-stainless-runtime-version", "x-stainless-retry-count", "x-stainless-timeout", "x-stainless-read-timeout", "x-stainless-async",

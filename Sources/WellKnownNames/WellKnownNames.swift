@@ -1,7 +1,8 @@
-// Names that others have made up, and that count for something unless the operator says otherwise: the defaults of the settings of the same names.
+// Names of fields and cookies with a known meaning: the defaults of the corresponding settings.
 
 public enum WellKnownNames {
-    /// Request fields that carry credentials, in lower case. `*` stands for any beginning: what tells users apart has more names than anybody can list.
+    /// Request fields that carry credentials, in lower case. A leading `*` matches any beginning, because there are more such names than a
+    /// list can hold.
     public static let credentialFields = [
         "authorization", "cookie", "x-api-key", "*token", "*api-key", "*authorization", "*jwt", "*jwt-assertion", "*session",
         "*session-id", "*secret", "*access-key", "*secret-key", "*master-key", "*subscription-key", "*client-cert", "*user", "*user-id",
@@ -11,13 +12,13 @@ public enum WellKnownNames {
         "x-amzn-mtls-clientcert-subject", "x-amzn-mtls-clientcert-leaf", "x-amzn-mtls-clientcert-serial-number",
         "x-amzn-mtls-clientcert-issuer", "x-forwarded-tls-client-cert-info", "ssl-client-subject-dn", "x-client-dn", "auth", "x-auth",
         "x-zumo-auth", "x-tableau-auth", "authentication", "x-auth-key", "dpop", "sudo", "x-appwrite-key", "x-jfrog-art-api",
-        // What many have in common.
+        // Credentials that many users share.
         "*client-id", "*tenant", "*tenant-id", "*org-id", "*organization", "*organization-id", "*workspace-id", "*company-id",
         "*account-id", "*customer-id", "*groups", "*role", "*roles", "x-app-key", "x-application-key", "dd-application-key",
         "x-functions-key", "client", "x-appwrite-project", "x-algolia-application-id", "x-parse-application-id",
     ]
 
-    /// Those among them that a whole group of users may have in common.
+    /// Credential fields that a whole group of users may share.
     public static let groupCredentials = [
         "*client-id", "*tenant", "*tenant-id", "*org-id", "*organization", "*organization-id", "*workspace-id", "*company-id",
         "*account-id", "*customer-id", "*groups", "*role", "*roles", "x-app-key", "x-app-token", "x-application-key",
@@ -25,7 +26,7 @@ public enum WellKnownNames {
         "x-parse-application-id", "x-parse-rest-api-key", "x-parse-master-key", "x-shopify-storefront-access-token", "trakt-api-key",
     ]
 
-    /// Cookies that say nothing about who somebody is: of analytics, load balancers and guards against robots. `*` at the end stands for any rest.
+    /// Cookies that do not identify a user: those of analytics, load balancers and bot protection. A trailing `*` matches any ending.
     public static let ignoredCookies = [
         "_ga", "_ga_*", "_gid", "_gat", "_gat_gtag_*", "_gat_UA*", "_gac_UA*", "_gac_gb_*", "_gcl_au", "_gcl_aw", "_gcl_dc", "_gcl_gb",
         "_gcl_gs", "__utm*", "_fbp", "_fbc", "_hjid", "_hjSession*", "_hjIncludedIn*", "_hjAbsoluteSession*", "_hjFirstSeen",
@@ -36,7 +37,7 @@ public enum WellKnownNames {
         "_cfuvid", "incap_ses_*", "visid_incap_*", "nlbi_*", "ak_bmsc", "bm_sv", "bm_sz", "_abck",
     ]
 
-    /// Request fields by which some upstreams let another host, method or target be asked for, in lower case.
+    /// Request fields that select another host, method or target at some upstreams, in lower case.
     public static let overrideFields = [
         "x-host", "x-original-host", "x-host-override", "x-http-host-override", "x-backend-host", "x-http-method",
         "x-http-method-override", "x-method-override", "x-original-method", "x-forwarded-method", "x-original-url", "x-original-uri",
@@ -48,7 +49,7 @@ public enum WellKnownNames {
         "http-host", "x-requested-host",
     ]
 
-    /// Request fields that tell a client's address, in lower case.
+    /// Request fields that contain a client's address, in lower case.
     public static let addressFields = [
         "x-client-ip", "x-clientip", "client-ip", "x-cluster-client-ip", "x-remote-ip", "x-remote-addr", "remote-addr",
         "x-originating-ip", "x-original-forwarded-for", "x-original-remote-addr", "x-forwarded", "forwarded-for", "x-proxyuser-ip",
@@ -58,7 +59,8 @@ public enum WellKnownNames {
         "ali-cdn-real-ip", "cdn-src-ip", "incap-client-ip", "wl-proxy-client-ip", "proxy-client-ip",
     ]
 
-    /// Request fields by which proxies say who has logged in or which client certificate was checked, in lower case. `*` at the end stands for any rest.
+    /// Request fields in which proxies name the authenticated user or a verified client certificate, in lower case. A trailing `*` matches
+    /// any ending.
     public static let identityFields = [
         // oauth2-proxy, Pomerium, Keycloak Gatekeeper.
         "x-forwarded-user", "x-forwarded-email", "x-forwarded-groups", "x-forwarded-preferred-username", "x-forwarded-access-token",

@@ -1,4 +1,4 @@
-// The command line: `cistern serve` (also without a name), `check`, `demo`, `healthcheck`, and the commands that ask a running Cistern.
+// The command line: `cistern serve` (also without a name), `check`, `demo`, and the commands that ask a running Cistern.
 
 import ArgumentParser
 import CSystem
@@ -9,7 +9,7 @@ enum Program {
     static func main() {
         reserveStandardDescriptors()
         do {
-            var command = try Cistern.parseAsRoot()
+            var command = try Cistern.parseAsRoot(FormerCommands.replaced(Array(CommandLine.arguments.dropFirst())))
             try command.run()
         } catch {
             if let message = UsageHint.message(Cistern.fullMessage(for: error)) {
@@ -37,14 +37,14 @@ struct Cistern: ParsableCommand {
         commandName: "cistern",
         abstract: "A cache-aware HTTP forwarding proxy for JSON web APIs: serves the last good response while the API is down.",
         version: Version.text,
-        subcommands: [Serve.self, Check.self, Demo.self, Record.self, ReplayCommand.self, HealthCheck.self],
+        subcommands: [Serve.self, Check.self, Demo.self, Record.self, ReplayCommand.self],
         groupedSubcommands: [
             CommandGroup(
                 name: "Looking into a running Cistern",
                 subcommands: [
-                    List.self, Show.self, Purge.self, Why.self, Mode.self, UpstreamCommand.self, Stats.self, Top.self, StatusCommand.self,
-                    Export.self,
-                    Import.self, Warm.self, ReloadCommand.self, ShareCommand.self, Fault.self, Drill.self,
+                    StatusCommand.self, List.self, Show.self, Purge.self, Why.self, Mode.self, UpstreamCommand.self, Export.self,
+                    Import.self,
+                    Warm.self, ReloadCommand.self, ShareCommand.self, Drill.self,
                 ])
         ],
         defaultSubcommand: Serve.self)

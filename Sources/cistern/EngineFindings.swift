@@ -56,8 +56,11 @@ struct EngineFindings {
     ///   - hasUser: a user or a password is said to the engine.
     ///   - log: who has the log (nil: nobody), and its slot in a Cluster; nil where nothing is known of the servers.
     ///   - sample: of what was said in the log lately; nil: nothing was read.
+    ///   - isOtherSecret: the fleet has another secret.
+    ///   - loops: this node's event loops; 0: nothing is said of connections and memory.
     init(
-        _ facts: [EngineFacts], fleet: String, hasUser: Bool, log: (server: EngineServer?, slot: Int?)?, sample: LogSample? = nil
+        _ facts: [EngineFacts], fleet: String, hasUser: Bool, log: (server: EngineServer?, slot: Int?)?, sample: LogSample? = nil,
+        isOtherSecret: Bool = false, loops: Int = 0
     ) {
         (self.facts, self.fleet) = (Self.known(facts), fleet)
         noteFailures()
@@ -72,7 +75,27 @@ struct EngineFindings {
             "whoever reaches it may delete what is shared, and all else there. Set requirepass, or \(remedy)")
         // Where the user may not ask for the slots, one of a Cluster is taken for one that is alone.
         if let log, log.slot != nil || !facts.contains(where: \.isClusterServer) { noteLog(log.server, log.slot) }
-        if let sample, sample.unopened > 0 { noteSecret(sample) }
+        if isOtherSecret {
+            mistakes.append(
+                "share.secret_file: fleet \(fleet) has another secret: this node would share nothing with it (if this one is right, remove cistern:\(fleet):{log}:nodes from the engine)"
+            )
+        } else if let sample, sample.unopened > 0 {
+            noteSecret(sample)
+        }
+        if loops > 0, !isAllLost { noteCosts(loops) }
+    }
+
+    /// Bytes of a response of 4 KB there: compressed by a third of it, and not at all.
+    private static let (compressedBytes, plainBytes) = (1_600, 5_200)
+
+    private mutating func noteCosts(_ loops: Int) {
+        let asked = facts.filter { $0.role != .replica && $0.role != .unlisted && $0.failure == nil }
+        let memory = asked.compactMap { Int($0.info["maxmemory"] ?? "") }.reduce(0, +)
+        let responses = [Self.plainBytes, Self.compressedBytes].map { memory / $0 }
+        let room = memory > 0 ? "; its memory holds \(responses[0]) to \(responses[1]) responses of 4 KB" : ""
+        notes.append(
+            "This node makes \(2 + loops * max(1, asked.count)) connections to the engine (two for the log, and one of each event loop to each server with responses)\(room)."
+        )
     }
 
     /// Without those that the Cluster, or the settings, have by another address as well: it is the same process.
@@ -98,6 +121,7 @@ struct EngineFindings {
             switch failure {
             case .denied: mistakes.append("share.user: \(line)")
             case .untrusted: mistakes.append("share.tls: \(line)")
+            case .noDatabase: mistakes.append("share.servers: \(line)")
             default: warnings.append("share.servers: \(line)")
             }
         }
@@ -125,10 +149,9 @@ struct EngineFindings {
 
     private mutating func noteMemory() {
         let told = facts.filter { !$0.info.isEmpty }
-        for one in told where one.info["valkey_version"] == nil {
-            let version = one.info["redis_version"] ?? "unknown"
-            guard (Int(version.prefix { $0 != "." }) ?? 0) < 7 else { continue }
-            warnings.append("share.servers: \(one.server) is Redis \(version): 7.0 at least is needed, or Valkey")
+        for one in told {
+            guard let version = InfoText.outdatedVersion(one.info) else { continue }
+            mistakes.append("share.servers: \(InfoText.sentence(outdated: version, one.server))")
         }
         for policy in Set(told.map(\.hasPolicy)).sorted() where policy.hasPrefix("allkeys") {
             warn(
@@ -178,8 +201,8 @@ struct EngineFindings {
         let outside = facts.filter { $0.role == .unlisted && $0.failure == nil && !$0.info.isEmpty }
         if isCluster {
             warn(outside, "there is none of the Cluster's servers", "it is not asked")
-        } else if !facts.contains(where: \.isClusterServer) {
-            warn(outside.filter(\.isPrimary), "there is another primary", "it is not asked: the nodes of a fleet have to ask the same one")
+        } else if let one = outside.first(where: { !$0.isClusterServer }) {
+            mistakes.append("share.servers: \(one.server) \(EngineFailure.notCluster.sentence(fleet: fleet))")
         }
     }
 

@@ -42,7 +42,11 @@ struct Serve: ParsableCommand {
         let settings = reader.settings
         let logger = LogSetup.start(settings.log)
         DescriptorLimit.raise()
-        for warning in AccessCheck.warnings(settings) + SecretFiles.warnings(settings) { logger.warning("\(warning)") }
+        for retirement in reader.retirements { logger.warning("\(retirement)") }
+        for warning in AccessCheck.warnings(settings) + SecretFiles.warnings(settings) + SharingCheck.warnings(settings) {
+            logger.warning("\(warning)")
+        }
+        try Startup.checkEngine(settings, logger)
         let predecessor = takesOver ? try Startup.predecessor(settings, logger) : nil
         let (proxy, handed) = try Startup.placingHandedSockets(reader, after: predecessor, logger)
         if let warning = DescriptorLimit.warning(proxy) { logger.warning("\(warning)") }
@@ -100,9 +104,10 @@ struct Check: ParsableCommand {
         let reader = try options.checkedReader(isStoring: true)
         if prints { return print(reader.effective, terminator: "") }
         let settings = ProxySettings(reader.settings)
+        for retirement in reader.retirements { print("warning: \(retirement)") }
         let warnings =
             (settings.apis.isEmpty ? [settings] : settings.apis).flatMap { $0.routes + [$0.otherRoute] }.flatMap(\.warnings)
-            + AccessCheck.warnings(reader.settings) + SecretFiles.warnings(reader.settings)
+            + AccessCheck.warnings(reader.settings) + SecretFiles.warnings(reader.settings) + SharingCheck.warnings(reader.settings)
         for warning in warnings + StartCheck.warnings(reader.settings, settings) { print("warning: \(warning)") }
         if let warning = DescriptorLimit.warning(settings) { print("warning: \(warning)") }
         for warning in CertificatesCheck.warnings(reader.settings) { print("warning: \(warning)") }
@@ -121,7 +126,7 @@ struct Check: ParsableCommand {
     /// What nodes share, where they do.
     /// - Returns: whether they can.
     private func checkSharing(_ settings: CisternSettings, _ proxy: ProxySettings) -> Bool {
-        guard let findings = SharingStartCheck.findings(proxy.fleet) else { return true }
+        guard let findings = SharingStartCheck.findings(proxy.fleet, loops: proxy.shards) else { return true }
         for warning in findings.warnings { print("warning: \(warning)") }
         for note in findings.notes { print(note) }
         for mistake in findings.mistakes { StandardError.write("cistern: \(mistake)\n") }
@@ -153,6 +158,14 @@ extension SettingsOptions {
 }
 
 enum Startup {
+    /// An engine that no node can share with is a mistake in the settings.
+    static func checkEngine(_ settings: CisternSettings, _ logger: Logger) throws {
+        guard let refusal = SharingStartCheck.refusal(ProxySettings(settings).fleet) else { return }
+        logger.critical("\(refusal)")
+        LogSetup.writer.finish()
+        throw ExitCode.configuration
+    }
+
     /// The running process, with all that it hands over.
     static func predecessor(_ settings: CisternSettings, _ logger: Logger) throws -> Predecessor {
         let proxy = ProxySettings(settings)

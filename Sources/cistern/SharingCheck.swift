@@ -14,18 +14,22 @@ enum SharingCheck {
         let isName = { (byte: UInt8) in
             (0x30...0x39).contains(byte) || (0x41...0x5a).contains(byte) || (0x61...0x7a).contains(byte) || byte == 0x2d || byte == 0x5f
         }
-        if share.fleet.isEmpty || !share.fleet.utf8.allSatisfy(isName) {
+        if !share.fleet.utf8.allSatisfy(isName) {
             reader.add(about: "share.fleet", "share.fleet must be letters, digits, - and _, not \"\(share.fleet)\"")
         }
         var areByTLS: Set<Bool> = []
+        var databases: Set<Int> = []
         for text in share.servers {
             do throws(EngineAddressProblem) {
-                areByTLS.insert(try EngineServer.read(text).isTLS)
+                let read = try EngineServer.read(text)
+                areByTLS.insert(read.isTLS)
+                databases.insert(read.database)
             } catch {
                 reader.add(about: "share.servers", "share.servers: \"\(text)\" \(error.rawValue)")
             }
         }
         if areByTLS.count > 1 { reader.add(about: "share.servers", "share.servers: all are asked by TLS, or none") }
+        if databases.count > 1 { reader.add(about: "share.servers", "share.servers: all name the same database, or none") }
         if share.secretFile.isEmpty {
             reader.add(about: "share.secret_file", "share.secret_file is missing: what is shared is sealed by it")
         } else if let text = FileContent.read(share.secretFile) {
@@ -40,7 +44,8 @@ enum SharingCheck {
                 about: "share.user",
                 "share.user needs share.password_file: without it the engine is told no user, and takes the one named default")
         }
-        if !share.passwordFile.isEmpty, FileContent.read(share.passwordFile).map(FleetSettings.firstLine)?.isEmpty == true {
+        let password = share.passwordFile.isEmpty ? nil : FileContent.read(share.passwordFile)?.prefix { $0 != 0x0a && $0 != 0x0d }
+        if password?.isEmpty == true {
             reader.add(about: "share.password_file", "share.password_file: \(share.passwordFile) has nothing in its first line")
         }
         for (name, file) in [
@@ -49,6 +54,12 @@ enum SharingCheck {
         ] where !file.isEmpty && FileContent.read(file) == nil {
             reader.add(about: "share.\(name)", "share.\(name): \(SystemError.words(file))")
         }
+    }
+
+    /// A name that nobody has given: nodes of two installations on one engine would have the same.
+    static func warnings(_ settings: CisternSettings) -> [String] {
+        guard !settings.share.servers.isEmpty, settings.share.fleet.isEmpty else { return [] }
+        return ["share.fleet is missing: the fleet is called \(FleetSettings.unnamed) in this version, and a later one will demand a name"]
     }
 
     /// What one of several APIs can have for itself.
@@ -86,14 +97,15 @@ extension FleetSettings {
         }
         var engine = EngineSettings(servers: servers.map(\.server))
         engine.username = settings.user.isEmpty ? nil : settings.user
-        engine.password = settings.passwordFile.isEmpty ? nil : FileContent.read(settings.passwordFile).map(Self.firstLine)
+        engine.passwordFile = settings.passwordFile.isEmpty ? nil : settings.passwordFile
+        engine.database = servers[0].database
         if servers.contains(where: \.isTLS) {
             func file(_ path: String) -> String? { path.isEmpty ? nil : path }
             let certificate = file(settings.certificate)
             engine.tls = EngineTLS(authorities: file(settings.caFile), certificate: certificate, key: file(settings.key) ?? certificate)
         }
         engine.patienceMilliseconds = Int64(settings.timeout)
-        self.init(engine: engine, name: settings.fleet, secrets: secrets)
+        self.init(engine: engine, name: settings.fleet.isEmpty ? Self.unnamed : settings.fleet, secrets: secrets)
         keep = Int64(settings.keep)
         blindLimit = settings.blindLimit == 0 ? nil : Int64(settings.blindLimit)
         timeout = Int64(settings.timeout)
@@ -102,5 +114,5 @@ extension FleetSettings {
         contentLimitBytes = settings.contentLimit
     }
 
-    fileprivate static func firstLine(_ text: [UInt8]) -> [UInt8] { Array(text.prefix { $0 != 0x0a && $0 != 0x0d }) }
+    fileprivate static let unnamed = "main"
 }

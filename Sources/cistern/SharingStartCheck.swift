@@ -8,17 +8,54 @@ import Sharing
 
 enum SharingStartCheck {
     /// nil where nothing is shared.
-    static func findings(_ fleet: FleetSettings?) -> EngineFindings? {
+    /// - Parameter loops: event loops, each of which has a connection to each server with responses.
+    static func findings(_ fleet: FleetSettings?, loops: Int) -> EngineFindings? {
         guard let fleet else { return nil }
+        return onLoop { loop, then in
+            let asking = EngineQuestions(fleet, loop, loops: loops)
+            asking.ask { findings in
+                asking.close()
+                then(findings)
+            }
+        }
+    }
+
+    /// Milliseconds that a start waits for the engine.
+    private static let startPatience: Int64 = 1_000
+
+    /// Why `serve` does not start: what no node could share with, and nobody mends while it runs. nil: nothing is known of that, as the engine may be away.
+    static func refusal(_ fleet: FleetSettings?) -> String? {
+        guard let fleet else { return nil }
+        return onLoop { loop, then in
+            let client = EngineClient(loop: loop, fleet.engine)
+            let question = EngineCommand(["INFO", "server"].map { Array($0.utf8) }, key: fleet.logKey)
+            client.send(question, patienceMilliseconds: startPatience) { reply in
+                let server = client.server(forKey: fleet.logKey)
+                let sentence: String? =
+                    if reply.failure == .notCluster {
+                        "the engine \(EngineFailure.notCluster.sentence(fleet: fleet.name))"
+                    } else {
+                        InfoText(reply.text ?? []).outdatedVersion.map { InfoText.sentence(outdated: $0, server) }
+                    }
+                loop.atEndOfBatch {
+                    client.close()
+                    then(sentence.map { "share.servers: \($0)" })
+                }
+            }
+        }
+    }
+
+    /// - Parameter ask: called on a loop of its own, until it calls `then`.
+    private static func onLoop<Found: Sendable>(
+        _ ask: @escaping @Sendable (_ loop: EventLoop, _ then: @escaping (Found?) -> Void) -> Void
+    ) -> Found? {
         let loop = EventLoop(label: "cistern.check.share")
         // Written by the loop.
-        let found = Mutex<EngineFindings?>(nil)
+        let found = Mutex<Found?>(nil)
         let done = DispatchSemaphore(value: 0)
         loop.execute {
-            let asking = EngineQuestions(fleet, loop)
-            asking.ask { findings in
-                found.withLock { $0 = findings }
-                asking.close()
+            ask(loop) { result in
+                found.withLock { $0 = result }
                 loop.stop { done.signal() }
             }
         }
@@ -31,6 +68,9 @@ enum SharingStartCheck {
 /// Touched on its loop only.
 private final class EngineQuestions {
     private let fleet: FleetSettings
+    private let loops: Int
+    /// None of this node's secrets is the fleet's.
+    private var isOtherSecret = false
     private let client: EngineClient
     /// Says no password.
     private let stranger: EngineClient
@@ -42,11 +82,11 @@ private final class EngineQuestions {
     /// Of what is asked of one server at a time, milliseconds.
     private static let patience: Int64 = 2_000
 
-    init(_ fleet: FleetSettings, _ loop: EventLoop) {
-        self.fleet = fleet
+    init(_ fleet: FleetSettings, _ loop: EventLoop, loops: Int) {
+        (self.fleet, self.loops) = (fleet, loops)
         client = EngineClient(loop: loop, fleet.engine)
         var open = fleet.engine
-        (open.username, open.password) = (nil, nil)
+        (open.username, open.passwordFile) = (nil, nil)
         stranger = EngineClient(loop: loop, open)
     }
 
@@ -137,7 +177,8 @@ private final class EngineQuestions {
     /// The last question: whether the fleet's other nodes have this one's secret.
     private func readLog() {
         guard facts.contains(where: { $0.failure == nil }) else { return tell(nil) }
-        client.sendAll([fleet.logEnd], patienceMilliseconds: Self.patience) { [self] replies in
+        client.sendAll([fleet.logEnd, fleet.admissionQuestion], patienceMilliseconds: Self.patience) { [self] replies in
+            isOtherSecret = fleet.isOtherSecret(replies[1])
             guard let reading = fleet.logReading(replies[0]) else { return tell(nil) }
             client.sendAll([reading], patienceMilliseconds: Self.patience) { [self] in tell(fleet.sample($0[0])) }
         }
@@ -145,8 +186,11 @@ private final class EngineQuestions {
 
     private func tell(_ sample: LogSample?) {
         let log = (client.server(forKey: fleet.logKey), client.isCluster ? KeySlot.of(fleet.logKey) : nil)
-        let hasUser = fleet.engine.password != nil
-        then?(EngineFindings(facts, fleet: fleet.name, hasUser: hasUser, log: log, sample: sample))
+        let hasUser = fleet.engine.passwordFile != nil
+        let loops = client.servers.isEmpty ? 0 : loops
+        then?(
+            EngineFindings(facts, fleet: fleet.name, hasUser: hasUser, log: log, sample: sample, isOtherSecret: isOtherSecret, loops: loops)
+        )
         then = nil
     }
 }

@@ -44,9 +44,10 @@ enum UsageHint {
     static let commands = [
         "start": "serve", "run": "serve", "server": "serve", "daemon": "serve", "version": "--version", "validate": "check",
         "test": "check",
-        "verify": "check", "configtest": "check", "health": "healthcheck", "ping": "healthcheck", "list": "ls", "keys": "ls", "get": "show",
+        "verify": "check", "configtest": "check", "health": "status --check", "ping": "status --check", "list": "ls", "keys": "ls",
+        "get": "show",
         "cat": "show", "inspect": "show", "rm": "purge", "delete": "purge", "del": "purge", "ban": "purge", "invalidate": "purge",
-        "flush": "purge --all", "clear": "purge --all", "metrics": "stats", "log": "why --follow", "logs": "why --follow",
+        "flush": "purge --all", "clear": "purge --all", "metrics": "status", "log": "why --follow", "logs": "why --follow",
         "explain": "why", "preload": "warm", "info": "status", "config": "check", "offline": "mode offline", "restart": "reload",
     ]
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The page of the state in a real Chromium: three APIs under load, an outage of one of them, and pictures of the page, light, dark and narrow.
+"""The status page in a real Chromium: three APIs under load, an outage of one of them, and pictures of the page, light, dark and narrow.
 
-Then the same with a session, whose form purges, and from a page of another origin, which may frame nothing and send nothing. Pictures go to --pictures.
+Then the page with the last exchanges, by the password, and a page of another origin, which may frame nothing, read nothing and send nothing. Pictures go to --pictures.
 Fails where the page says something that is not so, where a screen reader finds something without a name, where the browser's console has anything to
 say, or where anything was asked of another host. Skipped where no Chromium is installed.
 """
@@ -28,8 +28,11 @@ from browser import HOST, Quiet, Server, free_port  # noqa: E402
 
 HOSTILE = ["/catalogue/%3Cscript%3Ealert(1)%3C/script%3E", "/catalogue/%E2%80%AE%E2%81%A6gnp.exe", "/catalogue/" + "x" * 7_000, "/catalogue/it's\"quoted\""]
 APIS = ["users", "orders", "catalogue"]
+TOKEN = "0123456789abcdef"
 SETTINGS = """listen: [HOST:{port}]
 admin_listen: [HOST:{admin}]
+admin:
+  token_file: {directory}/token
 store:
   directory: {directory}/cache
 apis:
@@ -224,86 +227,40 @@ def check_access(chromium):
     require(not unnamed, f"everything that needs a name has one {unnamed}")
 
 
-def play_session(binary, directory, url, chromium):
-    said = subprocess.run([binary, "status", "--open", "--cache-dir", f"{directory}/cache", "--admin", f"unix:{directory}/cache/admin.sock"],
-                          capture_output=True, text=True, env={"PATH": os.environ["PATH"], "BROWSER": "true"})
-    require(said.returncode == 0 and "orders has been down" in said.stdout, "`cistern status` says the same sentence")
+def play_exchanges(url, token, chromium):
+    """The page with the last exchanges, with the password that a browser asks for."""
     chromium.look()
     # A browser that does not know AbortSignal.timeout.
     script = chromium.ask("Page.addScriptToEvaluateOnNewDocument", source="delete AbortSignal.timeout")["identifier"]
-    chromium.go(said.stdout.split()[-1])
-    require(chromium.until("location.pathname.startsWith('/-/status/') && !!document.getElementById('last')"), "the code opens the page with a session")
-    require(chromium.until("document.getElementById('live').textContent == 'live'"), "the page goes on in browsers of some years ago")
+    before = len(chromium.complaints)
+    chromium.go(url + "/exchanges")
+    require(not chromium.evaluate("!!document.getElementById('last')"), "nobody sees the exchanges without the password")
+    # The browser names what was refused.
+    require(all("401" in one for one in chromium.complaints[before:]), "nothing else is wrong")
+    del chromium.complaints[before:]
+    chromium.go(url.replace("://", f"://admin:{token}@") + "/exchanges")
+    require(chromium.until("!!document.getElementById('last')"), "the token as the password opens the page with the exchanges")
+    chromium.go(url + "/exchanges")
+    require(chromium.until("document.getElementById('live').textContent == 'live'"), "the page goes on in browsers of some years ago, with the password")
     chromium.ask("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
-    url = url[:-len("/-/status")] + chromium.evaluate("location.pathname")
-    require(not chromium.evaluate("document.cookie"), "scripts do not see the cookie")
+    require(not chromium.evaluate("document.cookie || document.forms.length"), "it has neither cookies nor forms")
     shown = chromium.evaluate("document.documentElement.outerHTML")
     require("REDACTED" in shown and "s3cr3t" not in shown, "targets are shown, with secrets masked")
     require(not any(sign in shown for sign in ["\u202e", "x" * 500]) and chromium.evaluate("document.scripts.length") == 1, "hostile targets stay text")
-    require(chromium.evaluate("document.querySelectorAll('#tops a[href*=prefix]').length > 3"), "targets lead to what is stored of them")
     require(chromium.evaluate("[...document.querySelectorAll('nav a')].every(one => document.getElementById(one.hash.slice(1)))"), "the menu leads to parts that are there")
     chromium.evaluate("document.querySelector('#last details').open = true")
-    chromium.picture("session-light")
-    chromium.picture("session-dark", dark=True)
-    chromium.picture("session-narrow", 390)
+    chromium.picture("exchanges-light")
+    chromium.picture("exchanges-dark", dark=True)
+    chromium.picture("exchanges-narrow", 390)
     check_access(chromium)
     chromium.look()
-    chromium.go(url + "?prefix=/users/&tag=")
-    chromium.picture("store-light")
-    chromium.evaluate("document.querySelector('.purge button.danger').click()")
-    require(chromium.evaluate("location.search.startsWith('?prefix')"), "nothing is purged without a word")
-    chromium.evaluate("document.querySelector('.purge input[name=sure]').click(); document.querySelector('.purge button').click()")
-    require(chromium.until("location.search.startsWith('?purged=') && document.body.innerText.includes('purged.')"), "a form of the page purges")
-    return url
-
-
-def play_theft(url, chromium):
-    """A server on another port of the host has browsers come to paths like ours."""
-    cookies = []
-
-    class Handler(Quiet):
-        def do_GET(self):
-            cookies.append(self.headers.get("Cookie") or "")
-            self.reply(200, b"<p>here", [("Content-Type", "text/html"), ("Set-Cookie", "cistern-session=junk; Path=/")])
-
-    server = Server((HOST, 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    for path in ["/", "/-/status", "/-/status/", "/-/status/x", "/-/status/" + "0" * 32, "/-/status/enter"]:
-        chromium.go(f"http://{HOST}:{server.server_address[1]}{path}")
-    require(len(cookies) >= 6 and not any("cistern-session=" in one.replace("cistern-session=junk", "") for one in cookies),
-            "a server on another port of the host gets no session")
-    server.shutdown()
-    server.server_close()
-    chromium.go(url)
-    require(chromium.evaluate("!!document.getElementById('last')"), "and what it sets hides none")
-
-
-def play_end(url, chromium):
-    """The session ends while its page is open; a form that was sent too late is answered by a page, and no form is left."""
-    chromium.go(url + "?prefix=/users/&tag=")
-    end = "fetch(location.pathname + '/end', {method: 'POST', body: new URLSearchParams({token: document.querySelector('input[name=token]').value})})"
-    chromium.evaluate(end + ".then(response => response.status)")
-    require(chromium.until("!document.querySelector('[data-session]') && document.getElementById('live').textContent.includes('session has ended')"),
-            "a page whose session has ended says so, and shows nothing of it")
-    chromium.evaluate("const form = document.createElement('form'); form.method = 'post'; form.action = location.pathname + '/purge'; document.body.append(form); form.submit()")
-    require(chromium.until("document.body.innerText.includes('it has ended') && !!document.querySelector('a[href=\"/-/status\"]')"),
-            "what comes too late is answered by a page")
-
-
-def play_button(binary, directory, chromium):
-    said = subprocess.run([binary, "status", "--open", "--cache-dir", f"{directory}/cache", "--admin", f"unix:{directory}/cache/admin.sock"],
-                          capture_output=True, text=True, env={"PATH": os.environ["PATH"], "BROWSER": "true"})
-    chromium.go(said.stdout.split()[-1])
-    require(chromium.until("!!document.getElementById('h-end')"), "there can be another session")
-    chromium.evaluate("document.querySelector('form[action$=\"/end\"] button').click()")
-    require(chromium.until("location.pathname == '/-/status' && !document.querySelector('[data-session]')"), "its button ends a session")
 
 
 def play_frame(url, chromium):
-    """A page of another origin frames this one, and sends its form."""
+    """A page of another origin frames this one, reads it, and sends a form, with the password that the browser has."""
     class Handler(Quiet):
         def do_GET(self):
-            form = f"<form method=post action='{url}/purge'><input name=sure value=yes><input name=prefix value=/></form>"
+            form = f"<form method=post action='{url.replace('status', 'purge')}?prefix=/'></form>"
             self.reply(200, f"<iframe src='{url}'></iframe>{form}".encode(), [("Content-Type", "text/html")])
 
     server = Server((HOST, 0), Handler)
@@ -311,9 +268,11 @@ def play_frame(url, chromium):
     before = len(chromium.complaints)
     chromium.go(f"http://{HOST}:{server.server_address[1]}/")
     require(any("frame" in text.lower() for text in chromium.complaints[before:]), "no page frames it")
+    for path in ["", "/exchanges"]:
+        read = f"fetch('{url}{path}', {{credentials: 'include'}}).then(response => response.text(), () => 'refused')"
+        require(chromium.evaluate(read) == "refused", f"no script of another origin reads /-/status{path}")
     chromium.evaluate("document.forms[0].submit()")
-    require(chromium.until("document.body.innerText.includes('Only a session') || document.body.innerText.includes('Here is no page')"),
-            "another page's form is refused")
+    require(chromium.until("document.body.innerText.includes('bearer token is missing')"), "another page's form is refused")
     del chromium.complaints[before:]
     server.shutdown()
     server.server_close()
@@ -328,6 +287,7 @@ def play(binary, chromium, seconds):
         settings = pathlib.Path(directory, "cistern.yaml")
         text = SETTINGS.replace("HOST", HOST).format(*[upstream.port for upstream in upstreams], port=port, admin=admin, directory=directory)
         settings.write_text(text)
+        pathlib.Path(directory, "token").write_text(TOKEN)
         service = subprocess.Popen([binary, "serve", "--config", str(settings)], stderr=subprocess.DEVNULL)
         url = f"http://{HOST}:{admin}/-/status"
         try:
@@ -356,17 +316,11 @@ def play(binary, chromium, seconds):
             require("orders has been down for" in shown and "(connection refused)" in shown, "in the outage it says what is down, since when, and why")
             require("requests rescued, oldest copy" in shown, "it says who is rescued, by copies of what age")
             require("Setting cache.content_types" in shown and "Setting cache.role" in shown, "it says what is not stored, and which setting changes it")
-            for secret in ["s3cr3t", "/users/", "xxxx", "alert(1)", HOST]:
-                require(secret not in shown, f"{secret} is not shown to those without a session")
-            session = play_session(binary, directory, url, chromium)
+            for secret in ["s3cr3t", "x" * 500, "alert(1)</script>"]:
+                require(secret not in shown, f"{secret} is not shown to those without the token")
+            require("/users/" in shown and "?q=" not in shown, "paths are shown, without arguments")
+            play_exchanges(url, TOKEN, chromium)
             play_frame(url, chromium)
-            play_theft(session, chromium)
-            before = len(chromium.complaints)
-            play_end(session, chromium)
-            # The browser names what was refused.
-            require(all("403" in one for one in chromium.complaints[before:]), "nothing else is wrong")
-            del chromium.complaints[before:]
-            play_button(binary, directory, chromium)
             load.ended = True
             require(not chromium.complaints, f"the browser has nothing to say {chromium.complaints}")
             foreign = [one for one in chromium.requests if not one.startswith((f"http://{HOST}:", "about:", "data:", "chrome-error:"))]

@@ -6,6 +6,7 @@ import Testing
 @testable import CachePolicy
 
 private let window: Int64 = 10_000
+private let kinds: [Surprise] = [.notFound, .forbidden, .noContent]
 private let longest = window * Crowds<Int>.longestWindows
 
 @Suite("Crowds of unexpected responses")
@@ -152,75 +153,85 @@ struct CrowdsTests {
 
 @Suite("Crowds, by random schedules")
 struct CrowdScheduleTests {
-    private static let kinds: [Surprise] = [.notFound, .forbidden, .noContent]
-
     /// Requests of several clients to targets that are well, with unexpected responses among them.
-    /// - Parameter isOdd: whether this client's response for this target may be unexpected.
-    private func run(
-        _ random: inout SeededGenerator, targets: UInt64, clients: UInt64, _ isOdd: (_ target: UInt64, _ client: UInt64) -> Bool
-    ) -> Bool {
+    private struct Healthy {
         var crowds = Crowds<Int>(window: window, targets: 256)
         var now: Int64 = 0
-        for _ in 0..<60 {
+        let targets: UInt64
+        let clients: UInt64
+
+        init(_ random: inout SeededGenerator, clients: ClosedRange<UInt64>) {
+            (targets, self.clients) = (UInt64.random(in: 5...60, using: &random), UInt64.random(in: clients, using: &random))
+        }
+
+        /// - Parameter isOdd: whether this client's response for this target may be unexpected.
+        mutating func step(_ random: inout SeededGenerator, _ isOdd: (_ target: UInt64, _ client: UInt64) -> Bool) throws {
             now += .random(in: 0...window / 8, using: &random)
             let (target, client) = (UInt64.random(in: 1...targets, using: &random), UInt64.random(in: 1...clients, using: &random))
             // A partition is part of the number of a target.
-            if isOdd(target, client), Bool.random(using: &random) {
-                let kind = Self.kinds[Int.random(in: 0..<3, using: &random)]
-                if crowds.odd(kind, target, by: client, now: now).isReplaced { return true }
+            if isOdd(target, client), random.isTrue() {
+                try demand(!crowds.odd(random.pick(kinds), target, by: client, now: now).isReplaced, "\(target) by \(client) of \(clients)")
             } else {
                 crowds.found(target, by: client, now: now)
             }
             // Some other client is always there.
             if clients > 1 { crowds.found(10_000 + client, by: client % clients + 1, now: now) }
         }
-        return false
     }
 
     @Test("a healthy upstream is never overruled: on fewer than ten targets", .slow)
     func fewTargets() {
-        var random = SeededGenerator(seed: 1)
-        for _ in 0..<10_000 {
-            let (targets, clients) = (UInt64.random(in: 5...60, using: &random), UInt64.random(in: 1...6, using: &random))
-            #expect(!run(&random, targets: targets, clients: clients) { target, _ in target < 10 })
+        RandomSchedules.run(2_000, steps: 60) {
+            Healthy(&$0, clients: 1...6)
+        } step: {
+            try $0.step(&$1) { target, _ in target < 10 }
         }
     }
 
     @Test("a healthy upstream is never overruled: where one client sees all that is unexpected", .slow)
     func oneWitness() {
-        var random = SeededGenerator(seed: 2)
-        for _ in 0..<10_000 {
-            let (targets, clients) = (UInt64.random(in: 5...60, using: &random), UInt64.random(in: 2...6, using: &random))
-            #expect(!run(&random, targets: targets, clients: clients) { _, client in client == 1 })
+        RandomSchedules.run(2_000, steps: 60) {
+            Healthy(&$0, clients: 2...6)
+        } step: {
+            try $0.step(&$1) { _, client in client == 1 }
         }
     }
 
+    private struct Attacked {
+        var crowds = Crowds<Int>(window: window, targets: 256)
+        var now: Int64 = 0
+        var number: UInt64 = 0
+        let clients: UInt64
+
+        mutating func step(_ random: inout SeededGenerator) throws {
+            now += .random(in: 0...window / 8, using: &random)
+            _ = crowds.odd(.notFound, 100_000 + .random(in: 0..<40, using: &random), by: 1, now: now)
+            let client = number % (clients - 1) + 2
+            if number % 2 == 0 { for target in client * 1_000..<client * 1_000 + 20 { crowds.found(target, by: client, now: now) } }
+            if number % 3 == 0, number < 27 {
+                try demand(!crowds.odd(.notFound, client * 1_000 + 500 + number, by: client, now: now).isReplaced, "of \(clients)")
+            }
+            number += 1
+        }
+    }
+
+    /// Each client has targets of its own. Of those of the honest ones fewer than ten turn, and fewer than half.
     @Test("a healthy upstream is never overruled: where one client sees much that is unexpected, and others a little", .slow)
     func attacker() {
-        var random = SeededGenerator(seed: 4)
-        for _ in 0..<10_000 {
-            var crowds = Crowds<Int>(window: window, targets: 256)
-            var now: Int64 = 0
-            let clients = UInt64.random(in: 2...6, using: &random)
-            // Each client has targets of its own. Of those of the honest ones fewer than ten turn, and fewer than half.
-            for step in 0..<60 as Range<UInt64> {
-                now += .random(in: 0...window / 8, using: &random)
-                _ = crowds.odd(.notFound, 100_000 + .random(in: 0..<40, using: &random), by: 1, now: now)
-                let client = step % (clients - 1) + 2
-                if step % 2 == 0 { for target in client * 1_000..<client * 1_000 + 20 { crowds.found(target, by: client, now: now) } }
-                guard step % 3 == 0, step < 27 else { continue }
-                #expect(!crowds.odd(.notFound, client * 1_000 + 500 + step, by: client, now: now).isReplaced)
-            }
+        RandomSchedules.run(2_000, steps: 60) {
+            Attacked(clients: .random(in: 2...6, using: &$0))
+        } step: {
+            try $0.step(&$1)
         }
     }
 
     @Test("a gateway that fails for many targets is overruled, until one of them is well, or for thirty windows", .slow)
     func gateway() {
-        var random = SeededGenerator(seed: 3)
-        for _ in 0..<10_000 {
-            var crowds = Crowds<Int>(window: window, targets: 256)
+        RandomSchedules.run(2_000, steps: 1) { _ in
+            Crowds<Int>(window: window, targets: 256)
+        } step: { crowds, random in
             let (targets, clients) = (UInt64.random(in: 10...60, using: &random), UInt64.random(in: 1...4, using: &random))
-            let kind = Self.kinds[Int.random(in: 0..<3, using: &random)]
+            let kind = random.pick(kinds)
             for target in 1...targets { crowds.found(target, by: .random(in: 1...clients, using: &random), now: 0) }
             let failed = Int64.random(in: 1...window * 2, using: &random)
             // All turn within one window, and every client sees some of it.
@@ -229,14 +240,14 @@ struct CrowdScheduleTests {
             }
             let later = failed + .random(in: window * 3 / 4...longest - 1, using: &random)
             for target in (1...targets).shuffled(using: &random).prefix(3) {
-                #expect(crowds.odd(kind, target, by: target % clients + 1, now: later).isReplaced)
+                try demand(crowds.odd(kind, target, by: target % clients + 1, now: later).isReplaced)
             }
-            if Bool.random(using: &random) {
+            if random.isTrue() {
                 crowds.found(.random(in: 1...targets, using: &random), by: 1, now: later)
-                #expect(!crowds.odd(kind, 1, by: 1, now: later).isReplaced)
+                try demand(!crowds.odd(kind, 1, by: 1, now: later).isReplaced)
             } else {
                 let end = failed + window + longest
-                for target in 1...targets { #expect(!crowds.odd(kind, target, by: target % clients + 1, now: end).isReplaced) }
+                for target in 1...targets { try demand(!crowds.odd(kind, target, by: target % clients + 1, now: end).isReplaced) }
             }
         }
     }

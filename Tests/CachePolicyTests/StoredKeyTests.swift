@@ -1,6 +1,7 @@
 // Keys read back, tags, and what is never shown.
 
 import HTTPCore
+import TestSupport
 import Testing
 
 @testable import CachePolicy
@@ -128,6 +129,24 @@ struct StoredKeyTests {
         ])
     func secrets(target: String, shown: String) {
         #expect(SecretNames.redacted(Array(target.utf8)) == shown)
+    }
+
+    @Test("a path alone has no value of an argument in it, whatever the target is made of")
+    func pathAlone() {
+        for (target, path) in [
+            ("/a/b", "/a/b"), ("/a?b=c", "/a"), ("/a?", "/a"), ("/a;b=c/d", "/a"), ("/a%3Fb=c", "/a"), ("/a%3bb", "/a"), ("/a%23b", "/a"),
+            ("/a=b", "/a"), ("/a%3Db", "/a"), ("/caf%C3%A9/x", "/caf%C3%A9/x"), ("/a%3", "/a%3"), ("", ""), ("?a", ""),
+        ] {
+            #expect(SecretNames.pathAlone(target.utf8) == path, "\(target)")
+        }
+        var numbers = SeededGenerator(seed: 41)
+        let pieces = ["/", "a", "%2F", "%", "%41", "?", "%3f", ";", "%3B", "#", "=", "%3d", "&"]
+        for _ in 0..<2_000 {
+            let before = (0..<Int.random(in: 0...6, using: &numbers)).map { _ in pieces.randomElement(using: &numbers)! }.joined()
+            let sign = ["?", ";", "#", "=", "%3F", "%3B", "%23", "%3D"].randomElement(using: &numbers)!
+            let path = SecretNames.pathAlone("/\(before)\(sign)s3cr3t".utf8)
+            #expect(!path.contains("s3cr3t") && "/\(before)\(sign)".hasPrefix(path), "\(before)\(sign)")
+        }
     }
 
     @Test("tags come from Cache-Groups, Surrogate-Key and Cache-Tag, each once")

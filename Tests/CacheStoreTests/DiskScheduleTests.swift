@@ -47,7 +47,6 @@ struct DiskScheduleTests {
     }
 
     private struct Schedule {
-        var random: SeededGenerator
         let directory: Directory
         let disk: ModelDisk
         let copies: CrashCopies
@@ -58,8 +57,7 @@ struct DiskScheduleTests {
         var written: [Known] = Array(repeating: Known(), count: keyCount)
         var version = 0
 
-        init(seed: UInt64, isTold: Bool) throws {
-            random = SeededGenerator(seed: seed)
+        init(isTold: Bool) throws {
             directory = try Directory()
             disk = ModelDisk(bytes: 6 << 20)
             let copies = CrashCopies(directory.path)
@@ -75,20 +73,20 @@ struct DiskScheduleTests {
             withExtendedLifetime(item.owner) { item.head.reduce(0) { $0 * 10 + Int($1) - 0x30 } }
         }
 
-        mutating func insert(_ number: Int) {
+        mutating func insert(_ number: Int, _ random: inout SeededGenerator) {
             version += 1
-            let bytes = [200, 3_000, 60_000, 200_000][Int.random(in: 0..<4, using: &random)]
-            let isMark = Int.random(in: 0..<10, using: &random) == 0
+            let bytes = random.pick([200, 3_000, 60_000, 200_000])
+            let isMark = random.isTrue(oneIn: 10)
             let item = NewItem(
                 key: key(number), metadata: [], head: Array(String(version).utf8), body: body(version, isMark ? 100 : bytes),
                 retention: isMark ? .outlives : .mayRescue)
             if store.insert(item) == .accepted { now[number].version = version }
         }
 
-        mutating func step() throws {
-            let number = Int.random(in: 0..<keyCount, using: &random)
-            switch Int.random(in: 0..<100, using: &random) {
-            case ..<50: insert(number)
+        mutating func step(_ random: inout SeededGenerator) throws {
+            let number = random.below(keyCount)
+            switch random.below(100) {
+            case ..<50: insert(number, &random)
             case ..<60:
                 store.remove(key(number).span)
                 now[number].removed = version
@@ -101,31 +99,34 @@ struct DiskScheduleTests {
             case ..<71:
                 store.removeAll()
                 for number in now.indices { now[number].removed = version }
-            case ..<76: disk.setOthers(Int.random(in: 0...6, using: &random) << 20)
-            case ..<78: disk.failWrites([0, 0, EIO, EROFS, ENOSPC][Int.random(in: 0..<5, using: &random)])
-            case ..<80: disk.failFiles([0, 0, EIO, ENOSPC][Int.random(in: 0..<4, using: &random)])
+            case ..<76: disk.setOthers(random.below(7) << 20)
+            case ..<78: disk.failWrites(random.pick([0, 0, EIO, EROFS, ENOSPC]))
+            case ..<80: disk.failFiles(random.pick([0, 0, EIO, ENOSPC]))
             case ..<86: store.writer.tryAgainNow(store)
             case ..<90: _ = store.lookUp(key(number).span)
             case ..<97: store.flush()
             default: try restart()
             }
+            if random.isTrue(oneIn: 7) { try check() }
+            if random.isTrue(oneIn: 50) { try checkCrash() }
+            try demand(disk.usedBytes(directory.path) <= 6 << 20)
         }
 
-        func check(_ step: Int) {
+        func check() throws {
             for number in now.indices {
                 guard let found = store.lookUp(key(number).span) else { continue }
                 let (known, version) = (now[number], Self.version(of: found))
-                #expect(version > known.removed, "step \(step), key \(number)")
+                try demand(version > known.removed, "key \(number)")
                 // Where something newer was seen, an older one is stale.
-                #expect(version == known.version || found.isMarkedStale, "step \(step), key \(number)")
-                #expect(version > known.marked || found.isMarkedStale, "step \(step), key \(number)")
+                try demand(version == known.version || found.isMarkedStale, "key \(number)")
+                try demand(version > known.marked || found.isMarkedStale, "key \(number)")
             }
         }
 
         /// What a crash at this moment would leave.
-        mutating func checkCrash(_ step: Int) throws {
+        mutating func checkCrash() throws {
             store.flush()
-            for copy in copies.takeAll() { try check(copy, step) }
+            for copy in copies.takeAll() { try check(copy) }
             if !store.hasUnwrittenMarks { written = now }
             let inFiles = now.indices.filter { number in
                 let hash = key(number).withUnsafeBytes { KeyHash($0, seed: store.seed) }
@@ -133,29 +134,27 @@ struct DiskScheduleTests {
             }
             let copy = try Directory()
             for file in directory.files where file != "lock" { copyFile(directory.path + "/" + file, to: copy.path + "/" + file) }
-            try check(copy, step, inFiles: inFiles)
+            try check(copy, inFiles: inFiles)
         }
 
         /// - Parameters:
         ///   - copy: the files of a crash.
         ///   - inFiles: the keys whose last version must be found.
-        private func check(_ copy: Directory, _ step: Int, inFiles: [Int] = []) throws {
+        private func check(_ copy: Directory, inFiles: [Int] = []) throws {
             var settings = StoreSettings(directory: copy.path, capacityBytes: self.settings.capacityBytes, segmentBytes: 1 << 20)
             settings.retryMilliseconds = 0
             let after = try ResponseStore(settings)
             for number in now.indices {
                 guard let found = after.lookUp(key(number).span) else {
-                    #expect(!inFiles.contains(number), "step \(step), key \(number): lost")
+                    try demand(!inFiles.contains(number), "key \(number): lost")
                     continue
                 }
                 let (known, version) = (written[number], Self.version(of: found))
-                #expect(version > known.removed, "step \(step), key \(number): version \(version) came back, \(known)")
-                #expect(
-                    version > known.marked || found.isMarkedStale,
-                    "step \(step), key \(number): version \(version) came back fresh, \(known)")
+                try demand(version > known.removed, "key \(number): version \(version) came back, \(known)")
+                try demand(version > known.marked || found.isMarkedStale, "key \(number): version \(version) came back fresh, \(known)")
                 if inFiles.contains(number), let here = store.lookUp(key(number).span) {
                     // A write that failed may have left the last accepted version in a file, although the store has given it up since.
-                    #expect([Self.version(of: here), now[number].version].contains(version), "step \(step), key \(number)")
+                    try demand([Self.version(of: here), now[number].version].contains(version), "key \(number)")
                 }
             }
         }
@@ -182,31 +181,36 @@ struct DiskScheduleTests {
                 for number in now.indices { now[number].removed = version }
             }
         }
+
+        /// All is stored again once the disk takes it.
+        mutating func end() throws {
+            disk.failWrites(0)
+            disk.failFiles(0)
+            disk.setOthers(0)
+            store.flush()
+            store.writer.tryAgainNow(store)
+            try demand(store.statistics.isWritable && store.statistics.pendingBytes == 0 && !store.hasUnwrittenMarks)
+            var random = SeededGenerator(seed: UInt64(version))
+            // The first of the large ones has the writer look at the room again.
+            for number in 0..<keyCount { insert(number, &random) }
+            store.flush()
+            let before = version
+            for number in 0..<keyCount { insert(number, &random) }
+            store.flush()
+            try check()
+            try checkCrash()
+            try demand(now.allSatisfy { $0.version > before })
+        }
     }
 
-    @Test("random schedules", .slow, arguments: 1...12 as ClosedRange<UInt64>)
-    func random(seed: UInt64) throws {
-        var schedule = try Schedule(seed: seed, isTold: seed % 2 == 0)
-        for step in 1...500 {
-            try schedule.step()
-            if step % 7 == 0 { schedule.check(step) }
-            if step % 50 == 0 { try schedule.checkCrash(step) }
-            #expect(schedule.disk.usedBytes(schedule.directory.path) <= 6 << 20)
+    @Test("random schedules", .slow)
+    func random() {
+        RandomSchedules.run(12, steps: 500) {
+            try Schedule(isTold: $0.isTrue())
+        } step: {
+            try $0.step(&$1)
+        } end: {
+            try $0.end()
         }
-        schedule.disk.failWrites(0)
-        schedule.disk.failFiles(0)
-        schedule.disk.setOthers(0)
-        schedule.store.flush()
-        schedule.store.writer.tryAgainNow(schedule.store)
-        #expect(schedule.store.statistics.isWritable && schedule.store.statistics.pendingBytes == 0 && !schedule.store.hasUnwrittenMarks)
-        // The first of the large ones has the writer look at the room again.
-        for number in 0..<Self.keyCount { schedule.insert(number) }
-        schedule.store.flush()
-        let before = schedule.version
-        for number in 0..<Self.keyCount { schedule.insert(number) }
-        schedule.store.flush()
-        schedule.check(0)
-        try schedule.checkCrash(0)
-        #expect(schedule.now.allSatisfy { $0.version > before })
     }
 }

@@ -14,24 +14,30 @@ struct IndexTableTests {
         IndexEntry(hash: hash(number), segment: number, byteOffset: offset * RecordHeader.alignment, isMarkedStale: false)
     }
 
-    @Test("setting, replacing and removing in any order agree with a dictionary", arguments: 1...8 as ClosedRange<UInt64>)
-    func walk(seed: UInt64) {
-        var random = SeededGenerator(seed: seed)
+    private struct Walk {
         var table = IndexTable()
         var reference: [UInt64: Int] = [:]
-        for step in 0..<4_000 {
-            let number = UInt64.random(in: 1...60, using: &random)
-            if Bool.random(using: &random) {
-                #expect(table.set(Self.entry(number, offset: step)) == (reference.updateValue(step, forKey: number) != nil))
+
+        mutating func step(_ random: inout SeededGenerator) throws {
+            let (number, offset) = (UInt64.random(in: 1...60, using: &random), random.below(4_000))
+            if random.isTrue() {
+                try demand(table.set(entry(number, offset: offset)) == (reference.updateValue(offset, forKey: number) != nil))
             } else {
-                #expect(table.remove(Self.hash(number)) == (reference.removeValue(forKey: number) != nil))
+                try demand(table.remove(hash(number)) == (reference.removeValue(forKey: number) != nil))
             }
-            let asked = UInt64.random(in: 1...60, using: &random)
-            #expect(table.find(Self.hash(asked))?.byteOffset == reference[asked].map { $0 * RecordHeader.alignment })
-            #expect(table.count == reference.count)
+            try demand(table.count == reference.count)
+            for number in 1...60 as ClosedRange<UInt64> {
+                try demand(table.find(hash(number))?.byteOffset == reference[number].map { $0 * RecordHeader.alignment }, "\(number)")
+            }
         }
-        for number: UInt64 in 1...60 {
-            #expect((table.find(Self.hash(number)) != nil) == (reference[number] != nil))
+    }
+
+    @Test("setting, replacing and removing in any order agree with a dictionary")
+    func walk() {
+        RandomSchedules.run(8, steps: 1_000) { _ in
+            Walk()
+        } step: {
+            try $0.step(&$1)
         }
     }
 

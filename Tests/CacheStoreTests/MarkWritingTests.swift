@@ -113,44 +113,55 @@ struct MarkWritingTests {
         #expect(stored(new, 1) == body(1) && new.statistics.damaged == 0)
     }
 
-    @Test(
-        "random walk: whatever overtakes whatever, the files hold what the last change of each key says", .slow,
-        arguments: [1, 2, 3, 4] as [UInt64])
-    func walk(seed: UInt64) throws {
-        var random = SeededGenerator(seed: seed)
-        let directory = try Directory()
+    private struct Walk {
+        let directory: Directory
         let coding = HeldCoding()
-        var store = try ResponseStore(coding.settings(directory))
+        var store: ResponseStore
         /// The number of the body, and whether it is stale.
         var model: [Int: (body: Int, isStale: Bool)] = [:]
-        func version(_ number: Int, _ version: Int, isCoded: Bool) -> NewItem {
+        var version = 0
+
+        init() throws {
+            directory = try Directory()
+            store = try ResponseStore(coding.settings(directory))
+        }
+
+        private func item(_ number: Int, isCoded: Bool) -> NewItem {
             NewItem(
                 key: key(number), metadata: [1, 2, 3], head: Array("head \(number)".utf8), body: .bytes(body(version, 3_000)),
                 wantedCoding: isCoded ? 7 : 0, retention: isCoded || version % 7 != 0 ? .mayRescue : .outlives)
         }
-        func check(_ step: Int) {
+
+        private func check() throws {
             for number in 0..<12 {
                 let found = store.lookUp(key(number).span)
                 let wanted = model[number]
-                #expect((found != nil) == (wanted != nil), "step \(step), key \(number)")
+                try demand((found != nil) == (wanted != nil), "key \(number)")
                 guard let found, let wanted else { continue }
                 let whole = body(wanted.body, 3_000)
-                #expect(found.isMarkedStale == wanted.isStale, "step \(step), key \(number)")
-                #expect(Array(found.body) == (found.form.coding == 0 ? whole : [7] + whole.prefix(10)), "step \(step), key \(number)")
+                try demand(found.isMarkedStale == wanted.isStale, "key \(number)")
+                try demand(Array(found.body) == (found.form.coding == 0 ? whole : [7] + whole.prefix(10)), "key \(number)")
             }
         }
-        for step in 1...2_000 {
-            let number = Int.random(in: 0..<12, using: &random)
-            switch Int.random(in: 0..<100, using: &random) {
+
+        mutating func restart() throws {
+            for _ in 0..<2_000 { coding.gate.signal() }
+            store.close()
+            store = try ResponseStore(coding.settings(directory))
+        }
+
+        mutating func step(_ random: inout SeededGenerator) throws {
+            let number = random.below(12)
+            switch random.below(100) {
             case ..<55:
-                let isCoded = Bool.random(using: &random)
-                #expect(store.insert(version(number, step, isCoded: isCoded)) == .accepted)
-                model[number] = (step, false)
+                version += 1
+                try demand(store.insert(item(number, isCoded: random.isTrue())) == .accepted)
+                model[number] = (version, false)
             case ..<70:
                 store.remove(key(number).span)
                 model[number] = nil
             case ..<80:
-                #expect(store.markStale(store.id(of: key(number))) == (model[number] != nil))
+                try demand(store.markStale(store.id(of: key(number))) == (model[number] != nil))
                 model[number]?.isStale = true
             case ..<82:
                 store.markAllStale()
@@ -160,17 +171,26 @@ struct MarkWritingTests {
                 model = [:]
             case ..<95: coding.gate.signal()
             case ..<98: store.flushMarks()
-            default:
-                for _ in 0..<2_000 { coding.gate.signal() }
-                store.close()
-                store = try ResponseStore(coding.settings(directory))
+            default: try restart()
             }
-            check(step)
+            try check()
         }
-        for _ in 0..<2_000 { coding.gate.signal() }
-        store.close()
-        store = try ResponseStore(coding.settings(directory))
-        check(0)
-        #expect(store.statistics.damaged == 0)
+
+        mutating func end() throws {
+            try restart()
+            try check()
+            try demand(store.statistics.damaged == 0)
+        }
+    }
+
+    @Test("random walk: whatever overtakes whatever, the files hold what the last change of each key says", .slow)
+    func walk() {
+        RandomSchedules.run(8, steps: 1_000) { _ in
+            try Walk()
+        } step: {
+            try $0.step(&$1)
+        } end: {
+            try $0.end()
+        }
     }
 }

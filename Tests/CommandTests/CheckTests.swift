@@ -62,6 +62,19 @@ struct CheckTests {
             ])
     }
 
+    @Test("a retired setting is good, and a warning names what replaces it")
+    func retired() throws {
+        let outcome = try check("upstream: {url: \"http://127.0.0.1:1\"}\nadmin:\n  names: [a.test]")
+        #expect(outcome.status == 0 && outcome.lines.last == "The settings are good.")
+        let warnings = outcome.lines.filter { $0.contains("admin.names") }
+        #expect(warnings.count == 1 && warnings.first?.hasPrefix("warning: ") == true)
+        #expect(
+            warnings.first?.hasSuffix(
+                ":3: admin.names will be removed in the next version: use admin.token_file, whose token opens the status page under any name"
+            )
+                == true)
+    }
+
     @Test(
         "an upstream that is one of the listeners is found, whatever it is called",
         arguments: [
@@ -105,7 +118,7 @@ struct CheckTests {
         #expect(outcome.lines.first == "2: listen: the path of a Unix socket can have 107 bytes, and \(path) has 108")
         let upstream = try check("upstream: {url: \"http://a.test\", unix_socket: \(path)}")
         #expect(upstream.lines == ["1: upstream.unix_socket: the path of a Unix socket can have 107 bytes, and \(path) has 108"])
-        let command = try CommandLineTool.run("stats --admin unix:\(path)")
+        let command = try CommandLineTool.run("status --admin unix:\(path)")
         #expect(command.text.contains("the path of a Unix socket can have 107 bytes, and \(path) has 108"))
         let admin = try check("upstream: {url: \"http://a.test\"}\nadmin: {socket: \(path)}")
         #expect(
@@ -125,16 +138,6 @@ struct CheckTests {
     func units(_ text: String, _ words: String) throws {
         let outcome = try check(text)
         #expect(outcome.status == 78 && outcome.text.contains(words), "\(outcome.text)")
-    }
-
-    @Test("--print prints the settings in effect with their origins, and mistakes end it as they end every check")
-    func printed() throws {
-        let outcome = try check("upstream:\n  url: http://a.example\n", "--print --set shards=2", environment: "CISTERN_LOG_LEVEL=debug")
-        #expect(outcome.status == 0 && outcome.text.hasPrefix("upstream:\n  url: \"http://a.example\"  # "))
-        #expect(outcome.text.contains("f.yaml:2\n") && outcome.text.contains("shards: 2  # command line\n"))
-        #expect(outcome.text.contains("level: debug  # environment, CISTERN_LOG_LEVEL\n") && !outcome.text.contains("are good"))
-        #expect(try check("upstream: {url: x}\n", "--print").status == 78)
-        #expect(try CommandLineTool.run("check --schema").text.hasPrefix("{\n  \"$schema\""))
     }
 
     @Test("a carriage return at the end of a variable is named, and not printed")
@@ -167,7 +170,7 @@ struct CheckTests {
             #expect(outcome.status == 78 && outcome.text.contains("a.test") && outcome.text.contains("…"), "\(outcome.text)")
             for secret in ["sesame", "ses ame", "ann"] { #expect(!outcome.text.contains(secret), "\(outcome.text)") }
         }
-        let command = try CommandLineTool.run("stats --admin http://ann:sesame@127.0.0.1:1")
+        let command = try CommandLineTool.run("status --admin http://ann:sesame@127.0.0.1:1")
         #expect(command.status != 0 && !command.text.contains("sesame"))
     }
 

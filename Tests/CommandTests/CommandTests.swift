@@ -78,28 +78,28 @@ struct CommandTests {
         #expect(try tool.run("why --path /other").status == 1)
         #expect(try tool.run("mode offline --prefix /page").lines.last?.hasSuffix("all others") == true)
         #expect(try play.get("/page").status == 504)
-        #expect(try tool.run("stats").lines.contains("mode         live for all paths, offline for 1 prefix (see cistern mode)"))
+        #expect(try tool.run("status").lines.contains("mode         live for all paths, offline for 1 prefix (see cistern mode)"))
         #expect(try tool.run("mode --reset --prefix /page").lines == ["MODE  PATHS", "live  all"])
         #expect(try tool.run("mode nonsense").status == 64)
     }
 
-    @Test("fault and drill", .slow)
+    @Test("drill, and faults one by one", .slow)
     func practising() throws {
-        #expect(try tool.run("fault add --refuse").status == 1 && tool.run("fault ls").text == "no fault is injected\n")
+        #expect(try tool.run("drill add --refuse").status == 1 && tool.run("drill ls").text == "no fault is injected\n")
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] }) { $0.admin.allowsFaults = true }
         let tool = CommandLineTool(play: play)
-        let added = try tool.run("fault add --path /orders/** --delay 2s..4s --status 503 --rate 20% --for 5m")
+        let added = try tool.run("drill add --path /orders/** --delay 2s..4s --status 503 --rate 20% --for 5m")
         #expect(added.lines.count == 3 && added.lines[2].contains("/orders/**  delay 2000–4000 ms, status 503         20 %    300 s"))
-        #expect(try tool.run("fault add --cut body").text.hasPrefix("fault 2 begins\n"))
-        #expect(try tool.run("fault clear 1").text == "1 fault ended\n" && tool.run("fault clear").text == "1 fault ended\n")
+        #expect(try tool.run("drill add --cut body").text.hasPrefix("fault 2 begins\n"))
+        #expect(try tool.run("drill clear 1").text == "1 fault ended\n" && tool.run("drill clear").text == "1 fault ended\n")
         for wrong in [
             "", "--refuse --reset", "--delay 4s..2s", "--delay x", "--rate 0% --refuse", "--for 25h --refuse", "--slow x", "--cut head",
         ] {
-            #expect(try tool.run("fault add " + wrong).status == 64, "\(wrong)")
+            #expect(try tool.run("drill add " + wrong).status == 64, "\(wrong)")
         }
         let drill = try tool.run("drill --for 1s").lines
         #expect(drill.first == "the upstream is away for /**, for 1 s" && drill.last?.hasPrefix("No request was seen") == true)
-        #expect(try tool.run("fault ls").text == "no fault is injected\n")
+        #expect(try tool.run("drill ls").text == "no fault is injected\n")
     }
 
     @Test("upstream: what is known to fail, and forgetting it")
@@ -112,7 +112,7 @@ struct CommandTests {
         #expect(shown.text.contains(": up, last good response ") && shown.text.contains("pause:/users/1"))
         #expect(shown.text.contains("status_503") && shown.text.contains("failure.retry_after_limit"))
         #expect(shown.lines.contains { $0.hasPrefix("pause: this client's copies go out at once") })
-        #expect(try tool.run("stats").text.contains("failing: pause 1"))
+        #expect(try tool.run("status").text.contains("failing: pause 1"))
         let unknown = try tool.run("upstream reset key:/users/2")
         #expect(unknown.status == 1 && unknown.text.contains("No scope that fails is called key:/users/2"))
         #expect(try tool.run("upstream reset pause:/users/1").text == "1 scope is asked again as ever\n")
@@ -209,14 +209,14 @@ struct CommandTests {
         #expect(try tool.run("warm \(list)", proxy: true).text.contains("must be percent-encoded"))
     }
 
-    @Test("stats, and top without a terminal")
+    @Test("status, once and again and again without a terminal")
     func numbers() throws {
         for _ in 0..<3 { _ = try play.get("/users/1") }
-        let stats = try tool.run("stats")
+        let stats = try tool.run("status")
         #expect(stats.lines.contains { $0.hasPrefix("hit ") && $0.contains(" 2 ") })
         #expect(stats.lines.contains { $0.hasPrefix("upstream") && $0.contains("up, ") })
         #expect(!stats.text.contains("\nmode "))
-        let top = try tool.run("top --interval 0.1 --count 2")
+        let top = try tool.run("status --watch --interval 0.1 --count 2")
         #expect(top.lines.count == 2 && top.lines.allSatisfy { $0.hasPrefix("requests=") && $0.hasSuffix("upstream=up") })
     }
 
@@ -225,7 +225,7 @@ struct CommandTests {
         arguments: [
             ("show /none", 1, "nothing is stored for /none"), ("show xyz", 1, "32 hexadecimal digits"), ("purge", 64, "Say what to purge"),
             ("purge --all --tag x", 64, "Say what to purge"), ("purge --prefix users", 1, "must begin with a slash"),
-            ("ls --limit 0", 64, "must be more than 0"), ("top --interval 0", 64, "--interval"),
+            ("ls --limit 0", 64, "must be more than 0"), ("status --watch --interval 0", 64, "--interval"),
             ("mode offline --route none", 1, "No route is called none: there is none."),
             ("mode offline --route a --prefix /a", 64, "not both"), ("mode --route a", 64, "Give a mode for --prefix or --route"),
         ])
@@ -238,17 +238,17 @@ struct CommandTests {
     @Test("the health check asks where the settings say that it listens, and never the upstream")
     func health() throws {
         let check = { (arguments: String, environment: String) in
-            try CommandLineTool.run("healthcheck \(arguments)", environment: environment).status
+            try CommandLineTool.run("status --check \(arguments)", environment: environment).status
         }
-        #expect(try check("--port \(play.port)", "") == 0)
+        #expect(try check("--admin 127.0.0.1:\(play.port)", "") == 0)
         #expect(try check("", "CISTERN_LISTEN=127.0.0.1:\(play.port)") == 0)
         // It listens elsewhere than the environment says: its socket is there.
         #expect(try check("", "CISTERN_LISTEN=127.0.0.1:1 CISTERN_STORE_DIRECTORY=\(play.directory)") == 0)
         #expect(try check("", "CISTERN_LISTEN=127.0.0.1:1 CISTERN_STORE_DIRECTORY=/none") == 1)
         let admin = "CISTERN_LISTEN=127.0.0.1:\(play.port) CISTERN_ADMIN_LISTEN=127.0.0.1:1 CISTERN_ADMIN_SOCKET=off"
         #expect(try check("", admin) == 1)
-        #expect(try check("--address unix:\(play.adminSocket)", admin) == 0)
-        let wrong = try CommandLineTool.run("healthcheck --address nonsense")
+        #expect(try check("--admin unix:\(play.adminSocket)", admin) == 0)
+        let wrong = try CommandLineTool.run("status --check --admin nonsense")
         #expect(wrong.status == 1 && wrong.text == "cistern: nonsense is not an address\n")
         #expect(play.origin.requests.isEmpty)
     }
@@ -261,7 +261,8 @@ struct CommandTests {
             ("--target x", "use --upstream: "), ("--cache-path /x", "use --cache-dir"), ("--workers 4", "use --shards"),
             ("--exclude /x", "use routes.stream in the file: "), ("--user x", "'--user': start Cistern as that user"),
             ("-v", "use --version"),
-            ("start", "'start' is not a command; did you mean cistern serve?"), ("statsu", "did you mean cistern stats?"),
+            ("start", "'start' is not a command; did you mean cistern serve?"), ("statuss", "did you mean cistern status?"),
+            ("ping", "did you mean cistern status --check?"),
             ("get /a", "'get' is not a command; did you mean cistern show?"),
             ("validate", "did you mean cistern check?"), ("serve http://a.test", "the upstream is given with --upstream"),
             ("check a.yaml", "a file with settings is given with --config"), ("--nonsense", "Unknown option '--nonsense'\n"),
@@ -270,6 +271,49 @@ struct CommandTests {
     func habits(_ arguments: String, _ words: String) throws {
         let outcome = try CommandLineTool.run(arguments)
         #expect(outcome.status == 64 && outcome.text.contains(words) && outcome.text.contains("Usage: cistern"), "\(outcome.text)")
+    }
+
+    @Test("former names of commands go on working, with all their options, and no help mentions them")
+    func formerNames() throws {
+        let equal = [
+            ("stats", "status"), ("stats --json", "status --json"),
+            ("top --interval 0.1 --count 1", "status --watch --interval 0.1 --count 1"),
+            ("fault", "drill ls"), ("fault --json", "drill ls --json"), ("fault ls", "drill ls"), ("fault clear", "drill clear"),
+            ("fault add --refuse", "drill add --refuse"), ("stats nonsense", "status nonsense"),
+            ("top --interval 0", "status --watch --interval 0"),
+        ]
+        // Numbers and their units differ from one moment to the next.
+        let words = { (arguments: String) in try tool.run(arguments).lines.map { $0.prefix { $0.isLetter || $0 == ":" || $0 == "\"" } } }
+        for (former, current) in equal { #expect(try words(former) == words(current) && !words(former).isEmpty, "\(former)") }
+        for address in ["--port \(play.port)", "--port=\(play.port)", "--address 127.0.0.1:\(play.port)"] {
+            #expect(try CommandLineTool.run("healthcheck \(address)").status == 0)
+        }
+        #expect(try CommandLineTool.run("healthcheck --address 127.0.0.1:1").status == 1)
+        let pages = try ["--help", "--experimental-dump-help", "status --help", "drill --help", "help top", "fault --help"].map {
+            try CommandLineTool.run($0).text
+        }
+        for name in FormerCommands.replacements.keys {
+            #expect(!UsageHint.names.contains(name))
+            for page in pages {
+                #expect(!page.contains("cistern \(name)") && !page.contains("\n  \(name) ") && !page.contains("\"\(name)\""))
+            }
+        }
+        for shell in ["bash", "zsh", "fish"] {
+            let script = try CommandLineTool.run("--generate-completion-script \(shell)").text
+            #expect(script.contains("drill") && !script.contains("healthcheck"))
+        }
+    }
+
+    @Test(
+        "only the name of a command is replaced",
+        arguments: [
+            (["stats", "--json"], ["status", "--json"]), (["top"], ["status", "--watch"]), (["fault"], ["drill", "ls"]),
+            (["fault", "--help"], ["drill", "--help"]), (["fault", "add", "top"], ["drill", "add", "top"]),
+            (["help", "top"], ["help", "status"]),
+            (["show", "top"], ["show", "top"]), (["--config", "stats"], ["--config", "stats"]), ([], []),
+        ])
+    func replaced(arguments: [String], expected: [String]) {
+        #expect(FormerCommands.replaced(arguments) == expected)
     }
 
     @Test("the commands and options that such answers name exist")

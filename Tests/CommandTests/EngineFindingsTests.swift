@@ -39,7 +39,10 @@ struct EngineFindingsTests {
             slot: 12)
         #expect(several.mistakes.isEmpty && several.warnings.isEmpty)
         #expect(several.notes == ["The log of fleet shop is in slot 12, at 10.0.0.1:1 (replicas: 10.0.0.9:6380)."])
-        #expect(Self.findings([Self.facts(1, .alone, ["redis_version": "6.2.1", "valkey_version": "8.1.0"])]).warnings.isEmpty)
+        for info in [["redis_version": "6.2.1", "valkey_version": "8.1.0"], ["redis_version": "7.2.4"], ["redis_version": "8.0.0"]] {
+            let fine = Self.findings([Self.facts(1, .alone, info)])
+            #expect(fine.mistakes.isEmpty && fine.warnings.isEmpty)
+        }
     }
 
     struct Row: CustomTestStringConvertible, Sendable {
@@ -55,7 +58,6 @@ struct EngineFindingsTests {
     @Test(
         "what should be set is told for the one server that lacks it",
         arguments: [
-            Row("an old engine", ["redis_version": "6.2.1"], "10.0.0.1:2 is Redis 6.2.1: 7.0 at least"),
             Row(
                 "the log may go", ["maxmemory_policy": "allkeys-lru"], "maxmemory-policy is allkeys-lru at 10.0.0.1:2: it may drop the log"),
             Row("nothing may go", ["maxmemory_policy": "noeviction"], "maxmemory-policy is noeviction at 10.0.0.1:2: "),
@@ -85,6 +87,9 @@ struct EngineFindingsTests {
         #expect(denied.mistakes.count == 1 && denied.warnings.isEmpty)
         #expect(denied.mistakes[0].hasPrefix("share.user: 10.0.0.1:2 does not know the user or the password"))
         #expect(Self.findings([Self.facts(1) { $0.failure = .untrusted }]).mistakes[0].hasPrefix("share.tls: 10.0.0.1:1 has a certificate"))
+        let old = Self.findings(
+            [Self.facts(1, .primary(slots: 1)), Self.facts(2, .primary(slots: 1), ["redis_version": "6.2.1"])], slot: 1)
+        #expect(old.mistakes == ["share.servers: 10.0.0.1:2 is Redis 6.2.1: 7.0 at least is needed, or Valkey"])
         let lacking = ["WAIT", "CLUSTER SLOTS"]
         let narrow = Self.findings([Self.facts { $0.forbidden = lacking }, Self.facts(2, .replica) { $0.forbidden = lacking }])
         #expect(narrow.mistakes.count == 1)
@@ -116,6 +121,33 @@ struct EngineFindingsTests {
         let nobodys = EngineFindings([Self.facts(1, .primary(slots: 1))], fleet: "shop", hasUser: true, log: (nil, 12))
         #expect(nobodys.warnings.count == 1 && nobodys.notes.isEmpty)
         #expect(nobodys.warnings[0].hasPrefix("share.servers: no server of the Cluster has slot 12, in which the log of fleet shop lies"))
+    }
+
+    @Test("how many connections a node makes, and how many responses the memory holds")
+    func costs() {
+        let facts = [
+            Self.facts(1, .primary(slots: 8192)), Self.facts(2, .primary(slots: 8192)), Self.facts(3, .replica, ["role": "slave"]),
+        ]
+        func last(_ memory: String) -> String? {
+            let some = facts.map { fact in
+                var fact = fact
+                fact.info["maxmemory"] = memory
+                return fact
+            }
+            return EngineFindings(some, fleet: "shop", hasUser: true, log: (Self.server(1), 12), loops: 4).notes.last
+        }
+        #expect(last("5200000")?.hasPrefix("This node makes 10 connections to the engine") == true)
+        #expect(last("5200000")?.hasSuffix("; its memory holds 2000 to 6500 responses of 4 KB.") == true)
+        #expect(last("0")?.contains("memory") == false)
+    }
+
+    @Test("a node that the fleet would not admit is a mistake, whatever its log has")
+    func refused() {
+        let findings = EngineFindings(
+            [Self.facts()], fleet: "shop", hasUser: true, log: (Self.server(1), nil), sample: LogSample(entries: 9, unopened: 9),
+            isOtherSecret: true)
+        #expect(findings.mistakes.count == 1 && findings.mistakes[0].hasPrefix("share.secret_file: fleet shop has another secret"))
+        #expect(findings.warnings.isEmpty)
     }
 
     @Test("another secret than that of the fleet's other nodes is told of, before anything is shared")
@@ -165,7 +197,12 @@ struct EngineFindingsTests {
         #expect(renamed.warnings.isEmpty, "\(renamed.warnings)")
         let other = Self.findings([Self.facts(1, .primary(slots: 16_384), ["run_id": "r1"]), Self.facts(2, .unlisted, ["run_id": "r2"])])
         #expect(other.warnings.count == 1)
-        let two = Self.findings([Self.facts(), Self.facts(2, .unlisted), Self.facts(3, .unlisted, ["role": "slave"])])
-        #expect(two.warnings.count == 1 && two.warnings[0].contains("another primary at 10.0.0.1:2"))
+        let two = Self.findings([
+            Self.facts(1, .unlisted) { $0.failure = .unreachable }, Self.facts(2, .unlisted), Self.facts(3, .unlisted),
+        ])
+        #expect(two.mistakes.count == 1)
+        #expect(two.mistakes[0].hasPrefix("share.servers: 10.0.0.1:2 is not a Cluster, and share.servers has several"))
+        let unmade = [Self.facts(1, .unlisted, ["cluster_enabled": "1"]), Self.facts(2, .unlisted, ["cluster_enabled": "1"])]
+        #expect(Self.findings(unmade).mistakes.isEmpty, "its slots may be given later")
     }
 }

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Taking over a node of a fleet", .slow, .play,
+    "Taking over a node of a fleet", .slow, .play, .realTime,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetTakeOverTests {
     private let temporary = TestTools.temporaryDirectory()

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Monitoring", .play,
+    "Monitoring", .play, .realTime,
     .enabled(
         if: RunningPrometheus.isInstalled && RedisProcess.isInstalled, "prometheus or redis-server is missing: make test installs them"))
 struct MonitoringTests {
@@ -172,8 +172,8 @@ private final class MonitoredOutage {
         sole = "127.0.0.1:\(single.port)"
         let admin = "--admin unix:\(temporary.path)/a/admin.sock"
         guard try CommandLineTool.run("reload \(admin)").status == 0,
-            try CommandLineTool.run("fault add --path /orders/broken --status 503 --for 1h \(admin)").status == 0
-        else { throw RunningPrometheus.NoResponse(what: "cistern reload, cistern fault") }
+            try CommandLineTool.run("drill add --path /orders/broken --status 503 --for 1h \(admin)").status == 0
+        else { throw RunningPrometheus.NoResponse(what: "cistern reload, cistern drill") }
         for target in ["/users/one/1", "/users/2"] {
             for cistern in [several, single] { _ = try cistern.get(target) }
         }

@@ -86,14 +86,14 @@ struct ReloadCommandTests {
         func reload(_ more: String) throws -> CommandLineTool.Outcome { try CommandLineTool.run("reload --config \(file) \(more)") }
         try write("cache: {rescue_afer: 1s}\n")
         #expect(try reload("").text.contains("All stays as it was"))
-        #expect(try CommandLineTool.run("stats --config \(file)").status == 0)
+        #expect(try CommandLineTool.run("status --config \(file)").status == 0)
         // Nothing of it can be read.
         try write("cache: [\n")
         let lost = try reload("")
         #expect(lost.status == 1 && lost.text.contains("\(file):"))
         #expect(lost.text.contains("say where Cistern is with --admin or --cache-dir"))
-        let health = "healthcheck --config \(file)"
-        #expect(try CommandLineTool.run("\(health) --port \(serve.port)").status == 0)
+        let health = "status --check --config \(file)"
+        #expect(try CommandLineTool.run("\(health) --admin 127.0.0.1:\(serve.port)").status == 0)
         #expect(try CommandLineTool.run("\(health) --cache-dir \(temporary.path)/cache").status == 0)
         #expect(try reload("--cache-dir \(temporary.path)/cache").text.contains("All stays as it was"))
         #expect(serve.stop().status == 0)

@@ -38,7 +38,7 @@ struct SecuredCommandTests {
     @Test("a certificate opens the interface, and nothing less does")
     func certificate() throws {
         let play = try play()
-        let stats = "stats --admin https://127.0.0.1:\(play.adminPort)"
+        let stats = "status --admin https://127.0.0.1:\(play.adminPort)"
         let good = try CommandLineTool.run("\(stats) \(trust) \(own)")
         #expect(good.status == 0 && good.text.contains("requests"), "\(good.text)")
         for files in ["", trust, "\(own)", "--ca-file \(server.certificate) \(own) --admin https://localhost:\(play.adminPort)"] {
@@ -50,7 +50,7 @@ struct SecuredCommandTests {
     @Test("where there is a token, it is asked for beside the certificate")
     func token() throws {
         let play = try play(token: "0123456789abcdef")
-        let stats = "stats --admin https://127.0.0.1:\(play.adminPort) \(trust) \(own)"
+        let stats = "status --admin https://127.0.0.1:\(play.adminPort) \(trust) \(own)"
         let refused = try CommandLineTool.run(stats)
         #expect(refused.status == 1 && refused.text.contains("token is missing or wrong"))
         let file = play.directory + "/token"

@@ -7,7 +7,7 @@ import Glibc
 import TestSupport
 import Testing
 
-@Suite("Serving as a service", .play)
+@Suite("Serving as a service", .play, .realTime)
 struct ServiceTests {
     private let temporary = TestTools.temporaryDirectory()
     private var directory: String { temporary.path }

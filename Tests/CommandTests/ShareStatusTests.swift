@@ -19,7 +19,7 @@ struct ShareStatusTests {
         "pending purges are told by what they wait for",
         arguments: [
             ([:], "none is pending"),
-            (["no_replica": 2, "refused": 0], "pending: 2 no_replica: told, and the engine has no replica"),
+            (["not_replicated": 2, "refused": 0], "pending: 2 not_replicated: told, and no replica of the engine has them yet"),
             (
                 ["not_reached": 1, "not_replicated": 3],
                 "pending: 1 not_reached: NOT told to other nodes, as the engine cannot be asked; 3 not_replicated: told, and no replica of the engine has them yet"
@@ -43,7 +43,7 @@ struct ShareStatusTests {
         let alone = ShareStatus.text([
             "servers": [["address": "10.0.0.1:1", "role": "alone"], ["address": "10.0.0.2:1", "role": "unlisted"]]
         ])
-        #expect(alone.contains("10.0.0.2:1  named in share.servers, and not asked: another is the primary"))
+        #expect(alone.contains("10.0.0.2:1  named in share.servers, and not asked: several addresses have to be servers of one Cluster"))
     }
 
     @Test("a purge is told together with who cannot read it")

@@ -53,7 +53,7 @@ struct SharingSettingsTests {
     func arrives() throws {
         let password = try file("password", "pass word\n")
         let fleet = try settings {
-            $0.servers = ["rediss://one.test:7000", "rediss://two.test"]
+            $0.servers = ["rediss://one.test:7000/2", "rediss://two.test/2"]
             ($0.fleet, $0.user, $0.passwordFile) = ("shop", "node", password)
             ($0.caFile, $0.certificate, $0.key) = ("/ca", "/certificate", "/key")
             ($0.keep, $0.blindLimit, $0.timeout, $0.contentLimit) = (120_000, 5_000, 25, 4_096)
@@ -61,7 +61,7 @@ struct SharingSettingsTests {
         }
         #expect(fleet.engine.servers == [.host("one.test", port: 7000), .host("two.test", port: 6379)])
         #expect(fleet.engine.username == "node")
-        #expect(fleet.engine.password == Array("pass word".utf8))
+        #expect(fleet.engine.passwordFile == password && fleet.engine.database == 2)
         #expect(fleet.engine.tls == EngineTLS(authorities: "/ca", certificate: "/certificate", key: "/key"))
         #expect(fleet.engine.patienceMilliseconds == 25)
         #expect(fleet.name == "shop")
@@ -87,7 +87,7 @@ struct SharingSettingsTests {
         #expect(fleet.collapses == own.collapses)
         #expect(fleet.engine.tls == nil)
         #expect(fleet.engine.username == nil)
-        #expect(fleet.engine.password == nil)
+        #expect(fleet.engine.passwordFile == nil && fleet.engine.database == 0)
     }
 
     @Test("a limit of 0 is none")
@@ -100,6 +100,8 @@ struct SharingSettingsTests {
             ("share: {servers: [\"redis://u:p@h\"]}", "share.servers: \"redis://…@h\" must have no user"),
             ("share: {servers: [\"redis://h:0\"]}", "has a port that is not a number"),
             ("share: {servers: [redis://a, rediss://b]}", "share.servers: all are asked by TLS, or none"),
+            ("share: {servers: [redis://a/1, redis://b/2]}", "share.servers: all name the same database, or none"),
+            ("share: {servers: [redis://a/b]}", "must end with the port, or with / and the number of a database"),
             ("share: {servers: [redis://a]}", "share.secret_file is missing"),
             ("share: {servers: [redis://a], secret_file: /nowhere/at/all}", "share.secret_file: /nowhere/at/all cannot be read"),
             ("share: {servers: [redis://a], secret_file: /dev/null}", "share.secret_file: /dev/null holds no secret"),

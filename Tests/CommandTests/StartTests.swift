@@ -133,7 +133,7 @@ struct StartTests {
         #expect(try run("check", "--cache-dir \(directory)/c", before: "env -u XDG_CACHE_HOME -u HOME").status == 0)
         // A command that runs as root looks for the installed service.
         guard access("/etc/cistern/cistern.yaml", F_OK) != 0 else { return }
-        let command = try CommandLineTool.run(program: "env -u XDG_CACHE_HOME -u HOME \(CommandLineTool.path) stats")
+        let command = try CommandLineTool.run(program: "env -u XDG_CACHE_HOME -u HOME \(CommandLineTool.path) status")
         #expect(command.status != 0 && command.text.contains("the cache directory is not known, since neither HOME nor XDG_CACHE_HOME"))
     }
 
@@ -192,10 +192,10 @@ struct StartTests {
         #expect(outcome.status == 1 && outcome.text.contains("/a: Connection refused"))
     }
 
-    @Test("q ends top at once")
-    func top() throws {
+    @Test("q ends status --watch at once")
+    func watch() throws {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}")] })
-        let top = "\(CommandLineTool.path) top --interval 3600 --admin unix:\(play.adminSocket)"
-        #expect(try CommandLineTool.run(program: "printf q | script -qec '\(top)' /dev/null").status == 0)
+        let watch = "\(CommandLineTool.path) status --watch --interval 3600 --admin unix:\(play.adminSocket)"
+        #expect(try CommandLineTool.run(program: "printf q | script -qec '\(watch)' /dev/null").status == 0)
     }
 }

@@ -7,7 +7,9 @@ import Glibc
 import TestSupport
 import Testing
 
-@Suite("Taking over, through all doors", .slow, .play, .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
+@Suite(
+    "Taking over, through all doors", .slow, .play, .realTime,
+    .enabled(if: WebServer.isInstalled, "openssl is missing: make test installs it"))
 struct TakeOverDoorsTests {
     private let temporary = TestTools.temporaryDirectory()
     private var directory: String { temporary.path }
@@ -43,7 +45,7 @@ struct TakeOverDoorsTests {
         let first = try secure(secured.port)
         #expect(first.get("/a")?.status == 200 && first.tls?.isResumed == false)
         #expect(try old.get("/c").status == 200)
-        #expect(try CommandLineTool.run("fault add --path /b --status 503 --admin unix:\(cache)/admin.sock").status == 0)
+        #expect(try CommandLineTool.run("drill add --path /b --status 503 --admin unix:\(cache)/admin.sock").status == 0)
 
         old.send(SIGUSR2)
         let new = try #require(manager.nextMain())

@@ -9,7 +9,7 @@ import TakeOver
 import TestSupport
 import Testing
 
-@Suite("Taking over", .slow, .play)
+@Suite("Taking over", .slow, .play, .realTime)
 struct TakeOverTests {
     private let temporary = TestTools.temporaryDirectory()
     private var cache: String { temporary.path + "/cache" }

@@ -1,9 +1,11 @@
 // Who leads a fetch, who waits for it, and what wakes those who wait: without sockets.
 
+import CachePolicy
 import Decisions
 import HTTPCore
 import Locking
 import Testing
+import Upstream
 
 @testable import Coordination
 
@@ -149,15 +151,49 @@ struct CollapsedRequestsTests {
         #expect(gone.woken.isEmpty && left.woken == ["stored"])
     }
 
-    @Test("what cannot be shared is not waited for again, for ten seconds")
-    func unshareable() {
+    @Test(
+        "a response that could not be shared, and a failure of the upstream, keep requests from waiting for ten times the upstream's time",
+        arguments: [FlightOutcome.unshareable, .failed(.fault(.serverError, 503)), .failed(.transfer(.connectionTerminated))])
+    func remembered(outcome: FlightOutcome) {
         let requests = CollapsedRequests()
         let (leader, follower) = (Follower(), Follower())
         _ = [leader, follower].map { $0.join(requests) }
-        leader.end(requests, .unshareable, now: 1_000)
-        #expect(follower.woken == ["unshareable"])
+        leader.end(requests, outcome, now: 1_000)
+        #expect(follower.woken == ["\(outcome)"])
         #expect(Follower().join(requests, now: 10_999) == "alone")
         #expect(Follower().join(requests, now: 11_000) == "leader")
+    }
+
+    @Test(
+        "a limit of Cistern, and what says nothing of the next response, are not remembered",
+        arguments: [
+            FlightOutcome.stored, .outdated, .overtaken, .abandoned, .failed(.tooManyStreams), .failed(.transfer(.connectionLimitReached)),
+        ])
+    func notRemembered(outcome: FlightOutcome) {
+        let requests = CollapsedRequests()
+        let leader = Follower()
+        _ = leader.join(requests)
+        leader.end(requests, outcome, now: 1_000)
+        #expect(Follower().join(requests, now: 1_000) == "leader")
+    }
+
+    @Test("a response that was stored lets requests wait again, also that of a request that was sent alone")
+    func sharedAgain() {
+        let requests = CollapsedRequests()
+        let leader = Follower()
+        _ = leader.join(requests)
+        leader.end(requests, .unshareable, now: 1_000)
+        #expect(Follower().join(requests, now: 1_000) == "alone")
+        requests.note(.stored, of: FlightKey([1]), upstream: 1, by: 0, now: 1_000, isRemembered: true)
+        #expect(Follower().join(requests, now: 1_000) == "leader")
+    }
+
+    @Test("a request whose time to wait is over leads, or is sent alone; it does not follow")
+    func deadlinePassed() {
+        let requests = CollapsedRequests()
+        func join() -> FlightPlace { requests.join(FlightKey([1]), now: 0, as: Follower(), mayWait: false).place }
+        #expect(join() == .leader && join() == .alone && requests.waiting == 0)
+        #expect(Follower().join(requests) == "follower")
     }
 
     @Test("a fetch that takes too long is not waited for; whichever ends first wakes those who wait already")

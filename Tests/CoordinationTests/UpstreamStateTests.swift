@@ -221,34 +221,47 @@ struct UpstreamStateTests {
 
     // MARK: Random schedules
 
-    static let schedules = _isDebugAssertConfiguration() ? 500 : 10_000
+    private struct Shares {
+        var world = World()
+        let share: Double
+        let every: Double
 
-    @Test("where a random share of up to a half fails it is never down; where everything fails it always is", .slow)
-    func randomShares() {
-        for seed in 0..<UInt64(Self.schedules) {
-            var random = SeededGenerator(seed: seed)
-            var world = World()
-            let share = Double.random(in: 0...0.5, using: &random)
-            let every = Double.random(in: 0.01...4, using: &random)
+        init(_ random: inout SeededGenerator) {
+            (share, every) = (Double.random(in: 0...0.5, using: &random), Double.random(in: 0.01...4, using: &random))
             // The share of failures is known after a failure between successes.
-            world.play(Self.many("S", Int.random(in: 5...50, using: &random)) + "FS", every: every)
-            for _ in 0..<1_000 {
-                if Double.random(in: 0..<1, using: &random) < share { world.fail() } else { world.succeed() }
-                world.pass(every)
-            }
-            #expect(!world.seen.contains("down"), "seed \(seed), share \(share)")
-            if share > 0.2 { #expect(world.state.report.state == .failing, "some fail: seed \(seed), share \(share)") }
+            world.play(UpstreamStateTests.many("S", 5 + random.below(46)) + "FS", every: every)
+        }
+
+        mutating func step(_ random: inout SeededGenerator) throws {
+            if Double.random(in: 0..<1, using: &random) < share { world.fail() } else { world.succeed() }
+            world.pass(every)
+            try demand(!world.seen.contains("down"), "share \(share)")
+        }
+
+        mutating func end() throws {
+            try demand(share <= 0.2 || world.state.report.state == .failing, "some fail: share \(share)")
             var (attempts, since) = (0, world.now)
             while !world.state.report.isDown, attempts < 300 || world.now - since < 20_000 {
                 world.fail()
                 attempts += 1
                 world.pass(every)
             }
-            #expect(world.state.report.isDown, "all fails: seed \(seed), share \(share), \(attempts) attempts")
+            try demand(world.state.report.isDown, "all fails: share \(share), \(attempts) attempts")
             since = world.state.report.since ?? 0
-            #expect(since <= world.now && world.state.report.cause == "status_503")
+            try demand(since <= world.now && world.state.report.cause == "status_503")
             world.succeed()
-            #expect(!world.state.report.isDown)
+            try demand(!world.state.report.isDown)
+        }
+    }
+
+    @Test("where a random share of up to a half fails it is never down; where everything fails it always is", .slow)
+    func randomShares() {
+        RandomSchedules.run(500, steps: 1_000) {
+            Shares(&$0)
+        } step: {
+            try $0.step(&$1)
+        } end: {
+            try $0.end()
         }
     }
 }

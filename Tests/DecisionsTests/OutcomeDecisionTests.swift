@@ -130,8 +130,9 @@ struct OutcomeDecisionTests {
         OutcomeRow("the leader left, after another that had failed", .flight(.abandoned), "ask anew, the last time") {
             $0.hasWaited = true
         },
-        OutcomeRow("the leader failed: one of the others tries once more", .flight(.failed(down)), "ask anew, the last time"),
-        OutcomeRow("though there is a copy of others", .flight(.failed(down)), "ask anew, the last time") { $0.shared = copy },
+        OutcomeRow("the leader failed: each follower asks, at once", .flight(.failed(down)), "ask alone"),
+        OutcomeRow("each follower gets what the upstream says to it", .flight(.failed(junk)), "ask alone"),
+        OutcomeRow("though there is a copy of others", .flight(.failed(down)), "ask alone") { $0.shared = copy },
         OutcomeRow(
             "with a copy no request of the same client tries again", .flight(.failed(down)),
             "rescue with found (own), age 100: connection_refused"
@@ -142,10 +143,7 @@ struct OutcomeDecisionTests {
         OutcomeRow("nor does that of a third", .flight(.failed(down)), "ask alone") {
             ($0.found, $0.isOfAnotherClient, $0.hasWaited) = (copy, true, true)
         },
-        OutcomeRow("the second failure counts for all", .flight(.failed(down)), "refuse: connection_refused, nothingStored") {
-            $0.hasWaited = true
-        },
-        OutcomeRow("but what the upstream said is each one's own matter", .flight(.failed(junk)), "ask alone") { $0.hasWaited = true },
+        OutcomeRow("the second failure is no other than the first", .flight(.failed(down)), "ask alone") { $0.hasWaited = true },
         OutcomeRow("waiting has an end", .wait, "ask alone") { $0.found = copy },
         OutcomeRow("the soft deadline", .softDeadline, "rescue with found (own), age 100: slow") { $0.found = copy },
         OutcomeRow("the soft deadline, and the copy may not go out any more", .softDeadline, "keep waiting") { $0.found = error },

@@ -281,33 +281,38 @@ struct EngineClientTests {
         #expect(play.begin("GET", "a").now == [.failed(.breakerOpen)])
     }
 
-    @Test("the first of several servers that can be reached is asked")
+    @Test("the Cluster is found by the first of several servers that can be reached")
     func seeds() {
         let engine = ScriptedEngine()
+        engine.react { [port = engine.port] words in words[0] == "CLUSTER" ? [.reply(ScriptedEngine.slots([(0...16_383, port)]))] : nil }
         let play = EnginePlay([
             .host("127.0.0.1", port: TestTools.freePort()), .host("127.0.0.1", port: TestTools.freePort()), engine.server,
         ])
         #expect(play.ask("SET", "a", "1", patience: 1000) == Self.ok)
     }
 
-    @Test("of several servers that are no Cluster the primary is asked, and none of its replicas while it is away")
-    func role() {
-        let (replica, primary) = (ScriptedEngine(), ScriptedEngine())
-        for (engine, role) in [(replica, "slave"), (primary, "master")] {
-            engine.react { words in
-                let text = "# Replication\r\nrole:\(role)\r\n"
-                return words[0] == "INFO" ? [.reply("$\(text.utf8.count)\r\n\(text)\r\n")] : nil
-            }
-        }
-        let play = EnginePlay([replica.server, primary.server])
+    @Test("several servers that are not a Cluster are not asked, nor is one of them while the others are away; once they are, they are")
+    func notCluster() {
+        let (one, other) = (ScriptedEngine(), ScriptedEngine())
+        let play = EnginePlay([one.server, other.server])
+        #expect(play.ask("SET", "a", "1", patience: 1000) == .failed(.notCluster))
+        other.down()
+        play.advance(1000)
+        #expect(play.ask("SET", "a", "1", patience: 1000) == .failed(.notCluster))
+        #expect(one.commands.isEmpty && other.commands.isEmpty)
+        #expect(play.onLoop { $0.servers.allSatisfy { $0.role == .unlisted } })
+        one.react { [port = one.port] words in words[0] == "CLUSTER" ? [.reply(ScriptedEngine.slots([(0...16_383, port)]))] : nil }
+        play.advance(1000)
         #expect(play.ask("SET", "a", "1", patience: 1000) == Self.ok)
-        #expect(replica.commands == [["INFO", "replication"]] && primary.commands.contains(["SET", "a", "1"]))
-        primary.down()
-        #expect(play.advance { !$0.isOpen })
-        primary.up()
-        #expect(play.advance { $0.isOpen })
-        #expect(play.ask("SET", "a", "2", patience: 1000) == Self.ok)
-        #expect(replica.commands.allSatisfy { $0[0] == "INFO" })
+    }
+
+    @Test("of several servers of which the user may not ask whether they are a Cluster none is asked, and that is what is told")
+    func clusterForbidden() {
+        let engines = [ScriptedEngine(), ScriptedEngine()]
+        let refusal = "-NOPERM this user has no permissions to run the 'cluster|slots' command\r\n"
+        for engine in engines { engine.react { $0[0] == "CLUSTER" ? [.reply(refusal)] : nil } }
+        #expect(EnginePlay(engines.map(\.server)).ask("GET", "a", patience: 1000) == .failed(.commandForbidden))
+        #expect(EnginePlay([engines[0].server]).ask("GET", "a", patience: 1000) == .nothing, "one is all there is")
     }
 
     @Test("a server that is a replica now is connected to anew, since its name may lead to another")
@@ -341,7 +346,7 @@ struct EngineClientTests {
         let gate = Gate()
         let engine = ScriptedEngine { words in words[0] == "AUTH" ? [.pass(gate)] : nil }
         let play = EnginePlay(engine) { settings in
-            settings.password = Array("secret".utf8)
+            settings.passwordFile = TestTools.file("secret")
             if isTLS { settings.tls = EngineTLS() }
         }
         let outcome = play.begin("SET", "a", "1", patience: 5000)
@@ -360,7 +365,7 @@ struct EngineClientTests {
         let engine = ScriptedEngine()
         let play = EnginePlay(engine) { settings in
             settings.username = user
-            settings.password = Array("secret".utf8)
+            settings.passwordFile = TestTools.file("secret")
         }
         #expect(play.ask("SET", "a", "1") == Self.ok)
         #expect(engine.allCommands.first == ["AUTH"] + (user.map { [$0] } ?? []) + ["secret"])
@@ -378,7 +383,7 @@ struct EngineClientTests {
         ])
     func notTakenIn(text: String, failure: EngineFailure) {
         let engine = ScriptedEngine { words in words[0] == "AUTH" ? [.reply("-\(text)\r\n"), .close] : nil }
-        let play = EnginePlay(engine) { $0.password = Array("secret".utf8) }
+        let play = EnginePlay(engine) { $0.passwordFile = TestTools.file("secret") }
         // Who is denied is asked no more at once, who may be let in a moment later is not given up so soon.
         #expect([.failed(failure), .failed(.breakerOpen)].contains(play.ask("SET", "a", "1")))
         #expect(play.isOpen == (failure != .denied))
@@ -390,7 +395,7 @@ struct EngineClientTests {
         let engine = ScriptedEngine { words in
             words[0] == "AUTH" && !isGood.withLock { $0 } ? [.reply("-WRONGPASS invalid username-password pair\r\n")] : nil
         }
-        let play = EnginePlay(engine) { $0.password = Array("secret".utf8) }
+        let play = EnginePlay(engine) { $0.passwordFile = TestTools.file("secret") }
         // Before, and once the breaker is open.
         #expect([.failed(.denied), .failed(.breakerOpen)].contains(play.ask("SET", "a", "1")))
         #expect(!play.isOpen)
@@ -405,7 +410,7 @@ struct EngineClientTests {
     func neverSent() {
         let gate = Gate()
         let engine = ScriptedEngine { words in words[0] == "AUTH" ? [.pass(gate), .reply("+OK\r\n")] : nil }
-        let play = EnginePlay(engine) { $0.password = Array("secret".utf8) }
+        let play = EnginePlay(engine) { $0.passwordFile = TestTools.file("secret") }
         let outcome = play.begin("SET", "a", "1")
         #expect(engine.wait { $0.allCommands.count == 1 })
         play.advance(10)

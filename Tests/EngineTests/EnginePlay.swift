@@ -4,6 +4,7 @@ import Dispatch
 import Locking
 import Reactor
 import TestSupport
+import Testing
 
 @testable import Engine
 
@@ -55,6 +56,7 @@ final class EnginePlay: Sendable {
     init(_ servers: [EngineServer], isRealTime: Bool = false, _ change: (inout EngineSettings) -> Void = { _ in }) {
         var settings = EngineSettings(servers: servers)
         change(&settings)
+        if isRealTime { RealTimeTrait.expect() }
         time = isRealTime ? nil : ManualTime()
         loop = EventLoop(label: "engine", time: time ?? SystemTime.shared)
         client = EngineClient(loop: loop, settings)

@@ -8,7 +8,8 @@ import Testing
 @testable import Engine
 
 @Suite(
-    "Real servers", .play, .serialized, .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
+    "Real servers", .play, .realTime, .serialized,
+    .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct RedisTests {
     private static func bytes(_ text: String) -> EngineReply { .bytes(Array(text.utf8)) }
     private static let ok = EngineReply.status(Array("OK".utf8))
@@ -91,7 +92,7 @@ struct RedisTests {
         func asking(_ change: @escaping (inout EngineSettings) -> Void) -> EnginePlay {
             play([redis.server]) { settings in
                 settings.username = "alice"
-                settings.password = Array("secret".utf8)
+                settings.passwordFile = TestTools.file("secret")
                 settings.tls = EngineTLS(authorities: certificates.authority, certificate: mine.certificate, key: mine.key)
                 change(&settings)
             }
@@ -100,8 +101,8 @@ struct RedisTests {
         #expect(ask(good, ["PING"], until: isPong) != nil)
         let value = String(repeating: "v", count: 1_000_000)
         #expect(good.ask("SET", "a", value, keyAt: 1) == Self.ok && good.ask("GET", "a", keyAt: 1) == Self.bytes(value))
-        #expect(asking { $0.password = Array("wrong".utf8) }.ask("PING") == .failed(.denied))
-        #expect(asking { $0.password = nil }.ask("PING") == .failed(.denied))
+        #expect(asking { $0.passwordFile = TestTools.file("wrong") }.ask("PING") == .failed(.denied))
+        #expect(asking { $0.passwordFile = nil }.ask("PING") == .failed(.denied))
         // Its certificate is for an address, and for no name.
         #expect(asking { $0.tls?.name = "elsewhere.test" }.ask("PING") == .failed(.untrusted))
         #expect(asking { $0.tls?.authorities = SharedCertificates.authority }.ask("PING") == .failed(.untrusted))

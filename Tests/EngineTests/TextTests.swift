@@ -1,5 +1,6 @@
 // What is written in settings, and what servers say of each other.
 
+import TestSupport
 import Testing
 
 @testable import Engine
@@ -17,15 +18,19 @@ struct TextTests {
         ])
     func good(text: String, server: EngineServer, isTLS: Bool) throws {
         let read = try EngineServer.read(text)
-        #expect(read.server == server && read.isTLS == isTLS)
+        #expect(read.server == server && read.isTLS == isTLS && read.database == 0)
     }
+
+    @Test("a database behind the port", arguments: [("redis://h1:1/3", 3), ("rediss://h1/15", 15), ("valkeys://[::1]:7/0", 0)])
+    func database(text: String, number: Int) throws { #expect(try EngineServer.read(text).database == number) }
 
     @Test(
         "what is none says why",
         arguments: [
             ("h1:6379", EngineAddressProblem.scheme), ("http://h1", .scheme), ("", .scheme), ("redis://", .host), ("redis://:6379", .host),
             ("redis://u:p@h1", .credentials), ("redis://h1:0", .port), ("redis://h1:65536", .port), ("redis://h1:+1", .port),
-            ("redis://h1:", .port), ("redis://h1:6379/1", .rest), ("redis://h1?x", .rest), ("redis://[::1]x", .rest),
+            ("redis://h1:", .port), ("redis://h1:6379/a", .rest), ("redis://h1/1/2", .rest), ("redis://h1/-1", .rest),
+            ("redis://h1/65536", .rest), ("redis://u:p/w@h1", .credentials), ("redis://h1?x", .rest), ("redis://[::1]x", .rest),
             ("redis://[::1", .host),
             ("redis://h 1", .host), ("unix://run", .path), ("/" + String(repeating: "a", count: 107), .path), ("/", .path),
         ])
@@ -86,7 +91,7 @@ struct TextTests {
     @Test("a password is nowhere in what is printed of the settings")
     func password() {
         var settings = EngineSettings(servers: [.host("h", port: 1)])
-        settings.password = Array("hunter2".utf8)
+        settings.passwordFile = TestTools.file("hunter2")
         var dumped = ""
         dump(settings, to: &dumped)
         let text = "\(settings) \(String(reflecting: settings)) \(dumped)"

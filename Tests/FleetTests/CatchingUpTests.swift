@@ -52,7 +52,7 @@ struct CatchingUpTests {
         }
         #expect(play.when(.entries(entries(10...10))).suffix(2) == [.look, .report(10)])
         #expect(play.when(.looked(log)) == [.seeing, .report(11)])
-        #expect(play.when(.applied(report: 11)).first == .keep(kept(1_100, added: 11)))
+        #expect(play.when(.applied(report: 11)).first == .keep(FollowerPlay.kept(1_100, added: 11)))
     }
 
     @Test("who waits for the store hears of the engine all the same, and takes the time that has passed for no stop of its own")
@@ -75,7 +75,7 @@ struct CatchingUpTests {
         #expect(play.when(.entries(entries(1...3))).last == .readFrom(LogPosition(400)))
         #expect(play.when(.entries(entries(4...5))).suffix(2) == [.look, .readFrom(LogPosition(600))])
         #expect(play.when(.looked(log)) == [.report(1)])
-        #expect(play.when(.applied(report: 1)) == [.keep(kept(600, added: 6))])
+        #expect(play.when(.applied(report: 1)) == [.keep(FollowerPlay.kept(600, added: 6))])
         #expect(play.follower.version == nil, "it does not see")
         var next = Play(kept: kept(600, added: 6))
         #expect(
@@ -93,14 +93,15 @@ struct CatchingUpTests {
         // The first four were removed, of which two were read.
         let trimmed = info(1_100, 1, 1, 600, 6, 11, 0)
         #expect(play.when(.looked(trimmed)) == [.raiseFloor(LogPosition(599, .max)), .gap(.trimmed), .report(1)])
-        #expect(play.when(.applied(report: 1)) == [.keep(kept(300, added: nil))])
+        #expect(play.when(.applied(report: 1)) == [.keep(FollowerPlay.kept(300, added: nil))])
         // Of yet another node: what was removed of this one is missing as well.
         let rest = (1...6).map { entry(500 + 100 * $0, .target, 6, $0) }
         #expect(play.when(.entries(Array(rest[..<2]))).suffix(2) == [.look, .readFrom(LogPosition(700))])
         #expect(play.when(.looked(trimmed)) == [.report(2)])
         #expect(play.when(.entries(Array(rest[2...]))).suffix(2) == [.look, .readFrom(LogPosition(1_100))])
         #expect(play.when(.looked(trimmed)) == [.seeing, .report(3)])
-        #expect(play.when(.applied(report: 3)).first == .keep(kept(1_100, added: 11)), "all was read: it is known again")
+        #expect(play.when(.applied(report: 3)).isEmpty, "not as soon after the last")
+        #expect(play.follower.lastToKeep(now: play.now) == FollowerPlay.kept(1_100, added: 11), "all was read: it is known again")
     }
 
     @Test("where something is missing nothing is kept on the way: the next process would take it for its past")

@@ -15,14 +15,14 @@ struct EntryTests {
     func written(kind: LogMessage.Kind, isSoft: Bool) {
         for argument in [[], [0, 255, 13, 10]] as [[UInt8]] {
             let entry = LogEntry(LogMessage(kind, argument: argument, isSoft: isSoft), origin: kind == .fence ? nil : Self.origin)
-            #expect(LogEntry(fields: entry.fields(sealedArgument: argument)) == entry)
+            #expect(LogEntry(fields: LogEntry.adding(sealedArgument: argument, to: entry.fields)) == entry)
         }
     }
 
     @Test("look like this to an operator")
     func shape() {
         let entry = LogEntry(LogMessage(.target, isSoft: true), origin: Self.origin)
-        let shown = entry.fields(sealedArgument: [1]).map {
+        let shown = LogEntry.adding(sealedArgument: [1], to: entry.fields).map {
             String(decoding: $0.name, as: UTF8.self) + "=" + String(decoding: $0.value, as: UTF8.self)
         }
         #expect(shown == ["k=t", "f=1", "n=0123456789abcdef", "s=7", "v=\u{1}"])
@@ -72,12 +72,13 @@ struct EntryTests {
         #expect(Set(all.map { LogEntry.associatedData(of: $0.fields) }).count == all.count)
         #expect(LogEntry.associatedData(of: fields([("ab", "c")])) != LogEntry.associatedData(of: fields([("a", "bc")])))
         let entry = all[0]
-        #expect(LogEntry.associatedData(of: entry.fields(sealedArgument: [1, 2, 3])) == LogEntry.associatedData(of: entry.fields))
+        let sealed = LogEntry.adding(sealedArgument: [1, 2, 3], to: entry.fields)
+        #expect(LogEntry.associatedData(of: sealed) == LogEntry.associatedData(of: entry.fields))
     }
 
     @Test("whatever comes, reading it ends")
     func anything() {
-        var numbers = SeededNumbers(state: 1)
+        var numbers = SeededGenerator(seed: 1)
         let names = ["k", "v", "f", "n", "s", "", "x", "kk"]
         for _ in 0..<(TestRun.isFast ? 4_000 : 20_000) {
             let pairs: [LogField] = (0..<Int.random(in: 0...6, using: &numbers)).map { _ in
@@ -109,22 +110,27 @@ struct EntryTests {
         #expect(KeptPosition(bytes: [UInt8](repeating: 0, count: 2_000)) == nil)
     }
 
-    @Test("a purge is kept as bytes, and other bytes are none")
-    func keptPurges() {
-        for message in [LogMessage(.target, argument: [1, 2]), LogMessage(.all, isSoft: true)] {
-            #expect(LogMessage(bytes: message.bytes) == message)
-        }
-        for bytes in [[], [0x74], [0x74, 2], [0x66, 0], [0x68, 0], [0x3f, 0], [0, 0]] as [[UInt8]] {
-            #expect(LogMessage(bytes: bytes) == nil)
-        }
-    }
-
     @Test("a fence that does not say what is in doubt doubts all below")
     func fence() {
         let fence = Fence(at: LogPosition(9), doubtedAfter: LogPosition(4, 2))
         #expect(Fence(PlacedEntry(LogPosition(9), fence.entry)) == fence)
+        let losing = Fence(at: LogPosition(9), doubtedAfter: LogPosition(4, 2), lostUpTo: LogPosition(7, 1))
+        #expect(Fence(PlacedEntry(LogPosition(9), losing.entry)) == losing)
         let garbled = PlacedEntry(LogPosition(9), LogEntry(LogMessage(.fence, argument: [1]), origin: nil))
         #expect(Fence(garbled) == Fence(at: LogPosition(9), doubtedAfter: .beginning))
         #expect(Fence(PlacedEntry(LogPosition(9), .unopened)) == nil)
+    }
+
+    @Test(
+        "several marks are one message, and come back; damaged they are nothing",
+        arguments: [[], [[1]], [[1, 2], [], [3]]] as [[[UInt8]]])
+    func marks(keys: [[UInt8]]) {
+        let message = LogMessage(marks: keys, isSoft: true)
+        #expect(message.kind == .marks && message.isSoft && message.marks == keys)
+        for count in 0..<message.argument.count {
+            let cut = LogMessage(.marks, argument: Array(message.argument.prefix(count))).marks
+            #expect(cut == nil || cut == Array(keys.prefix(cut?.count ?? 0)))
+        }
+        #expect(LogMessage(.marks, argument: Array(repeating: 255, count: 9)).marks == nil)
     }
 }

@@ -23,6 +23,7 @@ struct Budget: Hashable {
     var takes = 0
     var pauses = 0
     var replications = 1
+    var dumps = 0
     /// Of a new primary to the former's.
     var clock: Int64 = 0
 }
@@ -39,6 +40,7 @@ struct Explorer {
         case deliver(Int)
         case loseAnswer(Int)
         case report(Int)
+        case keep(Int)
         case replicate(Int)
         case beginFetch(Int)
         case endFetch(Int)
@@ -48,6 +50,7 @@ struct Explorer {
         case cut(Int)
         case restart(Int)
         case failOver(Int)
+        case returnWithDump
         case trim
         case flush
         case pass
@@ -101,6 +104,7 @@ struct Explorer {
             if node.outgoing != nil || node.isWaiting { steps.append(.deliver(index)) }
             if node.outgoing != nil, budget.lostAnswers > 0 { steps.append(.loseAnswer(index)) }
             if node.report != nil, !keepsAtOnce { steps.append(.report(index)) }
+            if node.keeping != nil, !keepsAtOnce { steps.append(.keep(index)) }
             if !node.fetches.isEmpty { steps.append(.endFetch(index)) }
             if budget.fetches > 0 { steps.append(.beginFetch(index)) }
             if budget.takes > 0, fleet.mayTake(index, key: 0) { steps.append(.take(index)) }
@@ -116,6 +120,7 @@ struct Explorer {
             if budget.failOvers > 0 { steps.append(.failOver(replica)) }
         }
         if budget.trims > 0, fleet.engine.content.entries.count > 1 { steps.append(.trim) }
+        if budget.dumps > 0 { steps.append(.returnWithDump) }
         if budget.flushes > 0 { steps.append(.flush) }
         if budget.pauses > 0 { steps.append(.pass) }
         return steps
@@ -131,6 +136,7 @@ struct Explorer {
             while isCoarse, state.fleet.hasToRead(node), !state.fleet.nodes[node].follower.isMissing { state.fleet.read(node) }
         case .deliver(let node): if isCoarse { deliverAll(node, &state) } else { state.fleet.deliver(node) }
         case .report(let node): state.fleet.report(node)
+        case .keep(let node): state.fleet.keep(node)
         case .replicate(let replica):
             state.budget.replications -= 1
             state.fleet.engine.replicate(to: replica)
@@ -159,6 +165,9 @@ struct Explorer {
         case .failOver(let replica):
             state.budget.failOvers -= 1
             state.fleet.failOver(to: replica, clock: state.fleet.engine.clock + state.budget.clock)
+        case .returnWithDump:
+            state.budget.dumps -= 1
+            state.fleet.returnWithDump()
         case .trim:
             state.budget.trims -= 1
             state.fleet.trim(keeping: 1)
@@ -172,6 +181,7 @@ struct Explorer {
         if keepsAtOnce {
             for node in state.fleet.nodes.indices {
                 state.fleet.report(node)
+                state.fleet.keep(node)
                 // Numbers of reports would tell apart what is the same.
                 if state.fleet.nodes[node].follower.checkpoints.isEmpty { state.fleet.nodes[node].follower.lastReport = 0 }
             }
@@ -213,8 +223,10 @@ struct Scenario: CustomTestStringConvertible {
         for node in 0..<nodes - late {
             fleet.read(node)
             fleet.report(node)
+            fleet.keep(node)
         }
         for replica in fleet.engine.replicas.indices { fleet.engine.replicate(to: replica) }
+        fleet.engine.writeDown()
         fleet.time += 100
         return Explorer.State(fleet: fleet, budget: budget)
     }
@@ -232,6 +244,8 @@ struct ExplorerTests {
         Scenario("a restart", Budget(fetches: 1, purges: 1, restarts: 1)).with { ($0.keepsAtOnce, $0.isCoarse) = (false, true) },
         Scenario("the log is trimmed", Budget(fetches: 1, purges: 1, cuts: 1, trims: 1)).with { $0.isCoarse = true },
         Scenario("all is deleted", Budget(fetches: 1, purges: 1, restarts: 1, flushes: 1)).with { $0.isCoarse = true },
+        Scenario("a crash before a write of another node is flushed", Budget(fetches: 1, writes: 1, restarts: 1))
+            .with { ($0.keepsAtOnce, $0.isCoarse) = (false, true) },
         Scenario("another primary", Budget(fetches: 1, purges: 1, failOvers: 1)).with { $0.isCoarse = true },
         Scenario("another primary, whose clock is behind", Budget(fetches: 1, purges: 1, failOvers: 1, clock: -5_000))
             .with { $0.isCoarse = true },
@@ -242,6 +256,7 @@ struct ExplorerTests {
         Scenario("the log is trimmed", Budget(fetches: 1, purges: 2, cuts: 1, trims: 1)).with { $0.isCoarse = true },
         Scenario("a node that is new at a primary whose clock is behind", Budget(fetches: 1, purges: 2, failOvers: 1, clock: -5_000))
             .with { ($0.isCoarse, $0.late) = (true, 1) },
+        Scenario("an older dump, and a restart", Budget(fetches: 1, purges: 1, restarts: 1, cuts: 1, dumps: 1)).with { $0.isCoarse = true },
         Scenario("two splits", Budget(fetches: 1, purges: 1, cuts: 2, takes: 1)),
         Scenario("another primary", nodes: 3, Budget(fetches: 1, purges: 1, failOvers: 1)).with { $0.isCoarse = true },
         Scenario("another primary, whose clock is behind", nodes: 3, Budget(fetches: 1, purges: 1, failOvers: 1, clock: -5_000))

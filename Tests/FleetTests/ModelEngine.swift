@@ -22,6 +22,8 @@ struct ModelEngine: Hashable {
     /// Another for each primary.
     var primary = 1
     private var epochs: UInt64 = 0
+    /// What was written down last, by all servers.
+    private(set) var dump = Content()
 
     init(replicas: Int) { self.replicas = Array(repeating: Content(), count: replicas) }
 
@@ -74,6 +76,17 @@ struct ModelEngine: Hashable {
 
     /// `FLUSHALL`.
     mutating func flush() { content = Content(version: content.version + 1) }
+
+    mutating func writeDown() { dump = content }
+
+    /// All servers were away, and have what was written down last.
+    mutating func returnWithDump() {
+        let version = content.version
+        content = dump
+        content.version = version + 1_000_000
+        replicas = replicas.map { _ in Content() }
+        primary += 1
+    }
 
     /// The replica is the primary now, with what it has; the others follow it.
     mutating func promote(_ replica: Int, clock: Int64) {

@@ -40,13 +40,14 @@ struct ModelFleet: Hashable {
     var isTraced = false
     var trace: [String] = []
 
-    init(nodes count: Int, keys: Int, replicas: Int) {
+    init(nodes count: Int, keys: Int, replicas: Int, _ limits: LogFollower.Limits = .init()) {
         engine = ModelEngine(replicas: replicas)
+        self.limits = limits
         (origin, shared, nodes) = (Array(repeating: 1, count: keys), Array(repeating: nil, count: keys), [])
         for _ in 0..<count {
             names += 1
             let disk = ModelNode.Disk(copies: Array(repeating: nil, count: keys), obeyed: Array(repeating: 0, count: keys))
-            nodes.append(ModelNode(name: names, disk: disk, now: time))
+            nodes.append(ModelNode(name: names, disk: disk, now: time, limits))
         }
     }
 
@@ -131,25 +132,42 @@ struct ModelFleet: Hashable {
         engine.flush()
     }
 
-    mutating func restart(_ node: Int) {
+    /// - Parameter isCrash: the machine's: what was not flushed is lost.
+    mutating func restart(_ node: Int, isCrash: Bool = true) {
         names += 1
-        let disk = nodes[node].disk
+        if !isCrash, nodes[node].follower.isSeeing { flushAll(node) }
+        let disk = isCrash ? nodes[node].diskAfterCrash : nodes[node].disk
         // Who asked has no answer, and asks again.
         for index in purges.indices where purges[index].node == node && !purges[index].isPending { purges[index].isUnanswered = true }
         nodes[node] = ModelNode(name: names, disk: disk, now: time, limits)
         for (token, kept) in disk.pending.sorted(by: { $0.key < $1.key }) {
-            write(node, .append(kept.message, .keptPurge(kept.place), token: token))
+            write(node, .append(kept, .keptPurge, token: token))
         }
     }
 
     mutating func failOver(to replica: Int, clock: Int64) {
-        let former = engine.content.entries
+        let former = engine.content
         engine.promote(replica, clock: clock)
+        lose(former)
+    }
+
+    /// All servers of the engine were lost, and are back with an older dump.
+    mutating func returnWithDump() {
+        let former = engine.content
+        engine.returnWithDump()
+        lose(former)
+    }
+
+    /// A purge is lost for good where its sender has ended and no node's disk is beyond it.
+    private mutating func lose(_ former: ModelEngine.Content) {
         let left = Set(engine.content.entries.compactMap(\.entry.origin))
         let alive = Set(nodes.map(\.follower.node))
-        for placed in former {
+        for placed in former.entries {
             guard let origin = placed.entry.origin, !left.contains(origin), !alive.contains(origin.node) else { continue }
-            for index in purges.indices where placed.entry.message.argument == Self.argument(of: purges[index]) {
+            let isKnown = nodes.contains { node in
+                node.disk.kept.map { $0.epoch == former.epoch && $0.position >= placed.position } ?? false
+            }
+            for index in purges.indices where !isKnown && placed.entry.message.argument == Self.argument(of: purges[index]) {
                 purges[index].isLost = true
             }
         }
@@ -186,7 +204,6 @@ struct ModelFleet: Hashable {
         guard nodes[node].hasToLook, nodes[node].primary != nil else { return }
         nodes[node].hasToLook = false
         follow(node, .looked(engine.info()))
-        write(node, .looked(engine.info()))
     }
 
     func hasToRead(_ node: Int) -> Bool {
@@ -201,7 +218,10 @@ struct ModelFleet: Hashable {
             nodes[node].outgoing = nil
             let replies = outgoing.map { isOutOfMemory ? .refused : engine.append($0, time: time) }
             nodes[node].written = engine.content.version
-            if answerIsLost { cut(node) } else { write(node, .answered(replies)) }
+            if answerIsLost { return cut(node) }
+            write(node, .answered(replies))
+            for reply in replies { if case .appended(let position) = reply { follow(node, .appended(position)) } }
+            if replies.contains(.refused) { follow(node, .refused) }
         } else if nodes[node].isWaiting {
             nodes[node].isWaiting = false
             if answerIsLost { cut(node) } else { write(node, .waited(replicas: engine.waited(for: nodes[node].written))) }
@@ -211,7 +231,21 @@ struct ModelFleet: Hashable {
     mutating func report(_ node: Int) {
         guard let report = nodes[node].report else { return }
         nodes[node].report = nil
+        nodes[node].applied = report
         follow(node, .applied(report: report))
+    }
+
+    /// What was to be kept lies on the disk.
+    mutating func keep(_ node: Int) {
+        guard let kept = nodes[node].keeping else { return }
+        nodes[node].flush()
+        follow(node, .kept(kept))
+    }
+
+    /// A process that is stopped keeps what it has obeyed.
+    private mutating func flushAll(_ node: Int) {
+        if let last = nodes[node].follower.lastToKeep(now: time) { nodes[node].keep(last) }
+        keep(node)
     }
 
     mutating func pass(_ milliseconds: Int64) {
@@ -245,14 +279,13 @@ struct ModelFleet: Hashable {
                 nodes[node].report = number
                 nodes[node].heardBefore[number] = nodes[node].heard
             case .keep(let kept):
-                nodes[node].keep(kept, applied: event)
-                follow(node, .kept(kept))
+                nodes[node].keep(kept)
             case .mayAppend(let fence, let isNewPrimary):
                 nodes[node].written = 0
-                let (count, log) = (engine.replicas.count, engine.info())
-                write(node, .connected(isNewPrimary: isNewPrimary, fence: fence, replicas: count, log: log))
+                write(node, .connected(isNewPrimary: isNewPrimary, fence: fence, replicas: engine.replicas.count))
             case .append(let fence): write(node, .fence(fence))
             case .renewEpoch: engine.renewEpoch()
+            case .greet: write(node, .greet)
             case .seeing, .blind: break
             case .reconnect:
                 cut(node)
@@ -277,7 +310,7 @@ struct ModelFleet: Hashable {
             case .wait: nodes[node].isWaiting = true
             case .hold(let message): if let mark = ModelNode.marks(message) { nodes[node].table.hold(mark) }
             case .settle(let message, let position): if let mark = ModelNode.marks(message) { nodes[node].table.settle(mark, at: position) }
-            case .keepPending(let token, let message, let place): nodes[node].disk.pending[token] = .init(message: message, place: place)
+            case .keepPending(let token, let message): nodes[node].disk.pending[token] = message
             case .dropPending(let token): nodes[node].disk.pending[token] = nil
             case .tell(let token, .durable):
                 purges[Int(token)].isDurable = true
@@ -293,6 +326,8 @@ struct ModelFleet: Hashable {
 
     private mutating func answered(_ node: Int, _ purge: Purge) {
         nodes[node].disk.obeyed[purge.key] = max(nodes[node].disk.obeyed[purge.key], purge.value)
+        // A purge is on the disk of its node before it is answered.
+        for key in nodes[node].disk.flushed.indices { nodes[node].disk.flushed[key] = nodes[node].disk.copies[key] }
     }
 
     /// Which values an entry speaks of: those of its purge, or all that its sender has written by now.
@@ -331,6 +366,7 @@ struct ModelFleet: Hashable {
             }
             deliver(node)
             report(node)
+            keep(node)
         }
     }
 

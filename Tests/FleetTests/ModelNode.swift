@@ -12,16 +12,13 @@ struct ModelNode: Hashable {
         var isOvertaken = false
     }
 
-    struct Pending: Hashable {
-        var message: LogMessage
-        var place: LogPlace?
-    }
-
     struct Disk: Hashable {
         var kept: KeptPosition?
-        var pending: [LogWriter.Token: Pending] = [:]
+        var pending: [LogWriter.Token: LogMessage] = [:]
         /// The local store: the value of each key's copy.
         var copies: [Int?]
+        /// As it was when it was flushed last: a crash may bring back what was removed since.
+        var flushed: [Int?] = []
         /// By key, the value that the last invalidation obeyed speaks of: nothing older may be had again.
         var obeyed: [Int]
     }
@@ -41,6 +38,11 @@ struct ModelNode: Hashable {
     /// The engine's version after the last that this connection has appended.
     var written = 0
     var report: UInt64?
+    /// The last report that was told as applied.
+    var applied: UInt64 = 0
+    /// A position that is to be written, behind a flush of the store; and what it stands for.
+    var keeping: KeptPosition?
+    var keptValues: [Int] = []
     /// By key, what entries of the log have made invalid: while this process lives, and by the reports that will be kept. What was not kept is
     /// forgotten with the process. The promise holds all the same: a purge that a replica has is in the log of whoever becomes the primary,
     /// and others are said again by their sender, who has answered them as pending.
@@ -67,7 +69,7 @@ struct ModelNode: Hashable {
 
     static func marks(_ message: LogMessage) -> Mark? {
         switch message.kind {
-        case .target, .collection, .group, .entry: .hash(UInt64(message.argument[0]))
+        case .target, .collection, .group, .entry, .marks: .hash(UInt64(message.argument[0]))
         case .selection: .selection([message.argument[0]])
         case .all, .unknown: .all
         case .fence, .hello: nil
@@ -83,13 +85,24 @@ struct ModelNode: Hashable {
     /// Nothing older may be had again: by what came from the log or was answered, and by what this process itself has said.
     func obeyed(_ key: Int) -> Int { max(disk.obeyed[key], said[key], heard[key]) }
 
-    mutating func keep(_ kept: KeptPosition, applied event: LogFollower.Event) {
-        disk.kept = kept
-        guard case .applied(let number) = event else { return }
-        for (report, values) in heardBefore where report <= number {
-            for key in values.indices { disk.obeyed[key] = max(disk.obeyed[key], values[key]) }
+    mutating func keep(_ kept: KeptPosition) {
+        keeping = kept
+        for (report, values) in heardBefore where report <= applied {
+            keptValues = keptValues.isEmpty ? values : zip(keptValues, values).map(max)
             heardBefore[report] = nil
         }
+    }
+
+    mutating func flush() {
+        (disk.kept, disk.flushed, keeping) = (keeping, disk.copies, nil)
+        for key in keptValues.indices { disk.obeyed[key] = max(disk.obeyed[key], keptValues[key]) }
+    }
+
+    /// The disk as it is after a crash.
+    var diskAfterCrash: Disk {
+        var disk = disk
+        for key in disk.flushed.indices { disk.copies[key] = disk.copies[key] ?? disk.flushed[key] }
+        return disk
     }
 
     /// Copies, and what is under way, are gone.

@@ -1,52 +1,47 @@
-// Random schedules of all that may befall a fleet, against the truth: two thousand, in a fast run a tenth of them, or as many as `FLEET_WALKS` says.
-// `FLEET_SEED` repeats one.
+// Random schedules of all that may befall a fleet, against the truth. One that is replayed by its seed tells what it did.
 
 import TestSupport
 import Testing
 
 @testable import Fleet
 
-#if canImport(Glibc)
-    import Glibc
-#endif
-
-/// SplitMix64: the same schedule for the same seed, everywhere.
-struct SeededNumbers: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
-
-    mutating func isTrue(oneIn count: Int) -> Bool { Int.random(in: 0..<count, using: &self) == 0 }
-}
-
 /// One schedule, and what it did.
 struct RandomWalk {
     var fleet: ModelFleet
-    var numbers: SeededNumbers
+    /// Of the step that runs.
+    var numbers: SeededGenerator
     let keys: Int
     var recoversAll: Bool
 
-    init(seed: UInt64) {
-        numbers = SeededNumbers(state: seed)
+    init(_ random: SeededGenerator) {
+        numbers = random
         let count = Int.random(in: 2...5, using: &numbers)
         keys = Int.random(in: 1...3, using: &numbers)
-        fleet = ModelFleet(nodes: count, keys: keys, replicas: Int.random(in: 1...2, using: &numbers))
+        var limits = LogFollower.Limits()
+        // Positions are kept on the way, and reports asked for, at each entry.
+        if numbers.isTrue(oneIn: 2) { (limits.entriesOnTheWay, limits.portionBytes) = (1, 1) }
+        (limits.keepInterval, limits.ceilingLead) = (numbers.isTrue(oneIn: 2) ? 0 : 2_000, numbers.isTrue(oneIn: 2) ? 5 : 10_000)
+        fleet = ModelFleet(nodes: count, keys: keys, replicas: Int.random(in: 1...2, using: &numbers), limits)
         recoversAll = true
         fleet.engine.clock = Int64.random(in: -5_000...5_000, using: &numbers)
-        // Positions are kept on the way, and reports asked for, at each entry.
-        if numbers.isTrue(oneIn: 2) { (fleet.limits.entriesOnTheWay, fleet.limits.portionBytes) = (1, 1) }
+        fleet.isTraced = TestRun.environment("CISTERN_SEED") != nil
+        for node in fleet.nodes.indices { fleet.connect(node) }
+        fleet.engine.writeDown()
     }
 
-    mutating func run(steps count: Int) {
-        for node in fleet.nodes.indices { fleet.connect(node) }
-        for _ in 0..<count where fleet.violation == nil { step() }
-        if fleet.violation == nil { fleet.checkEnd() }
+    mutating func step(_ numbers: SeededGenerator) throws {
+        self.numbers = numbers
+        step()
+        try check()
+    }
+
+    mutating func end() throws {
+        fleet.checkEnd()
+        try check()
+    }
+
+    private func check() throws {
+        if let violation = fleet.violation { throw ScheduleFailure(([violation] + fleet.trace).joined(separator: "\n")) }
     }
 
     private mutating func step() {
@@ -67,7 +62,8 @@ struct RandomWalk {
         case ..<55: fleet.read(node, atMost: numbers.isTrue(oneIn: 3) ? 1 : .max)
         case ..<67: fleet.deliver(node, answerIsLost: numbers.isTrue(oneIn: 12))
         case ..<73: fleet.engine.replicate(to: Int.random(in: fleet.engine.replicas.indices, using: &numbers))
-        case ..<79: fleet.report(node)
+        case ..<77: fleet.report(node)
+        case ..<79: fleet.keep(node)
         case ..<82: fleet.cut(node)
         case ..<88: fleet.connect(node)
         case ..<94: fleet.pass([1, 10, 100, 1_000].randomElement(using: &numbers)!)
@@ -80,15 +76,33 @@ struct RandomWalk {
         let what = Int.random(in: 0..<12, using: &numbers)
         fleet.note("befalls \(what)")
         switch what {
-        case 0, 1: fleet.restart(node)
+        case 0, 1: fleet.restart(node, isCrash: numbers.isTrue(oneIn: 2))
         case 2, 3, 4: failOver()
         case 5: fleet.trim(keeping: Int.random(in: 0...5, using: &numbers))
         case 6: if numbers.isTrue(oneIn: 4) { fleet.flush() }
         case 7: fleet.isOutOfMemory.toggle()
         case 8: fleet.purge(node, key: 0, kind: .all)
+        case 10: fleet.engine.writeDown()
+        case 11: numbers.isTrue(oneIn: 2) ? fleet.returnWithDump() : loseUnheard(node)
         case 9: fleet.time += [2_000, 30_000, 90_000].randomElement(using: &numbers)!
         default: break
         }
+    }
+
+    /// A purge is answered as durable while another node is away, who purged ends, and the engine is back without it.
+    private mutating func loseUnheard(_ node: Int) {
+        fleet.cut((node + 1) % fleet.nodes.count)
+        fleet.connect(node)
+        fleet.purge(node, key: Int.random(in: 0..<keys, using: &numbers))
+        for _ in 0..<Int.random(in: 1...4, using: &numbers) {
+            fleet.read(node)
+            fleet.deliver(node)
+            for replica in fleet.engine.replicas.indices { fleet.engine.replicate(to: replica) }
+            fleet.deliver(node)
+            fleet.report(node)
+        }
+        if numbers.isTrue(oneIn: 2) { fleet.restart(node) }
+        fleet.returnWithDump()
     }
 
     /// Mostly the best replica, as a cluster chooses; its clock may be anything.
@@ -109,18 +123,12 @@ struct RandomWalk {
 struct RandomWalkTests {
     @Test("nothing purged is taken, and what was answered is obeyed by all in the end")
     func walks() {
-        let environment = { (name: String) -> UInt64? in getenv(name).flatMap { UInt64(String(cString: $0)) } }
-        let base = environment("FLEET_SEED") ?? UInt64.random(in: 0..<(1 << 40))
-        let count = environment("FLEET_WALKS") ?? (TestRun.isFast ? 200 : 2_000)
-        var failures = 0
-        for seed in base..<base + count where failures < 20 {
-            var walk = RandomWalk(seed: seed)
-            walk.fleet.isTraced = count == 1
-            walk.run(steps: 120)
-            guard let violation = walk.fleet.violation else { continue }
-            failures += 1
-            Issue.record("FLEET_SEED=\(seed) FLEET_WALKS=1: \(violation)")
-            if count == 1 { print(walk.fleet.trace.joined(separator: "\n")) }
+        RandomSchedules.run(2_000, steps: 120) {
+            RandomWalk($0)
+        } step: {
+            try $0.step($1)
+        } end: {
+            try $0.end()
         }
     }
 }

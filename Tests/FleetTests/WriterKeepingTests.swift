@@ -1,4 +1,4 @@
-// What the writer keeps from one process to the next: purges with their place in the log, and writes that have none.
+// What the writer keeps from one process to the next: purges that no replica has, and writes that are not in the log.
 
 import Testing
 
@@ -9,111 +9,15 @@ struct WriterKeepingTests {
     private typealias Play = WriterPlay
     private let a = WriterPlay.message(1)
     private let b = WriterPlay.message(2)
-    private let hello = LogMessage(.hello)
 
-    private static func log(last: UInt64, first: UInt64? = 1, epoch: UInt64 = 1, primary: UInt8 = 1, removed: UInt64 = 0) -> LogInfo {
-        FollowerPlay.info(last: last, epoch: epoch, primary: primary, first: first, count: 1, added: 1 + removed)
-    }
-
-    private static func place(_ position: UInt64) -> LogPlace { LogPlace(epoch: 1, primary: [1], position: LogPosition(position)) }
-
-    private func connected(_ log: LogInfo, replicas: Int, isNewPrimary: Bool = false) -> LogWriter.Event {
-        .connected(isNewPrimary: isNewPrimary, fence: nil, replicas: replicas, log: log)
-    }
-
-    @Test("a purge that no replica has is kept with its place, once")
-    func kept() {
+    @Test("a purge that an earlier process answered is appended anew, behind what has a number")
+    func keptPurge() {
         var play = Play()
-        _ = play.when(connected(Self.log(last: 4), replicas: 0))
         _ = play.when(.append(a, .purge, token: 1))
-        #expect(
-            play.when(.answered([Play.at(5)])) == [
-                .settle(a, at: LogPosition(5)), .tell(1, .appended(LogPosition(5))), .keepPending(1, a, at: Self.place(5)),
-                .tell(1, .pending(.noReplica)),
-            ])
-        play.now = 1_000
-        #expect(play.when(.tick) == [.wait])
-        #expect(play.when(.waited(replicas: 0)) == [])
-    }
-
-    @Test("one that was kept before it was in the log is kept again with its place")
-    func keptBefore() {
-        var play = Play()
-        #expect(play.when(.append(a, .purge, token: 1)).contains(.keepPending(1, a)))
-        _ = play.when(connected(Self.log(last: 4), replicas: 0))
-        #expect(play.when(.answered([Play.at(5)])).last == .keepPending(1, a, at: Self.place(5)))
-    }
-
-    @Test("in the same log it is not appended again: only the replica is asked for, behind a greeting")
-    func sameLog() {
-        var play = Play()
-        #expect(play.when(.append(a, .keptPurge(Self.place(5)), token: 1)) == [.hold(a)])
-        #expect(play.when(.append(b, .keptPurge(), token: 2)) == [.hold(b)])
-        #expect(
-            play.when(connected(Self.log(last: 9), replicas: 1)) == [.settle(a, at: LogPosition(5)), Play.send((b, 1), (hello, 2))])
+        #expect(play.when(.append(b, .keptPurge, token: 2)) == [.hold(b)])
+        #expect(play.when(.connected(isNewPrimary: true, fence: nil, replicas: 1)) == [Play.send((a, 1), (b, 2))])
         #expect(play.when(.answered([Play.at(10), Play.at(11)])).last == .wait)
-        #expect(
-            play.when(.waited(replicas: 1)) == [.dropPending(1), .tell(1, .durable), .dropPending(2), .tell(2, .durable)])
-    }
-
-    @Test("restarts in front of an engine without a replica append a greeting each, and no purge")
-    func restarts() {
-        for _ in 0..<10 {
-            var play = Play()
-            for token in 1...100 as ClosedRange<UInt64> {
-                _ = play.when(.append(Play.message(UInt8(token)), .keptPurge(Self.place(token)), token: token))
-            }
-            #expect(play.when(connected(Self.log(last: 100), replicas: 0)).last == Play.send((hello, 1)))
-            #expect(play.when(.answered([Play.at(101)])) == [])
-            #expect(play.writer.pendingPurges == 100)
-        }
-    }
-
-    @Test(
-        "another log, another primary, and one that has gone back may not have it: it is appended",
-        arguments: [
-            (log(last: 9, epoch: 2), false), (log(last: 9, primary: 2), false), (log(last: 4), false), (log(last: 9), true),
-        ])
-    func otherLog(log: LogInfo, isNewPrimary: Bool) {
-        var play = Play()
-        _ = play.when(.append(a, .keptPurge(Self.place(5)), token: 1))
-        #expect(play.when(connected(log, replicas: 1, isNewPrimary: isNewPrimary)) == [Play.send((a, 1))])
-        #expect(play.when(.answered([Play.at(20)])).first == .settle(a, at: LogPosition(20)))
-    }
-
-    @Test("what was found in the log is appended where the primary changes later, behind what has a number of this process")
-    func laterPrimary() {
-        var play = Play()
-        _ = play.when(.append(a, .keptPurge(Self.place(5)), token: 1))
-        _ = play.when(connected(Self.log(last: 9), replicas: 1))
-        _ = play.when(.answered([Play.at(10)]))
-        _ = play.when(.waited(replicas: 0))
-        _ = play.when(.append(b, .purge, token: 2))
-        _ = play.when(.lost)
-        let actions = play.when(connected(Self.log(last: 9, primary: 2), replicas: 1, isNewPrimary: true))
-        #expect(actions == [.hold(a), Play.send((b, 2), (a, 3), (hello, 4))], "\(actions)")
-    }
-
-    @Test("without a replica it is over when its entry was trimmed, whether a process sees that or meets it so")
-    func trimmed() {
-        var play = Play()
-        _ = play.when(connected(Self.log(last: 4), replicas: 0))
-        for (token, message) in [(1, a), (2, b)] as [(UInt64, LogMessage)] {
-            _ = play.when(.append(message, .purge, token: token))
-            _ = play.when(.answered([Play.at(token + 4)]))
-        }
-        #expect(play.when(.looked(Self.log(last: 6))) == [])
-        #expect(play.when(.looked(Self.log(last: 6, first: 6, primary: 2, removed: 5))) == [], "another's")
-        #expect(play.when(.looked(Self.log(last: 6, first: 6, removed: 5))) == [.dropPending(1)])
-        #expect(play.writer.pendingPurges == 1)
-        var next = Play()
-        _ = next.when(.append(b, .keptPurge(Self.place(6)), token: 2))
-        #expect(
-            next.when(connected(Self.log(last: 9, first: 9, removed: 7), replicas: 0)) == [.settle(b, at: LogPosition(6)), .dropPending(2)])
-        // A replica that there is will have it: it had all that came before.
-        var other = Play()
-        _ = other.when(.append(b, .keptPurge(Self.place(6)), token: 2))
-        #expect(other.when(connected(Self.log(last: 9, first: 9, removed: 7), replicas: 1)).last == Play.send((hello, 1)))
+        #expect(play.when(.waited(replicas: 1)) == [.dropPending(1), .tell(1, .durable), .dropPending(2), .tell(2, .durable)])
     }
 
     @Test("writes without a place in the log are there to be kept: those under way too, each once, purges not among them")
@@ -158,7 +62,7 @@ struct WriterKeepingTests {
             ])
     }
 
-    @Test("purges are bounded by their bytes: beyond, those that are not in the log are refused, and of others the oldest give way")
+    @Test("purges are bounded by their bytes: beyond, they are refused")
     func bytes() {
         var limits = LogWriter.Limits()
         limits.purgeBytes = 3
@@ -167,10 +71,5 @@ struct WriterKeepingTests {
         _ = play.when(.append(long(1), .purge, token: 1))
         #expect(play.when(.append(long(2), .purge, token: 2)) == [.tell(2, .refused)])
         #expect(play.when(.append(a, .purge, token: 3)).first == .hold(a))
-        var alone = Play.connected(replicas: 0, limits: limits)
-        for token in 1...2 as ClosedRange<UInt64> {
-            _ = alone.when(.append(long(UInt8(token)), .purge, token: token))
-            #expect(alone.when(.answered([Play.at(token)])).contains(.dropPending(1)) == (token == 2))
-        }
     }
 }

@@ -22,7 +22,7 @@ struct WriterPlay {
     /// Why purges are pending: by their tokens those that are not in the log, and under 0 the others.
     var causes: [LogWriter.Token: LogWriter.Pending] {
         var causes = writer.unreachedCauses
-        if writer.pendingPurges > causes.count { causes[0] = writer.reachedCause }
+        if writer.pendingPurges > causes.count { causes[0] = .notReplicated }
         return causes
     }
 
@@ -69,41 +69,46 @@ struct WriterTests {
         #expect(play.when(.waited(replicas: 1)) == [.dropPending(1), .tell(1, .durable)])
     }
 
-    @Test("an engine without replicas is not waited for, and what is in its log longest gives way")
+    @Test("an engine without replicas is not waited for: its log has the purge, and nothing more is kept for it")
     func noReplica() {
-        var limits = LogWriter.Limits()
-        limits.purges = 2
-        var play = Play.connected(replicas: 0, limits: limits)
-        for token in 1...2 as ClosedRange<UInt64> {
+        var play = Play.connected(replicas: 0)
+        for token in 1...3 as ClosedRange<UInt64> {
             _ = play.when(.append(a, .purge, token: token))
             #expect(
-                play.when(.answered([Play.at(token)])).suffix(2) == [.keepPending(token, a), .tell(token, .pending(.noReplica))])
+                play.when(.answered([Play.at(token)])) == [
+                    .settle(a, at: LogPosition(token)), .tell(token, .appended(LogPosition(token))), .tell(token, .noReplica),
+                ])
+            #expect(play.writer.pendingPurges == 0 && play.writer.nextTick == nil)
         }
-        _ = play.when(.append(a, .purge, token: 3))
-        #expect(play.when(.answered([Play.at(3)])).suffix(3) == [.keepPending(3, a), .tell(3, .pending(.noReplica)), .dropPending(1)])
+        // A replica is there, is lost, and no other comes: a purge that waits for one goes on to wait.
+        #expect(play.when(.replicas(1)) == [])
+        _ = play.when(.append(b, .purge, token: 4))
+        #expect(play.when(.answered([Play.at(4)])).last == .wait)
+        #expect(play.when(.waited(replicas: 0)) == [.keepPending(4, b), .tell(4, .pending(.notReplicated))])
+        #expect(play.when(.replicas(0)) == [] && play.causes == [0: .notReplicated])
         play.now += 1_000
         #expect(play.when(.tick) == [.wait])
-        #expect(play.when(.waited(replicas: 1)) == [.dropPending(2), .tell(2, .durable), .dropPending(3), .tell(3, .durable)])
+        #expect(play.when(.waited(replicas: 1)) == [.dropPending(4), .tell(4, .durable)])
     }
 
-    @Test("with thousands pending for want of a replica another purge touches none of them, nor does what is asked every second")
-    func crowd() {
-        let most = LogWriter.Limits().purges
+    @Test("what was said to an engine without replicas in the last minute is said again to another primary, whoever asked")
+    func noReplicaAgain() {
         var play = Play.connected(replicas: 0)
-        // Each of them once more than there is room for.
-        for number in 1...UInt64(2 * most) {
-            let message = LogMessage(.target, argument: withUnsafeBytes(of: number) { Array($0) })
-            _ = play.when(.append(message, .purge, token: number))
-            #expect(play.writer.unreached.count == 1 && play.writer.unreplicated.untoldCount == 0)
-            let actions = play.when(.answered([Play.at(number)]))
-            let over: [LogWriter.Action] = number > UInt64(most) ? [.dropPending(number - UInt64(most))] : []
-            #expect(Array(actions.dropFirst(2)) == [.keepPending(number, message), .tell(number, .pending(.noReplica))] + over)
-        }
-        #expect(play.writer.pendingPurges == most && play.writer.unreachedCauses.isEmpty)
-        play.now += 30_000
-        #expect(play.when(.tick) == [.wait])
-        #expect(play.when(.waited(replicas: 0)) == [] && play.writer.unreplicated.untoldCount == 0)
-        #expect(play.when(.lost) == [] && play.writer.pendingPurges == most)
+        _ = play.when(.append(a, .purge, token: 1))
+        _ = play.when(.answered([Play.at(1)]))
+        _ = play.when(.lost)
+        #expect(play.when(.connected(isNewPrimary: true, fence: nil, replicas: 0)) == [.hold(a), Play.send((a, 1), (hello, 2))])
+        #expect(play.when(.answered([Play.at(2), Play.at(3)])) == [.settle(a, at: LogPosition(2))])
+    }
+
+    @Test("a purge that was kept, for want of a connection, is over once an engine without replicas has it")
+    func noReplicaKept() {
+        var play = Play()
+        _ = play.when(.append(a, .purge, token: 1))
+        _ = play.when(.append(b, .keptPurge, token: 2))
+        _ = play.when(.connected(isNewPrimary: false, fence: nil, replicas: 0))
+        let actions = play.when(.answered([Play.at(1), Play.at(2)]))
+        #expect(actions.contains(.dropPending(1)) && actions.contains(.dropPending(2)) && play.writer.pendingPurges == 0)
     }
 
     @Test("without a connection a purge is pending at once; it is sent when there is one, also by another process")
@@ -112,7 +117,7 @@ struct WriterTests {
         #expect(play.when(.append(a, .purge, token: 1)) == [.hold(a), .keepPending(1, a), .tell(1, .pending(.notReached))])
         #expect(play.when(.append(b, .write, token: 2)) == [.hold(b), .tell(2, .later)])
         var other = Play()
-        #expect(other.when(.append(a, .keptPurge(), token: 1)) == [.hold(a)])
+        #expect(other.when(.append(a, .keptPurge, token: 1)) == [.hold(a)])
         #expect(play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1)) == [Play.send((a, 1), (b, 2))])
         #expect(other.when(.connected(isNewPrimary: true, fence: nil, replicas: 1)) == [Play.send((a, 1))])
         #expect(
@@ -125,16 +130,13 @@ struct WriterTests {
         var play = Play()
         _ = play.when(.append(a, .purge, token: 1))
         #expect(play.causes == [1: .notReached])
-        _ = play.when(.connected(isNewPrimary: false, fence: nil, replicas: 0))
+        _ = play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1))
         #expect(play.causes == [1: .notReached])
         _ = play.when(.answered([.refused]))
         #expect(play.causes == [1: .refused])
         play.now += 1_000
         #expect(play.when(.tick) == [Play.send((a, 1))])
         _ = play.when(.answered([Play.at(5)]))
-        #expect(play.causes == [0: .noReplica])
-        // A replica is there, and may be lost again with its primary.
-        _ = play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1))
         #expect(play.causes == [0: .notReplicated])
         _ = play.when(.lost)
         #expect(play.causes == [0: .notReplicated])
@@ -193,7 +195,7 @@ struct WriterTests {
         _ = play.when(.connected(isNewPrimary: false, fence: nil, replicas: 1))
         _ = play.when(.append(a, .purge, token: 1))
         #expect(play.when(.append(b, .purge, token: 2)) == [.tell(2, .refused)])
-        #expect(play.when(.append(b, .keptPurge(), token: 3)) == [.hold(b)], "what is kept is sent, however much it is")
+        #expect(play.when(.append(b, .keptPurge, token: 3)) == [.hold(b)], "what is kept is sent, however much it is")
     }
 
     @Test("a connection that is lost: what was under way is sent again with its sequence, and a wait has something to wait for")
@@ -249,6 +251,17 @@ struct WriterTests {
         #expect(play.writer.nextTick == 1_000)
         play.now = 1_000
         #expect(play.when(.tick) == [Play.send((a, 1), (b, 2))])
+    }
+
+    @Test("nobody waits for a write that the engine refuses, nor for one that comes meanwhile; both are appended once it takes them")
+    func refusedWrites() {
+        var play = Play.connected()
+        _ = play.when(.append(a, .write, token: 1))
+        #expect(play.when(.answered([.refused])) == [.tell(1, .later)])
+        #expect(play.when(.append(b, .write, token: 2)) == [.hold(b), .tell(2, .later)])
+        play.now += 1_000
+        #expect(play.when(.tick) == [Play.send((a, 1), (b, 2))])
+        #expect(play.when(.answered([Play.at(10), Play.at(11)])) == [.settle(a, at: LogPosition(10)), .settle(b, at: LogPosition(11))])
     }
 
     @Test("a purge that comes while the engine refuses others is answered as refused at once, and sent with them")

@@ -2,6 +2,8 @@
 # Fuzzes each property for so many seconds and prints how many inputs were tried. Ends with 1 where a property is broken.
 #
 #   fuzz.sh PROGRAM SECONDS [PROPERTY…]
+#
+# FUZZ_SEED is the seed of libFuzzer.
 set -u
 cd "$(dirname "$0")/../.."
 program=$1
@@ -20,7 +22,7 @@ for property in "${properties[@]}"; do
     mkdir -p "$corpus" "$findings"
     log=.build-fuzz/$property.log
     "$program" "$property" "$corpus" "Tests/Fuzz/Corpus/$property" -max_total_time="$seconds" -max_len=1024 -timeout=20 -rss_limit_mb=2048 \
-        -print_final_stats=1 -artifact_prefix="$findings/" >"$log" 2>&1
+        ${FUZZ_SEED:+-seed="$FUZZ_SEED"} -print_final_stats=1 -artifact_prefix="$findings/" >"$log" 2>&1
     status=$?
     tried=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     printf '%-16s %12s tried, %s inputs kept\n' "$property" "${tried:-?}" "$(ls "$corpus" | wc -l)"

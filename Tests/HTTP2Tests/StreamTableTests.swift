@@ -1,4 +1,5 @@
 import HTTP2
+import TestSupport
 import Testing
 
 @Suite("Streams by their numbers")
@@ -34,18 +35,18 @@ struct StreamTableTests {
 
     @Test("beside a dictionary, at random")
     func random() {
-        var generator = SystemRandomNumberGenerator()
-        var (table, truth): (HTTP2StreamTable<Int>, [Int32: Int]) = (HTTP2StreamTable(), [:])
-        for step in 0..<20_000 {
-            let number = Int32.random(in: 0..<200, using: &generator) * 16 + 1
-            if Bool.random(using: &generator) {
-                (table[number], truth[number]) = (step, step)
+        RandomSchedules.run(20, steps: 1_000) { _ in
+            (table: HTTP2StreamTable<Int>(), truth: [Int32: Int]())
+        } step: { world, random in
+            let (number, value) = (Int32(random.below(200)) * 16 + 1, random.below(1_000))
+            if random.isTrue() {
+                (world.table[number], world.truth[number]) = (value, value)
             } else {
-                #expect(table.remove(number) == truth.removeValue(forKey: number))
+                try demand(world.table.remove(number) == world.truth.removeValue(forKey: number))
             }
-            #expect(table.count == truth.count)
-            let looked = Int32.random(in: 0..<200, using: &generator) * 16 + 1
-            #expect(table[looked] == truth[looked])
+            try demand(world.table.count == world.truth.count)
+            let looked = Int32(random.below(200)) * 16 + 1
+            try demand(world.table[looked] == world.truth[looked], "\(looked)")
         }
     }
 }

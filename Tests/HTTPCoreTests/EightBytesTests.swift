@@ -38,24 +38,22 @@ struct EightBytesTests {
 
     @Test("a text of any length is searched and compared as byte by byte")
     func texts() {
-        var random = SeededGenerator(seed: 27)
-        for _ in 0..<(TestRun.isFast ? 4_000 : 20_000) {
+        RandomSchedules.run(20_000, steps: 1) { _ in
+        } step: { _, random in
             let alphabet: [UInt8] = [0x09, 0x0d, 0x20, 0x3a, 0x2d, 0x41, 0x61, 0x5a, 0x7a, 0x7f, 0xe4]
-            let text = (0..<Int.random(in: 1...40, using: &random)).map { _ in
-                Int.random(in: 0..<4, using: &random) == 0 ? alphabet.randomElement(using: &random)! : 0x62
-            }
-            let start = Int.random(in: 0...text.count, using: &random)
+            let text = (0..<1 + random.below(40)).map { _ in random.isTrue(oneIn: 4) ? random.pick(alphabet) : 0x62 }
+            let start = random.below(text.count + 1)
             let rest = text[start...]
-            text.withUnsafeBufferPointer { bytes in
-                #expect(bytes.place(of: 0x3a, from: start, before: text.count) == rest.firstIndex(of: 0x3a) ?? text.count)
-                let end = bytes.endOfFieldValue(from: start, before: text.count)
-                #expect(end == rest.firstIndex { !isFieldValueByte($0) } ?? text.count)
+            let (place, end) = text.withUnsafeBufferPointer { bytes in
+                (bytes.place(of: 0x3a, from: start, before: text.count), bytes.endOfFieldValue(from: start, before: text.count))
             }
-            var other = text.map { Bool.random(using: &random) ? $0.asciiLowercased : $0 }
+            try demand(place == rest.firstIndex(of: 0x3a) ?? text.count, "\(text) from \(start)")
+            try demand(end == rest.firstIndex { !isFieldValueByte($0) } ?? text.count, "\(text) from \(start)")
+            var other = text.map { random.isTrue() ? $0.asciiLowercased : $0 }
             let isSame = text.span.equalsIgnoringCase(other.span)
-            other[Int.random(in: 0..<other.count, using: &random)] ^= 1
+            other[random.below(other.count)] ^= 1
             let isStillSame = text.span.equalsIgnoringCase(other.span)
-            #expect(isSame && !isStillSame, "\(text)")
+            try demand(isSame && !isStillSame, "\(text)")
         }
     }
 

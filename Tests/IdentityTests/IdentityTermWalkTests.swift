@@ -9,7 +9,6 @@ import Testing
 /// The upstream's sessions, and what is under way.
 private struct IdentityModel {
     let table: ToldIdentities
-    var random: SeededGenerator
     var now: Int64 = 0
     /// The user of each token, at the upstream.
     var users: [UInt8]
@@ -19,72 +18,65 @@ private struct IdentityModel {
     var hits = 0
     var stored = 0
 
-    init(seed: UInt64) {
+    init(_ random: inout SeededGenerator) {
         var settings = LookUpSettings()
         settings.path = "/me"
         table = ToldIdentities(settings)
-        random = SeededGenerator(seed: seed)
-        users = (0..<4).map { _ in 0 }
-        for token in users.indices { users[token] = UInt8.random(in: 0..<2, using: &random) }
+        users = (0..<4).map { _ in UInt8(random.below(2)) }
     }
 
     /// Each token comes with two sets of other credentials.
     private static func hash(_ token: Int, _ other: Int) -> [UInt8] { [UInt8(token), UInt8(other)] }
 
-    private mutating func index(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
-
-    /// - Returns: what is wrong; nil if nothing is.
-    mutating func step() -> String? {
-        let token = index(users.count)
-        switch index(9) {
-        case 0: now += Int64(index(60_000))
+    mutating func step(_ random: inout SeededGenerator) throws {
+        let token = random.below(users.count)
+        switch random.below(9) {
+        case 0: now += Int64(random.below(60_000))
         case 1:
-            if let started = table.begin(Self.hash(token, index(2)), token: [UInt8(token)], now: now) {
+            if let started = table.begin(Self.hash(token, random.below(2)), token: [UInt8(token)], now: now) {
                 lookUps.append((started, token, users[token]))
             }
         case 2:
             guard !lookUps.isEmpty else { break }
-            let place = index(lookUps.count)
+            let place = random.below(lookUps.count)
             // The upstream has looked when it was asked, or does so now.
             let lookUp = lookUps.remove(at: place)
-            let user = index(2) == 0 ? lookUp.user : users[lookUp.token]
-            table.end(lookUp.started, index(8) == 0 ? .failed : .told(partition: [user]), now: now)
-        case 3, 4: return read(token)
-        case 5, 6: return finishRead()
+            let user = random.below(2) == 0 ? lookUp.user : users[lookUp.token]
+            table.end(lookUp.started, random.below(8) == 0 ? .failed : .told(partition: [user]), now: now)
+        case 3, 4: try read(token, &random)
+        case 5, 6: try finishRead(&random)
         case 7:
-            let isRejected = index(3) == 0
+            let isRejected = random.below(3) == 0
             writes.append((IdentityWrite([[UInt8(token)]], in: [table]), token, isRejected))
-        default: finishWrite()
+        default: finishWrite(&random)
         }
-        return nil
     }
 
-    private mutating func read(_ token: Int) -> String? {
-        let told = table.find(Self.hash(token, index(2)), now: now)
+    private mutating func read(_ token: Int, _ random: inout SeededGenerator) throws {
+        let told = table.find(Self.hash(token, random.below(2)), now: now)
         if let partition = told.partition {
             hits += 1
-            guard partition == [users[token]] else { return "token \(token) of user \(users[token]) reads copies of \(partition)" }
+            try demand(partition == [users[token]], "token \(token) of user \(users[token]) reads copies of \(partition)")
         }
         // The upstream looks at once or later.
-        reads.append((told, token, index(2) == 0 ? users[token] : nil))
-        return nil
+        reads.append((told, token, random.below(2) == 0 ? users[token] : nil))
     }
 
-    private mutating func finishRead() -> String? {
-        guard !reads.isEmpty else { return nil }
-        let read = reads.remove(at: index(reads.count))
+    private mutating func finishRead(_ random: inout SeededGenerator) throws {
+        guard !reads.isEmpty else { return }
+        let read = reads.remove(at: random.below(reads.count))
         let user = read.user ?? users[read.token]
-        guard let partition = read.told.partition, read.told.isUnchanged else { return nil }
+        guard let partition = read.told.partition, read.told.isUnchanged else { return }
         stored += 1
-        return partition == [user] ? nil : "a response of user \(user) is stored for \(partition)"
+        try demand(partition == [user], "a response of user \(user) is stored for \(partition)")
     }
 
     /// A write that is not rejected changes the user, and its client does not always get the response.
-    private mutating func finishWrite() {
+    private mutating func finishWrite(_ random: inout SeededGenerator) {
         guard !writes.isEmpty else { return }
-        let place = index(writes.count)
-        let isOver = index(2) == 0
-        if !writes[place].isRejected { users[writes[place].token] = UInt8(index(2)) }
+        let place = random.below(writes.count)
+        let isOver = random.below(2) == 0
+        if !writes[place].isRejected { users[writes[place].token] = UInt8(random.below(2)) }
         guard isOver else { return }
         writes[place].write.isRejected = writes[place].isRejected
         writes.remove(at: place)
@@ -96,17 +88,14 @@ struct IdentityTermWalk {
     @Test("no response of one user is stored for another, and none of another is found")
     func walk() {
         var (hits, stored) = (0, 0)
-        for seed in 0..<UInt64(Soak.steps ?? 10_000) {
-            var model = IdentityModel(seed: Soak.seed &+ seed)
-            for step in 0..<60 {
-                guard let wrong = model.step() else { continue }
-                Issue.record("seed \(seed), step \(step): \(wrong)")
-                return
-            }
-            hits += model.hits
-            stored += model.stored
+        let isWhole = RandomSchedules.run(10_000, steps: 60) {
+            IdentityModel(&$0)
+        } step: {
+            try $0.step(&$1)
+        } end: {
+            (hits, stored) = (hits + $0.hits, stored + $0.stored)
         }
-        #expect(hits > 1_000 && stored > 1_000)
+        #expect(!isWhole || (hits > 1_000 && stored > 1_000))
     }
 
     @Test("a token that has left the table is not believed any more, since nothing could end that")

@@ -1,6 +1,7 @@
 // One spelling for what means the same: a table, and texts by chance held against the form that a tree makes.
 
 import JSON
+import TestSupport
 import Testing
 
 @Suite("The canonical form of JSON")
@@ -40,19 +41,21 @@ struct CanonicalJSONTests {
 
     @Test("texts by chance have the form that a tree makes, or none, and once made it stays")
     func againstTree() {
-        var random = RandomJSON()
-        for number in 0..<6_000 {
-            let text = number % 3 == 0 ? random.bent() : random.text()
+        RandomSchedules.run(6_000) {
+            RandomJSON($0)
+        } end: { random in
+            let text = random.below(3) == 0 ? random.bent() : random.text()
             let form = CanonicalJSON.make(text.span)
-            #expect(form == TreeCanonicalForm.make(text), "\(String(decoding: text, as: UTF8.self))")
-            if let form { #expect(CanonicalJSON.make(form.span) == form) }
+            try demand(form == TreeCanonicalForm.make(text), String(decoding: text, as: UTF8.self))
+            if let form { try demand(CanonicalJSON.make(form.span) == form) }
         }
     }
 
     @Test("what is no JSON at all makes no trouble, even unchecked")
     func unchecked() {
-        var random = RandomJSON()
-        for _ in 0..<3_000 {
+        RandomSchedules.run(3_000) {
+            RandomJSON($0)
+        } end: { random in
             let text = random.bent()
             _ = CanonicalJSON.make(checked: text.span)
             _ = JSONPointer.found(JSONPointerTests.some, in: text.span)

@@ -1,6 +1,7 @@
 // JSON Pointers (RFC 6901), several at once in one pass.
 
 import JSON
+import TestSupport
 import Testing
 
 @Suite("JSON Pointers (RFC 6901)")
@@ -37,15 +38,17 @@ struct JSONPointerTests {
     }
 
     @Test("texts by chance: what a walk down the tree finds")
-    func againstTree() throws {
-        var random = RandomJSON()
+    func againstTree() {
         let steps = ["a", "b", "ab", "ä", "", "0", "1", "2", "~1", "q\""]
-        for _ in 0..<3_000 {
+        RandomSchedules.run(3_000) {
+            RandomJSON($0)
+        } end: { random in
             let text = random.text()
-            let value = try #require(JSONValue(text))
+            let words = String(decoding: text, as: UTF8.self)
+            guard let value = JSONValue(text) else { throw ScheduleFailure("no JSON: \(words)") }
             let paths = (0..<4).map { _ in (0..<random.below(4)).map { _ in steps[random.below(steps.count)] } }
-            let found = try found(paths.map { path in path.map { "/" + $0 }.joined() }, String(decoding: text, as: UTF8.self))
-            #expect(found == paths.map { Self.leads($0, in: value) }, "\(String(decoding: text, as: UTF8.self)) \(paths)")
+            let found = try found(paths.map { path in path.map { "/" + $0 }.joined() }, words)
+            try demand(found == paths.map { Self.leads($0, in: value) }, "\(words) \(paths)")
         }
     }
 

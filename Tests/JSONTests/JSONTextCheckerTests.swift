@@ -1,5 +1,6 @@
 // JSON texts: a table of verdicts, each row whole and byte by byte.
 
+import TestSupport
 import Testing
 
 @testable import JSON
@@ -103,17 +104,17 @@ struct JSONTextCheckerTests {
 
     @Test("no reading takes what is cut, and each takes what RFC 8259 allows")
     func readingsByRandom() {
-        var random = RandomJSON()
-        for number in 0..<500 {
-            let text = number % 2 == 0 ? random.bent() : random.text()
+        RandomSchedules.run(500) {
+            RandomJSON($0)
+        } end: { random in
+            let text = random.below(2) == 0 ? random.bent() : random.text()
             let strict = JSONTextChecker.check(text.span)
             for reading in [JSONReading.otherBytes, .extensions] {
                 let verdict = JSONTextChecker.check(text.span, reading)
-                if strict != .invalid { #expect(verdict == strict) }
+                try demand(strict == .invalid || verdict == strict, String(decoding: text, as: UTF8.self))
                 let cut = Array(text.dropLast())
-                if strict == .valid, text.last == UInt8(ascii: "}") || text.last == UInt8(ascii: "]") {
-                    #expect(JSONTextChecker.check(cut.span, reading) == .invalid)
-                }
+                guard strict == .valid, text.last == UInt8(ascii: "}") || text.last == UInt8(ascii: "]") else { continue }
+                try demand(JSONTextChecker.check(cut.span, reading) == .invalid, String(decoding: text, as: UTF8.self))
             }
         }
     }
@@ -150,15 +151,16 @@ struct JSONTextCheckerTests {
 
     @Test("a text split anywhere is what it is whole")
     func split() {
-        var random = RandomJSON()
-        for number in 0..<500 {
-            let text = number % 2 == 0 ? random.bent() : random.text()
+        RandomSchedules.run(500) {
+            RandomJSON($0)
+        } end: { random in
+            let text = random.below(2) == 0 ? random.bent() : random.text()
             let whole = JSONTextChecker.check(text.span)
             for place in 0...text.count {
                 let (first, rest) = (Array(text[..<place]), Array(text[place...]))
                 var checker = JSONTextChecker()
                 let isGood = checker.consume(first.span) && checker.consume(rest.span)
-                #expect((isGood ? checker.finish() : .invalid) == whole, "\(String(decoding: text, as: UTF8.self)) at \(place)")
+                try demand((isGood ? checker.finish() : .invalid) == whole, "\(String(decoding: text, as: UTF8.self)) at \(place)")
             }
         }
     }

@@ -1,7 +1,11 @@
 // Texts by chance: mostly valid ones, with everything that can be spelt in several ways, and bent ones.
 
+import TestSupport
+
 struct RandomJSON {
-    private var generator = SystemRandomNumberGenerator()
+    private var generator: SeededGenerator
+
+    init(_ generator: SeededGenerator) { self.generator = generator }
 
     private static let names = [
         "a", "b", "ab", "\\u0061", "ä", "z\\n", "", "a name that is longer", "\\u00e4", "\\ud83d\\ude00", "q\\\"", "\\/", "/", "0", "1",
@@ -29,7 +33,7 @@ struct RandomJSON {
         return text
     }
 
-    mutating func below(_ limit: Int) -> Int { Int.random(in: 0..<limit, using: &generator) }
+    mutating func below(_ limit: Int) -> Int { generator.below(limit) }
 
     private mutating func space() -> String { Self.spaces[below(Self.spaces.count)] }
 

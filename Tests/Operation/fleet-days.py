@@ -20,7 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from fleet import Ground, HERE, free_port, until
-from fleet_day import Day, USERS
+from fleet_day import BLIND_LIMIT, Day, NOTICED, USERS
 
 
 def split(ground, name, ways):
@@ -103,11 +103,55 @@ def evicted(ground):
             day.complain("memory", day.primary.ask("info", "memory"))
 
 
+def untold(day):
+    """What one node purges and cannot tell the others is not served by them for longer than the limit: they know that they hear nothing."""
+    path = "/all/0"
+    version = day.ground.write(path)
+    if day.nodes[0].purge(path) != 202:
+        day.complain("errors", "a purge that cannot be told is not answered with 202")
+    time.sleep(BLIND_LIMIT + NOTICED)
+    for node in day.nodes[1:]:
+        if json.loads(node.get(path)[1])["version"] < version:
+            day.complain("purged and served", f"{path} at {node.port}, and nobody can be told")
+
+
 def full(ground):
     with Day(ground, "memory is full, and nothing may go") as day:
         day.primary.ask("config", "set", "maxmemory", "1mb")
-        time.sleep(8)
+        time.sleep(1)
+        untold(day)
         day.primary.ask("config", "set", "maxmemory", "0")
+
+
+def dumped(ground):
+    """A node that has purged ends, and the engine is back without its purges, while another node sleeps."""
+    with Day(ground, "the engine is back with an older dump", gaps=True) as day:
+        ended, _, asleep = day.watches
+        servers = (day.primary, day.replica)
+        for server in servers:
+            shutil.copytree(server.directory / "appendonlydir", server.directory / "older")
+        asleep.is_paused = True
+        time.sleep(1)
+        asleep.node.process.send_signal(signal.SIGSTOP)
+        time.sleep(3)
+        ended.is_paused = True
+        time.sleep(1)
+        ended.node.process.kill()
+        ended.node.process.wait()
+        for server in servers:
+            server.kill()
+            shutil.rmtree(server.directory / "appendonlydir")
+            shutil.move(server.directory / "older", server.directory / "appendonlydir")
+        for server in servers:
+            server.start()
+        ended.node.process = ended.node.start()
+        ground.children.append(ended.node.process)
+        until("a node does not start", 10, ended.node.is_ready)
+        for watch in (ended, asleep):
+            watch.since, watch.is_paused = None, False
+        time.sleep(0.5)
+        asleep.node.process.send_signal(signal.SIGCONT)
+        time.sleep(3)
 
 
 def sleeping(ground):
@@ -146,6 +190,13 @@ def narrow(ground):
         for right in ("xadd", "wait", "set", "get", "xread", "xinfo|stream", "info", "ping"):
             day.allow(f"-{right}")
             time.sleep(1.5)
+        day.allow(*day.user)
+
+
+def mute(ground):
+    with UserDay(ground, "a user who may not append to the log") as day:
+        day.allow("-xadd")
+        untold(day)
         day.allow(*day.user)
 
 
@@ -307,8 +358,8 @@ DAYS = {
     "split": lambda ground: split(ground, "one node is split from the engine", {"to", "from"}),
     "mute": lambda ground: split(ground, "one node is not heard by the engine", {"to"}),
     "deaf": lambda ground: split(ground, "one node does not hear the engine", {"from"}),
-    "slow": slow, "half-open": half_open, "gone": gone, "gone-empty": gone_empty, "flushed": flushed, "switched": switched, "evicted": evicted, "full": full,
-    "sleeping": sleeping, "narrow": narrow, "password": wrong_password, "expired": expired, "strangers": strangers, "tampered": tampered, "forged": forged,
+    "slow": slow, "half-open": half_open, "gone": gone, "gone-empty": gone_empty, "flushed": flushed, "switched": switched, "evicted": evicted, "full": full, "dumped": dumped,
+    "sleeping": sleeping, "narrow": narrow, "no-xadd": mute, "password": wrong_password, "expired": expired, "strangers": strangers, "tampered": tampered, "forged": forged,
     "clocks": clocks, "rotated": rotated}
 
 

@@ -3,9 +3,11 @@
 
     fleet.py [--cistern PATH] [--keys N] [--seconds S] [--only NAME,...]
 
-What one node stored answers a miss at another; one crowd at all nodes is one request upstream; a purge at one is obeyed by all, through the loss of the
+What one node stored answers a miss at another; one crowd at all nodes is one request upstream; no client waits long for what cannot be shared, fails,
+or was asked for by a node that is gone; a purge at one is obeyed by all, through the loss of the
 log's primary too; four nodes ask the upstream hardly more often than one, and work hardly more; what is shared costs a local hit nothing and a miss
-little, and an engine that is gone nothing. Prints each figure with its bar; ends with 1 where one is missed.
+little, and an engine that is gone nothing. Engines at one address: one that takes no writes, one that returns with an older dump, and those with which no
+node starts. Prints each figure with its bar; ends with 1 where one is missed.
 """
 import argparse
 import http.client
@@ -282,6 +284,80 @@ class Trial(Ground):
         self.note("requests upstream for 500 at once at four nodes, of ten crowds the mean", statistics.mean(counts))
         self.tell("of ten crowds the most", max(counts), "", "2", max(counts) <= 2)
 
+    def leases(self):
+        """How long clients wait for what another node, or another request of their node, asks the upstream for."""
+        self.wait_for("no-store after 3 s, a client at each of three nodes", "200/no-store/3/10", 3, [0, 1, 2])
+        self.wait_for("503 after 4 s, a client at each of three nodes", "503/no-store/4/10", 4, [0, 1, 2])
+        self.wait_for("2 MB over 2 s, a client at each of three nodes", "200/max-age=600/2/2000000", 2, [0, 1, 2])
+        self.wait_for("503 after 1 s, three clients at one node", "503/no-store/1/10", 1, [0, 0, 0])
+        self.wait_for("200 after 8 s, three clients at each of three nodes", "200/max-age=600/8/10", 8, [0, 1, 2] * 3, knows=False)
+        self.wait_for("200 after 3 s, three clients at each of three nodes", "200/max-age=600/3/10", 3, [0, 1, 2] * 3, most=1, knows=False)
+        for number in (signal.SIGKILL, signal.SIGSTOP):
+            self.leader_gone(number)
+
+    def slow(self, path, places):
+        """Clients under way at these nodes, and the seconds that each takes."""
+        times = [0.0] * len(places)
+
+        def get(number, place):
+            connection = http.client.HTTPConnection("127.0.0.1", self.nodes[place].port, timeout=60)
+            began = time.monotonic()
+            try:
+                connection.request("GET", path)
+                connection.getresponse().read()
+            except OSError:
+                pass
+            times[number] = time.monotonic() - began
+
+        threads = [threading.Thread(target=get, args=pair, daemon=True) for pair in enumerate(places)]
+        for number, thread in enumerate(threads):
+            thread.start()
+            if number == 0:
+                # The first one leads.
+                time.sleep(0.05)
+        return times, threads
+
+    def wait_for(self, what, kind, seconds, places, most=None, knows=True):
+        path = f"/slow/{kind}/{random.random()}"
+        for turn in ("at first", "known") if knows else ("at first",):
+            bar = (2 if turn == "at first" else 1.1) * seconds + 0.05
+            asked = self.of(path)
+            times, threads = self.slow(path, places)
+            for thread in threads:
+                thread.join()
+            self.tell(f"{what}, {turn}: the longest", max(times), "s", f"{bar:.2f} s", max(times) <= bar)
+            asked = self.of(path) - asked
+            if most:
+                self.tell(f"{what}: requests upstream", asked, "", most, asked <= most)
+            else:
+                self.note(f"{what}, {turn}: requests upstream", asked)
+
+    def of(self, path):
+        return int(json.loads(self.origin.get("/asked-of" + path)[1])["target"])
+
+    def leader_gone(self, number):
+        """The node that asks the upstream ends, or stops: another one asks."""
+        path = f"/slow/200/max-age=600/2/10/{random.random()}"
+        times, threads = self.slow(path, [3, 0, 1, 2])
+        time.sleep(0.5)
+        gone = time.monotonic()
+        self.nodes[3].process.send_signal(number)
+        until("no other node asks", 10, lambda: self.of(path) == 2)
+        took = (time.monotonic() - gone) * 1e3
+        for thread in threads[1:]:
+            thread.join()
+        name = signal.Signals(number).name
+        self.tell(f"{name} of the node that asks: another one asks after", took, "ms", "350 ms", took <= 350)
+        self.tell(f"{name} of the node that asks: the longest", max(times[1:]), "s", "2.95 s", max(times[1:]) <= 2.95)
+        asked = self.of(path)
+        self.tell(f"{name} of the node that asks: requests upstream", asked, "", "2", asked == 2)
+        if number == signal.SIGSTOP:
+            self.nodes[3].process.send_signal(signal.SIGCONT)
+        else:
+            self.nodes[3].process.wait()
+            self.nodes[3].process = self.nodes[3].start()
+        until("a node does not see the log", 20, lambda: self.nodes[3].is_ready() and self.nodes[3].sees())
+
     def purge_others(self, ended, told, errors):
         """100 purges a second of other targets, at all nodes in turn."""
 
@@ -398,6 +474,22 @@ class Trial(Ground):
         self.engine_gone(alone)
         alone.stop()
 
+    def following(self):
+        """What the writes of one node cost the others, whose clients are quiet."""
+        from scale import CountedNode, Server, compiled, followed
+
+        library, server, nodes, rate = compiled(self.directory, "flushes.so", "-shared", "-fPIC", "-ldl"), Server(self.directory), [], 100
+        try:
+            nodes = [CountedNode(self, library, server.port) for _ in range(NODES)]
+            spent, flushes, commands, _ = followed(self, server, nodes, rate, 10)
+        finally:
+            for node in nodes:
+                node.process.kill()
+            server.end()
+        self.tell(f"CPU of a node for each of {rate} writes a second elsewhere", spent, "ms", "0.1 ms", spent <= 0.1)
+        self.tell("flushes of its disk", flushes, "/s", "1 /s", flushes <= 1)
+        self.tell(f"commands of the engine for a write, with {NODES} nodes", commands, "", f"{NODES + 1.5}", commands <= NODES + 1.5)
+
     def engine_gone(self, alone):
         self.engine.end()
         for path in range(50):
@@ -410,11 +502,20 @@ class Trial(Ground):
         self.tell("the engine gone: CPU of a miss, beyond that of such a node", more, "us", "1 us", more <= 1)
 
     def run(self):
-        self.start_nodes()
+        # It is made of what this file has.
+        import fleet_engines
+        edges = {"mute": fleet_engines.mute, "dump": fleet_engines.dump, "refused": fleet_engines.refused}
         parts = {
-            "sharing": self.sharing, "crowd": self.crowd, "purging": lambda: self.purging(20, "purging"), "failover": self.failover, "costs": self.costs}
+            "sharing": self.sharing, "crowd": self.crowd, "leases": self.leases, "purging": lambda: self.purging(20, "purging"),
+            "failover": self.failover, "following": self.following, "costs": self.costs}
+        wanted = self.options.only.split(",") if self.options.only else [*edges, *parts]
+        for name, part in edges.items():
+            if name in wanted:
+                part(self)
+        if any(name in wanted for name in parts):
+            self.start_nodes()
         for name, part in parts.items():
-            if not self.options.only or name in self.options.only.split(","):
+            if name in wanted:
                 part()
         for node in self.nodes:
             node.stop()

@@ -156,7 +156,7 @@ def used(chroot, service, port, upstream):
     holds(get(port, "/users")[0] == 200, "it passes a response on")
     outcome = chroot.run("cistern ls")
     holds(outcome.returncode == 0 and "/users" in outcome.stdout, "root's commands find it by /etc/cistern/cistern.yaml", outcome.stdout)
-    holds(chroot.run("cistern healthcheck").returncode == 0, "it is healthy")
+    holds(chroot.run("cistern status --check").returncode == 0, "it is healthy")
     upstream.shutdown()
     upstream.server_close()
     status, fields, content = get(port, "/users")

@@ -50,7 +50,7 @@ def built(binary, base):
 
 def check_description(image):
     config = json.loads(buildah("inspect", "--type", "image", image))["Docker"]["config"]
-    holds(config.get("Healthcheck", {}).get("Test") == ["CMD", "cistern", "healthcheck"], "it has its health check", json.dumps(config, indent=1))
+    holds(config.get("Healthcheck", {}).get("Test") == ["CMD", "cistern", "status", "--check"], "it has its health check", json.dumps(config, indent=1))
     holds(config["User"] == "10001", "it runs as nobody of importance")
     holds(config["Entrypoint"] == ["cistern"], "its entry point is the program")
     holds("/var/cache/cistern" in config["Volumes"] and config["StopSignal"] in ("SIGTERM", "15"), "it names its volume and its signal")
@@ -91,14 +91,14 @@ def try_out(root, environment):
             time.sleep(0.05)
         status, fields, content = get(port, "/users")
         holds(status == 200 and "stored" in fields["Cache-Status"], "it passes a response on, and keeps it")
-        holds(run(root, environment, ["healthcheck"]).wait(60) == 0, "its health check finds it well")
+        holds(run(root, environment, ["status", "--check"]).wait(60) == 0, "its health check finds it well")
         upstream.shutdown()
         upstream.server_close()
         status, fields, content = get(port, "/users")
         holds(status == 200 and content == b'{"users":[]}' and "detail=" in fields["Cache-Status"], "with the upstream down it serves what it kept")
         process.send_signal(signal.SIGTERM)
         holds(process.wait(60) == 0, "SIGTERM ends it with 0", process.stdout.read())
-        holds(run(root, environment, ["healthcheck"]).wait(60) == 1, "its health check finds it ended")
+        holds(run(root, environment, ["status", "--check"]).wait(60) == 1, "its health check finds it ended")
     finally:
         if process.poll() is None:
             process.kill()

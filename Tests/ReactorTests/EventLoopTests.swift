@@ -106,14 +106,17 @@ struct EventLoopTests {
 
     @Test("the heap gives timers back by deadline, whatever the order they came in")
     func heapOrder() {
-        var heap = TimerHeap()
-        var numbers = SystemRandomNumberGenerator()
-        for _ in 0..<500 { heap.insert(LoopTimer(deadline: Int64.random(in: 0..<10_000, using: &numbers)) {}) }
-        var last: Int64 = -1
-        while !heap.isEmpty {
-            let deadline = heap.removeFirst().deadline
-            #expect(deadline >= last)
-            last = deadline
+        RandomSchedules.run(10, steps: 500) { _ in
+            TimerHeap()
+        } step: { heap, random in
+            heap.insert(LoopTimer(deadline: Int64(random.below(10_000))) {})
+        } end: { heap in
+            var last: Int64 = -1
+            while !heap.isEmpty {
+                let deadline = heap.removeFirst().deadline
+                try demand(deadline >= last, "\(deadline) after \(last)")
+                last = deadline
+            }
         }
     }
 

@@ -19,7 +19,7 @@ struct ClockSetBackTests {
             { test in
                 let head = TestCache.request("/a")
                 let key = ResponseCache.invalidationKey(test.cache.keysOfGet(for: head).shared)
-                test.cache.follow(mark: key, at: test.time.wall)
+                test.cache.shared.follow(mark: key, at: test.time.wall)
             }
         ),
     ]

@@ -16,7 +16,9 @@ final class FleetCache {
     final class GivenRecords: SharedLevel {
         var contentLimitBytes = 1_000
         fileprivate(set) var records: [[UInt8]: (record: SharedRecord, recency: Recency)] = [:]
-        fileprivate(set) var told: [(mark: [UInt8], isDoubtful: Bool)] = []
+        /// What each write has told.
+        fileprivate(set) var writes: [(marks: [[UInt8]], isDoubtful: Bool)] = []
+        var told: [(mark: [UInt8], isDoubtful: Bool)] { writes.flatMap { one in one.marks.map { ($0, one.isDoubtful) } } }
 
         var isOpen = true
 
@@ -26,7 +28,7 @@ final class FleetCache {
             records[key] = (SharedRecord(key: key, metadata: item.metadata, head: item.head, body: item.body), recency)
         }
 
-        func invalidated(_ mark: [UInt8], isDoubtful: Bool) { told.append((mark, isDoubtful)) }
+        func invalidated(_ marks: [[UInt8]], isDoubtful: Bool) { writes.append((marks, isDoubtful)) }
     }
 
     /// - Parameter secrets: of the fleet; the first is the one that writes.
@@ -57,7 +59,7 @@ final class FleetCache {
 
     /// Applies the invalidations of another node.
     func follow(_ other: FleetCache) {
-        for one in other.given.told { test.cache.follow(mark: one.mark, isDoubtful: one.isDoubtful, at: test.time.wall) }
+        for one in other.given.told { test.cache.shared.follow(mark: one.mark, isDoubtful: one.isDoubtful, at: test.time.wall) }
     }
 
     /// Takes what another has given, following markers, as a search does.

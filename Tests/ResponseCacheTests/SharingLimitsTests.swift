@@ -223,9 +223,11 @@ struct SharingLimitsTests {
         for target in ["/a?b=1", "/b"] { try store(preflightFor: target, in: other.test) }
         for cache in [one, other] { cache.test.now += 1_000 }
         one.test.write("/a?b=1")
-        for mark in one.told { other.test.cache.follow(mark: mark, at: other.test.time.wall) }
+        for mark in one.told { other.test.cache.shared.follow(mark: mark, at: other.test.time.wall) }
         #expect(try isFound(preflightFor: "/a?b=1", in: other.test))
-        for mark in try #require(one.test.cache.marks(ofTarget: "/a?b=1")) { other.test.cache.follow(mark: mark, at: other.test.time.wall) }
+        for mark in try #require(one.test.cache.marks(ofTarget: "/a?b=1")) {
+            other.test.cache.shared.follow(mark: mark, at: other.test.time.wall)
+        }
         #expect(other.test.listed == ["/b"])
         #expect(try !isFound(preflightFor: "/a?b=1", in: other.test) && isFound(preflightFor: "/b", in: other.test))
         try store(preflightFor: "/a?b=1", in: other.test)

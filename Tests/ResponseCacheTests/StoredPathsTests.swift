@@ -92,43 +92,57 @@ struct StoredPathsTests {
         #expect(try test.found("/a", Self.user)?.metadata.flags.contains(.markedStale) == false)
     }
 
-    @Test(
-        "random walk: no response is found that was asked for before a write to its target succeeded", .slow,
-        arguments: [1, 2, 3] as [UInt64])
-    func walk(seed: UInt64) throws {
-        var random = SeededGenerator(seed: seed)
-        let test = try TestCache { $0.checksCollections = true }
-        var cache = test.cache
-        let targets = ["/a", "/a?x=1", "/b", "/b/1"]
-        let requests: [TestCache.Lines] = [[], Self.user, [(ConnectionField.scheme, "https")]]
-        var underWay: [(sent: TestCache.Sent, step: Int)] = []
+    private struct Walk {
+        private static let targets = ["/a", "/a?x=1", "/b", "/b/1"]
+        private static let requests: [TestCache.Lines] = [[], StoredPathsTests.user, [(ConnectionField.scheme, "https")]]
+
+        let tests: StoredPathsTests
+        let test: TestCache
+        var cache: ResponseCache
+        var underWay: [(sent: TestCache.Sent, number: Int)] = []
         var lastWrites: [String: Int] = [:]
-        for step in 1...3_000 {
-            test.now += Int64([0, 0, 1, 1_000, -500].randomElement(using: &random) ?? 0)
-            let target = targets.randomElement(using: &random) ?? "/a"
-            let lines = requests.randomElement(using: &random) ?? []
-            let isQuery = Int.random(in: 0..<4, using: &random) == 0
-            switch Int.random(in: 0..<100, using: &random) {
+        var number = 0
+
+        init(_ tests: StoredPathsTests) throws {
+            self.tests = tests
+            test = try TestCache { $0.checksCollections = true }
+            cache = test.cache
+        }
+
+        mutating func step(_ random: inout SeededGenerator) throws {
+            number += 1
+            test.now += random.pick([0, 0, 1, 1_000, -500])
+            let (target, lines, isQuery) = (random.pick(Self.targets), random.pick(Self.requests), random.isTrue(oneIn: 4))
+            switch random.below(100) {
             case ..<40:
                 let sent = try test.send(target, lines, method: isQuery ? .query : .get, content: isQuery ? "1" : nil, by: cache)
-                underWay.append((sent, step))
+                underWay.append((sent, number))
             case ..<75:
-                guard let place = underWay.indices.randomElement(using: &random) else { break }
-                let (sent, step) = underWay.remove(at: place)
-                let vary = Bool.random(using: &random) ? [("Vary", "Accept-Language")] : []
-                test.complete(sent, [Self.fresh] + vary, "\(step)", by: cache)
+                guard !underWay.isEmpty else { break }
+                let (sent, number) = underWay.remove(at: random.below(underWay.count))
+                let vary = random.isTrue() ? [("Vary", "Accept-Language")] : []
+                test.complete(sent, [StoredPathsTests.fresh] + vary, "\(number)", by: cache)
             case ..<90:
-                write(target, cache, test)
-                lastWrites[target] = step
+                tests.write(target, cache, test)
+                lastWrites[target] = number
             case ..<92:
                 // No fetch outlives the process.
-                (cache, underWay) = (restarted(test), [])
+                (cache, underWay) = (tests.restarted(test), [])
             default:
                 let head = TestCache.request(target, lines, method: isQuery ? .query : .get)
                 guard let found = try cache.find(head, content: isQuery ? Array("1".utf8) : nil).result.found else { break }
-                let asked = try #require(Int(String(decoding: found.content, as: UTF8.self)))
-                #expect(asked > lastWrites[target] ?? 0, "step \(step)")
+                let asked = Int(String(decoding: found.content, as: UTF8.self)) ?? 0
+                try demand(asked > lastWrites[target] ?? 0, target)
             }
+        }
+    }
+
+    @Test("random walk: no response is found that was asked for before a write to its target succeeded", .slow)
+    func walk() {
+        RandomSchedules.run(9, steps: 1_000) { _ in
+            try Walk(self)
+        } step: {
+            try $0.step(&$1)
         }
     }
 }

@@ -37,7 +37,7 @@ struct CacheStatusDocumentTests {
         for permission in SharedCopyPermission.allCases {
             #expect(text.contains("`/\(permission.isOfSameUser ? "" : "shared:")\(permission.rawValue)`"), "\(permission)")
         }
-        #expect(text.contains("`\(CacheStatus.goesBeforeMarks)`"))
+        for detail in [CacheStatus.goesBeforeMarks, CacheStatus.goesBeforeNodes] { #expect(text.contains("`\(detail)`")) }
         for mode in ServingMode.allCases where mode.servesWhatIsStored { #expect(text.contains("`\(mode.rawValue)`"), "\(mode)") }
     }
 }

@@ -134,16 +134,24 @@ struct CollapsingTests {
         #expect(origin.requests.count == 12)
     }
 
-    @Test("a leader that fails: the followers' copy goes out; without one, one of them asks again, and then all hear of it")
-    func leaderFails() throws {
-        let gate = Gate()
-        let origin = ScriptedOrigin { _ in [.pass(gate), .send("HTTP/1.1 200 OK\r\n"), .close] }
+    @Test(
+        "a leader that fails frees all followers at once, and its requests that follow wait for none", arguments: [true, false])
+    func leaderFails(hasResponse: Bool) throws {
+        let (first, second) = (Gate(), Gate())
+        let end: [OriginStep] = hasResponse ? [.json("{}", status: "503 Service Unavailable")] : [.send("HTTP/1.1 200 OK\r\n"), .close]
+        let origin = ScriptedOrigin { _ in [.pass(first)] + end }
         let play = try ProxyPlay(origin)
-        let clients = try crowd(20, play, "/a")
-        #expect(try play.waitFor("cistern_collapsed_waiting", 19))
-        gate.open()
-        for client in clients { #expect(client.readResponse()?.status == 502) }
-        #expect(origin.requests.count == 2)
+        let clients = try crowd(4, play, "/a")
+        #expect(try play.waitFor("cistern_collapsed_waiting", 3))
+        origin.react { _ in [.pass(second)] + end }
+        first.open()
+        // Followers that waited for each other would be one at the upstream.
+        #expect(try play.waitFor("cistern_upstream_active_requests", 3))
+        let later = try crowd(2, play, "/a")
+        #expect(try play.waitFor("cistern_upstream_active_requests", 5))
+        second.open()
+        for client in clients + later { #expect(client.readResponse()?.status == (hasResponse ? 503 : 502)) }
+        #expect(origin.requests.count == 6)
     }
 
     @Test("followers who leave are let go at once, not only when the leader is done")
@@ -210,6 +218,22 @@ struct CollapsingTests {
         #expect(follower.readResponse()?.text == "2")
         gate.open()
         #expect(leader.readResponse()?.text == "1")
+    }
+
+    @Test("a response for the leader alone is known by its head, also where a copy could replace it at its end")
+    func unshareableBesideCopy() throws {
+        let (head, content) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.json("0", ["Cache-Control: max-age=0"])] }
+        let play = try ProxyPlay(origin)
+        #expect(try play.get("/a").text == "0")
+        let start = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: no-store\r\nContent-Length: 1\r\n\r\n"
+        origin.react { _ in [.pass(head), .send(start), .pass(content), .send("1")] }
+        let clients = try crowd(3, play, "/a")
+        #expect(try play.waitFor("cistern_collapsed_waiting", 2))
+        head.open()
+        #expect(try play.waitFor("cistern_upstream_active_requests", 3))
+        content.open()
+        for client in clients { #expect(client.readResponse()?.text == "1") }
     }
 
     @Test("users with credentials of their own, other variants and other methods are never collapsed")

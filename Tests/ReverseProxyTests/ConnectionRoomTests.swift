@@ -111,28 +111,33 @@ struct ConnectionRoomTests {
         #expect(try play.client().get("/b")?.text == "2")
     }
 
-    @Test("random schedules: whoever asks gets a response, and keeps the connection while another address has more")
-    func schedules() throws {
-        for seed in 0..<UInt64(TestRun.isFast ? 4 : 24) {
-            var generator = SeededGenerator(seed: Soak.seed &+ seed)
-            let play = try play(.clear, shards: Int.random(in: 1...3, using: &generator))
-            var held: [TestClient] = []
-            var healthy: [String: TestClient] = [:]
-            for _ in 0..<60 {
-                switch Int.random(in: 0..<4, using: &generator) {
-                case 0, 1:
-                    let holdings = Holding.allCases.filter { $0 != .tls && $0 != .handshake && $0 != .response }
-                    held.append(try hold(play, holdings.randomElement(using: &generator) ?? .nothing, isSecured: false))
-                case 2: if !held.isEmpty { held.remove(at: Int.random(in: held.indices, using: &generator)) }
-                default:
-                    let address = "127.0.0.\(Int.random(in: 2...4, using: &generator))"
-                    let client = try healthy[address] ?? TestClient(port: play.port, from: address)
-                    healthy[address] = client
-                    let response = client.get("/a")
-                    #expect(response?.status == 200, "schedule \(seed)")
-                    if response == nil { healthy[address] = nil }
-                }
+    private struct Walk {
+        let tests: ConnectionRoomTests
+        let play: ProxyPlay
+        var held: [TestClient] = []
+        var healthy: [String: TestClient] = [:]
+
+        mutating func step(_ random: inout SeededGenerator) throws {
+            switch random.below(4) {
+            case 0, 1:
+                let holdings = Holding.allCases.filter { $0 != .tls && $0 != .handshake && $0 != .response }
+                held.append(try tests.hold(play, random.pick(holdings), isSecured: false))
+            case 2: if !held.isEmpty { held.remove(at: random.below(held.count)) }
+            default:
+                let address = "127.0.0.\(2 + random.below(3))"
+                let client = try healthy[address] ?? TestClient(port: play.port, from: address)
+                healthy[address] = client
+                try demand(client.get("/a")?.status == 200, address)
             }
+        }
+    }
+
+    @Test("random schedules: whoever asks gets a response, and keeps the connection while another address has more")
+    func schedules() {
+        RandomSchedules.run(24, steps: 60) {
+            Walk(tests: self, play: try play(.clear, shards: 1 + $0.below(3)))
+        } step: {
+            try $0.step(&$1)
         }
     }
 

@@ -117,32 +117,44 @@ struct ConnectionUserTests {
         #expect(play.origin.requests.count == count)
     }
 
-    @Test("nothing else that a client does on its connection reaches another's user", arguments: [1, 3])
-    func walk(shards: Int) throws {
-        var generator = SeededGenerator(seed: Soak.seed)
-        for _ in 0..<(Soak.steps ?? 600) / 60 {
-            let play = try Self.play { $0.shards = shards }
-            var clients = try (0..<4).map { _ in (client: try play.client(), user: String?.none) }
-            for _ in 0..<60 {
-                let place = Int.random(in: 0..<clients.count, using: &generator)
-                let (client, user) = clients[place]
-                let target = ["/data", "/public/a", "/public/b"].randomElement(using: &generator)!
-                switch Int.random(in: 0..<10, using: &generator) {
-                case 0:
-                    let name = "user\(place)"
-                    clients[place].user = name
-                    #expect(client.get(target, [("Authorization", "Negotiate \(name)")])?.text == "{\"user\":\"\(name)\"}")
-                case 1: clients[place] = (try play.client(), nil)
-                case 2: #expect(client.get(target, [("Authorization", "NTLM hello")])?.status == 401)
-                default:
-                    let response = try #require(client.request(Bool.random(using: &generator) ? "GET" : "POST", target, content: nil))
-                    if let user {
-                        #expect(response.text == "{\"user\":\"\(user)\"}")
-                    } else {
-                        #expect(target == "/data" ? response.status == 401 : response.text == Self.nobody)
-                    }
+    private struct Walk {
+        let play: ProxyPlay
+        var clients: [(client: TestClient, user: String?)]
+
+        init(shards: Int) throws {
+            let play = try ConnectionUserTests.play { $0.shards = shards }
+            self.play = play
+            clients = try (0..<4).map { _ in (try play.client(), nil) }
+        }
+
+        mutating func step(_ random: inout SeededGenerator) throws {
+            let place = random.below(clients.count)
+            let (client, user) = clients[place]
+            let target = random.pick(["/data", "/public/a", "/public/b"])
+            switch random.below(10) {
+            case 0:
+                let name = "user\(place)"
+                clients[place].user = name
+                try demand(client.get(target, [("Authorization", "Negotiate \(name)")])?.text == "{\"user\":\"\(name)\"}")
+            case 1: clients[place] = (try play.client(), nil)
+            case 2: try demand(client.get(target, [("Authorization", "NTLM hello")])?.status == 401)
+            default:
+                let response = client.request(random.isTrue() ? "GET" : "POST", target, content: nil)
+                if let user {
+                    try demand(response?.text == "{\"user\":\"\(user)\"}")
+                } else {
+                    try demand(target == "/data" ? response?.status == 401 : response?.text == ConnectionUserTests.nobody)
                 }
             }
+        }
+    }
+
+    @Test("nothing else that a client does on its connection reaches another's user", arguments: [1, 3])
+    func walk(shards: Int) {
+        RandomSchedules.run(10, steps: 60) { _ in
+            try Walk(shards: shards)
+        } step: {
+            try $0.step(&$1)
         }
     }
 

@@ -55,8 +55,8 @@ private final class Sessions: Sendable {
     }
 }
 
-@Suite("Users of whom the upstream tells, with tenants and logins", .play, .doors)
-struct LookUpWalk {
+/// Random credentials, tenants and logins.
+private struct Walk {
     private enum Carrier: CaseIterable {
         case bearer, field, cookie
 
@@ -75,10 +75,14 @@ struct LookUpWalk {
         }
     }
 
+    private let sessions: Sessions
+    private let play: ProxyPlay
+    private var hasBeen: [String: Set<String>] = [:]
+    private var isDown = false
+    private(set) var (shared, rescued) = (0, 0)
+
     /// `stay` tokens have one user for ever. What others wrote with `move` must never be seen with them.
-    @Test("random credentials, tenants and logins", arguments: [1, 2, 3] as [UInt64])
-    func walk(seed: UInt64) throws {
-        var random = SeededGenerator(seed: Soak.seed &+ seed)
+    init() throws {
         var users: [String: String] = [:]
         for carrier in Carrier.allCases {
             for (name, user) in [("stay1", "ann"), ("stay2", "ann"), ("stay3", "bob"), ("move", "ann")] {
@@ -86,40 +90,53 @@ struct LookUpWalk {
             }
         }
         let sessions = Sessions(users)
-        let origin = ScriptedOrigin { sessions.answer($0) }
-        let play = try ProxyPlay(origin, Sessions.settings)
-        var hasBeen: [String: Set<String>] = [:]
-        var (isDown, shared, rescued) = (false, 0, 0)
-        for _ in 0..<(Soak.steps ?? 300) {
-            let name = ["stay1", "stay2", "stay3", "move"].randomElement(using: &random) ?? ""
-            let tenant = [nil, "red", "blue"].randomElement(using: &random) ?? nil
-            let carrier = Carrier.allCases.randomElement(using: &random) ?? .bearer
+        self.sessions = sessions
+        play = try ProxyPlay(ScriptedOrigin { sessions.answer($0) }, Sessions.settings)
+    }
+
+    mutating func step(_ random: inout SeededGenerator) throws {
+        let (name, tenant) = (random.pick(["stay1", "stay2", "stay3", "move"]), random.pick([nil, "red", "blue"]))
+        let carrier = random.pick(Carrier.allCases)
+        switch random.below(12) {
+        case 0 where !isDown:
+            let (user, token) = (random.pick(["ann", "bob"]), carrier.token("move"))
+            // The origin may have done it although the response says that it cannot be reached.
+            _ = try play.request("POST", "/login/\(user)", carrier.lines(token, tenant: nil, inCookie: false))
+            hasBeen[token, default: ["ann"]].insert(user)
+        case 1:
+            isDown.toggle()
+            if isDown { play.origin.down() } else { play.origin.up() }
+            play.time.advance(by: .seconds(16))
+        case 2: play.time.advance(by: .seconds(1 + random.below(39)))
+        default:
             let token = carrier.token(name)
-            let lines = carrier.lines(token, tenant: tenant, inCookie: Bool.random(using: &random))
-            switch Int.random(in: 0..<12, using: &random) {
-            case 0 where !isDown:
-                let user = ["ann", "bob"].randomElement(using: &random) ?? ""
-                // The origin may have done it although the response says that it cannot be reached.
-                _ = try play.request("POST", "/login/\(user)", carrier.lines(carrier.token("move"), tenant: nil, inCookie: false))
-                hasBeen[carrier.token("move"), default: ["ann"]].insert(user)
-            case 1:
-                isDown.toggle()
-                if isDown { origin.down() } else { origin.up() }
-                play.time.advance(by: .seconds(16))
-            case 2: play.time.advance(by: .seconds(Int.random(in: 1..<40, using: &random)))
-            default:
-                let response = try play.get("/\(Int.random(in: 0..<3, using: &random))", lines)
-                guard response.status == 200 else { continue }
-                let isHit = response["Cache-Status"]?.contains("hit") == true
-                if isHit, !isDown { shared += 1 }
-                if isHit, isDown { rescued += 1 }
-                let parts = response.text.filter { $0 != "\"" }.split(separator: " ").map(String.init)
-                #expect(parts.last == tenant ?? "none", "\(lines) got \(response.text)")
-                let mayBe = name == "move" ? hasBeen[token] ?? ["ann"] : [sessions[token] ?? ""]
-                #expect(mayBe.contains(parts.first ?? ""), "\(lines) got \(response.text)")
-            }
+            let lines = carrier.lines(token, tenant: tenant, inCookie: random.isTrue())
+            let response = try play.get("/\(random.below(3))", lines)
+            guard response.status == 200 else { return }
+            let isHit = response["Cache-Status"]?.contains("hit") == true
+            if isHit, !isDown { shared += 1 }
+            if isHit, isDown { rescued += 1 }
+            let parts = response.text.filter { $0 != "\"" }.split(separator: " ").map(String.init)
+            try demand(parts.last == tenant ?? "none", "\(lines) got \(response.text)")
+            let mayBe = name == "move" ? hasBeen[token] ?? ["ann"] : [sessions[token] ?? ""]
+            try demand(mayBe.contains(parts.first ?? ""), "\(lines) got \(response.text)")
         }
-        #expect(shared > 0 && rescued > 0)
+    }
+}
+
+@Suite("Users of whom the upstream tells, with tenants and logins", .play, .doors)
+struct LookUpWalk {
+    @Test("random credentials, tenants and logins")
+    func walk() {
+        var (shared, rescued) = (0, 0)
+        let isWhole = RandomSchedules.run(3, steps: 300) { _ in
+            try Walk()
+        } step: {
+            try $0.step(&$1)
+        } end: {
+            (shared, rescued) = (shared + $0.shared, rescued + $0.rescued)
+        }
+        #expect(!isWhole || (shared > 0 && rescued > 0))
     }
 
     private static let moved = "movedx0123456789abcdef"

@@ -96,6 +96,8 @@ struct SelectionTests {
         let origin = ScriptedOrigin { _ in [.json(text, ["Cache-Control: max-age=60", "ETag: \"x\""])] }
         let play = try ProxyPlay(origin) { $0.content.compressFromBytes = 100 }
         _ = try play.get("/a")
+        // The store's writer compresses the content.
+        play.flushStore()
         let gzip = ("Accept-Encoding", "gzip")
         for (fields, tag) in [([gzip], "W/\"x\""), ([], "\"x\"")] {
             let unchanged = try play.get("/a", fields + [("If-None-Match", tag)])
@@ -104,13 +106,7 @@ struct SelectionTests {
             let head = try play.request("HEAD", "/a", fields)
             #expect(head["ETag"] == tag && head["Vary"] == "Accept-Encoding")
             #expect(head["Content-Encoding"] == (fields.isEmpty ? nil : "gzip"))
-            // With gzip it is known once the store's writer has put that on.
-            let length = head["Content-Length"]
-            if fields.isEmpty {
-                #expect(length == String(text.utf8.count))
-            } else if let length {
-                #expect(length == String(try play.get("/a", fields).content.count))
-            }
+            #expect(head["Content-Length"] == String(try play.get("/a", fields).content.count))
             let part = try play.get("/a", fields + [("Range", "bytes=0-1")])
             #expect(part.status == 206 && part.text == "[\"" && part["ETag"] == "\"x\"" && part["Vary"] == "Accept-Encoding")
         }

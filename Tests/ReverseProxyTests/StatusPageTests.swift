@@ -37,7 +37,7 @@ struct StatusPagePlayTests {
         let page = try Self.page(play)
         #expect(page.status == 200 && page["Content-Type"] == "text/html; charset=utf-8" && page["Cache-Control"] == "no-store")
         let policy = try #require(page["Content-Security-Policy"])
-        for part in ["default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'", "connect-src 'self'"] {
+        for part in ["default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'", "connect-src 'self'"] {
             #expect(policy.contains(part))
         }
         #expect(
@@ -51,7 +51,7 @@ struct StatusPagePlayTests {
         #expect(nonce(page) != nil && nonce(page) != nonce(other))
         let root = try #require(TestClient(port: play.adminPort).get("/"))
         #expect(root.status == 303 && root["Location"] == "/-/status")
-        #expect(try #require(TestClient(port: play.adminPort).request("POST", "/-/status")).status == 403)
+        #expect(try #require(TestClient(port: play.adminPort).request("POST", "/-/status")).status == 401)
         #expect(try #require(TestClient(port: play.adminPort).get("/-/status?a=1")).status == 400)
     }
 
@@ -91,19 +91,5 @@ struct StatusPagePlayTests {
         #expect(page.contains("60 in five minutes") && page.contains("Five minutes: from 0.2/s to 0.2/s, now 0.2/s"))
         let line = page.split(separator: "class=\"line\"").dropFirst().first?.prefix { $0 != ">" } ?? ""
         #expect(line.split(separator: "L").count == 60)
-    }
-
-    @Test("without a session it shows nothing that clients asked for or the upstream said, nor where that is")
-    func anonymous() throws {
-        let play = try Self.play()
-        for target in ["/visible-to-nobody?token=s3cr3t", "/<b>markup</b>", "/" + String(repeating: "x", count: 8_000)] {
-            _ = try play.get(target, [("Authorization", "Bearer s3cr3t")])
-        }
-        play.origin.down()
-        for target in ["/visible-to-nobody/2", "/visible-to-nobody?token=s3cr3t"] { _ = try play.get(target) }
-        let page = try Self.page(play).text
-        for secret in ["visible-to-nobody", "s3cr3t", "markup", "xxxx", "upst0red", "127.0.0.1", "\(play.origin.port)"] {
-            #expect(!page.contains(secret), "\(secret) is shown")
-        }
     }
 }

@@ -332,9 +332,10 @@ class Play:
         """Collects everything that Cistern says now; the scene's `outputs` are compared with it when it ends.
         - asksLast: the request for the target comes last, where it would change the state."""
         got = None if asksLast else self.get(target)
+        status, _, stats = self.tool("status").partition("\n\n")
         self.outputs = {
             "gauge": self.metrics(), "alert": self.run.prometheus.summaries(self.instance).replace(self.instance, "cistern:8080"), "page": self.page(),
-            "status": self.tool("status"), "upstream": self.tool("upstream"), "stats": self.tool("stats"),
+            "status": status, "upstream": self.tool("upstream"), "stats": stats,
             "why": self.tool("why", target, "--last", "4"), "log": self.log()}
         self.outputs["response"] = str(got or self.get(target))
 

@@ -114,10 +114,10 @@ def settings_corrected(play):
 
 @scene("faults-forgotten", "A fault for one path has been injected for more than an hour.", fires=["CisternFaultsForgotten"],
        may=("CisternUpstreamFailing",), limit=200, outputs={
-           "gauge": r"^cistern_fault_rules 1$", "alert": r"^CisternFaultsForgotten: .*`cistern fault clear`", "page": r"(?i)fault", "status": r"(?i)fault"})
+           "gauge": r"^cistern_fault_rules 1$", "alert": r"^CisternFaultsForgotten: .*`cistern drill clear`", "page": r"(?i)fault", "status": r"(?i)fault"})
 def faults_forgotten(play):
     play.start("admin.faults=true")
-    play.tool("fault", "add", "--path", "/practice/**", "--status", "503", "--for", "3h")
+    play.tool("drill", "add", "--path", "/practice/**", "--status", "503", "--for", "3h")
     play.trouble()
     play.keep_asking(*USERS, every=10)
     play.wait(3_850)
@@ -132,7 +132,7 @@ def killed(play):
     play.process.kill()
     play.wait(150)
     summaries = play.run.prometheus.summaries(play.instance)
-    play.expect("`cistern healthcheck`" in summaries, f"the alert says: {summaries}")
+    play.expect("`cistern status --check`" in summaries, f"the alert says: {summaries}")
 
 
 @scene("hit-ratio-fallen", "Half of an hour after the upstream has begun to say no-store, the store serves nothing any more.",
@@ -168,11 +168,14 @@ class Engine:
         self.play.others.append(self.process)
         self.play.wait_until("the engine runs", lambda: self.isUp)
 
+    def say(self, command):
+        with socket.create_connection(("127.0.0.1", self.port)) as sock:
+            sock.sendall(f"{command}\r\n".encode())
+            return sock.recv(100)
+
     @property
     def isUp(self):
-        with socket.create_connection(("127.0.0.1", self.port)) as sock:
-            sock.sendall(b"PING\r\n")
-            return sock.recv(100).startswith(b"+PONG")
+        return self.say("PING").startswith(b"+PONG")
 
     def stop(self):
         self.process.terminate()
@@ -224,17 +227,14 @@ def engine_empty(play):
     play.look()
 
 
-@scene("other-secret", "A node of the fleet has another secret, and purges.", fires=["CisternShareSecret"], may=("CisternShareGap",), outputs={
+@scene("other-secret", "A node of an older version has another secret, and purges.", fires=["CisternShareSecret"], may=("CisternShareGap",), outputs={
     "gauge": r"^cistern_share_log_entries_unopened_total [1-9]", "alert": r"^CisternShareSecret: .*`share\.secret_file`", "log": r"(?i)secret"})
 def other_secret(play):
     engine = start_sharing(play)
-    admin = os.path.join(play.directory, "other", "admin.sock")
-    play.start_other("other", f"http://127.0.0.1:{play.upstream.port}", f"127.0.0.1:{play.spare_port()}", *engine.settings("t"))
-    play.wait_until("the other node serves", lambda: os.path.exists(admin))
     play.wait(60)
     play.trouble()
-    for _ in range(3):
-        play.tool("purge", "/users/1", admin=admin)
+    for number in range(1, 4):
+        engine.say(f"XADD cistern:scene:{{log}} * k t n 0123456789abcdef s {number} v sealed")
         play.wait(30)
     play.look()
 

@@ -59,7 +59,7 @@ struct SettingsPageTests {
     }
 
     private static func rows() -> String {
-        SettingsTable.all.map { setting in
+        SettingsTable.current.map { setting in
             let (value, more) = (
                 setting.path == "upstream.url" ? "–" : "`\(value(setting))`", setting.needsRestart ? " *Needs a restart.*" : ""
             )

@@ -135,6 +135,32 @@ struct SettingsTests {
             ])
     }
 
+    @Test("a retired setting has its effect, and is warned of once, with its place and its replacement")
+    func replaced() {
+        var reader = read("admin:\n  names: [a.test]")
+        let sentence = { (place: String) in
+            "\(place): admin.names will be removed in the next version: use admin.token_file, whose token opens the status page under any name"
+        }
+        #expect(reader.mistakes == [] && reader.settings.admin.names == ["a.test"])
+        #expect(reader.retirements.map(\.description) == [sentence("f.yaml:2")])
+        reader.read(environment: ["CISTERN_ADMIN_NAMES": "b.test"])
+        #expect(reader.settings.admin.names == ["b.test"] && reader.retirements.map(\.description) == [sentence("environment")])
+        reader.read(path: "admin.names", .one("c.test"), option: "--set")
+        #expect(reader.settings.admin.names == ["c.test"] && reader.retirements.map(\.description) == [sentence("command line")])
+        #expect(reader.mistakes == [] && read("admin:\n  records: 7").retirements == [])
+    }
+
+    @Test("the replacement of a retired setting exists and is not retired itself")
+    func replacements() {
+        let (current, all) = (SettingsTable.current.map(\.path), SettingsTable.all)
+        for replacement in all.compactMap(\.replacement) {
+            let name = String(replacement.prefix { $0 != "," && $0 != ":" && $0 != " " })
+            #expect(current.contains(name), "\(name)")
+        }
+        for setting in all { #expect((setting.replacement == nil) == current.contains(setting.path)) }
+        #expect(Set(SettingsTable.current.map(\.environment)).count == current.count)
+    }
+
     @Test("what Kubernetes says of services called cistern is no mistake")
     func serviceLinks() {
         var reader = SettingsReader()
@@ -274,13 +300,13 @@ struct SettingsTests {
         var expected = CisternSettings()
         expected.upstream.url = "https://api.example.com"
         #expect(reader.settings == expected)
-        for setting in SettingsTable.all {
+        for setting in SettingsTable.current {
             let name = setting.path.split(separator: ".").last!
             #expect(file.contains("\(name):"), "\(setting.path) is not in the file")
             #expect(file.contains(setting.help.split(separator: " ").prefix(4).joined(separator: " ")), "\(setting.path) is not explained")
         }
         // The example route shows all of a route's settings.
-        for setting in RouteTable.all {
+        for setting in RouteTable.all where setting.replacement == nil {
             #expect(file.contains("# \(setting.help)"), "routes.\(setting.path) is not explained")
         }
         let apisBegin = try #require(file.firstRange(of: "# Several APIs")).lowerBound

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Sharing through a Cluster", .slow, .play, .serialized,
+    "Sharing through a Cluster", .slow, .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetClusterTests {
     private static let targets = (0..<20).map { "/a/\($0)" }

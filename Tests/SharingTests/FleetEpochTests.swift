@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Logs that nodes meet", .slow, .play, .serialized,
+    "Logs that nodes meet", .slow, .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetEpochTests {
     private static let epoch = "cistern:play:{log}:epoch"

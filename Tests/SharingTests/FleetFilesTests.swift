@@ -13,16 +13,16 @@ import Testing
 struct FleetFilesTests {
     private let temporary = TestTools.temporaryDirectory()
     private var files: FleetFiles { FleetFiles(beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20)) }
-    private static let kept = KeptPosition(position: LogPosition(12, 3), epoch: 7, primary: Array("run".utf8), added: 5)
+    private static let kept: KeptPosition = {
+        var kept = KeptPosition(position: LogPosition(12, 3), epoch: 7, primary: Array("run".utf8), added: 5)
+        kept.ceiling = LogPosition(10_012, 0)
+        return kept
+    }()
 
     private static let purges = LogMessage.Kind.allCases.map {
-        [PendingMessage(message: LogMessage($0, argument: Array("of \($0)".utf8), isSoft: $0 == .all))]
+        PendingMessage(message: LogMessage($0, argument: Array("of \($0)".utf8), isSoft: $0 == .all))
     }
-    private static let all = [PendingMessage(message: LogMessage(.all))]
-
-    private static func target(_ name: UInt8, _ place: LogPlace? = nil) -> PendingMessage {
-        PendingMessage(message: LogMessage(.target, argument: [name]), place: place)
-    }
+    private static let all = PendingMessage(message: LogMessage(.all))
 
     /// One byte of a file is another.
     private func damage(_ name: String, at place: Int) {
@@ -55,7 +55,7 @@ struct FleetFilesTests {
     @Test("a position that is cut is none")
     func cutPosition() {
         #expect(files.keep(Self.kept))
-        for bytes in (0..<43).reversed() {
+        for bytes in (0..<60).reversed() {
             truncate(temporary.path + "/fleet-position", bytes)
             #expect(files.keptPosition() == nil)
         }
@@ -72,47 +72,29 @@ struct FleetFilesTests {
         #expect(access(temporary.path + "/fleet-pending", F_OK) != 0 && files.pendingPurges().isEmpty)
     }
 
-    @Test("what one purge says in several messages stays together, and who does not know that reads the same messages")
-    func several() throws {
-        let (one, other) = (Self.target(1), Self.target(2))
-        #expect(files.keep(pending: [Self.all, [one, other], [one]]))
-        #expect(files.pendingPurges() == [Self.all, [one, other], [one]])
-        // Behind the checksum: the kind, then bits of which the first says soft, and says nothing of a target.
-        let bytes = try TestTools.readBytes(temporary.path + "/fleet-pending").dropFirst(8)
-        let third = bytes.index(bytes.startIndex, offsetBy: 10 + 11 + 1)
-        #expect(bytes[third] == 2)
-    }
-
-    @Test("where messages lie in the log comes back, of several logs; who does not know of places reads the messages in front of them")
-    func places() throws {
-        func place(_ log: UInt8, _ position: UInt64) -> LogPlace {
-            LogPlace(epoch: UInt64(log), primary: [log, 0, 255], position: LogPosition(position, 7))
+    @Test("a file of an earlier version is read, without places in the log; cut anywhere it is read as far as it is whole")
+    func earlier() {
+        func message(_ kind: UInt8, _ bits: UInt8, _ argument: [UInt8]) -> [UInt8] {
+            [kind, bits, UInt8(argument.count)] + [0, 0, 0, 0, 0, 0, 0] + argument
         }
-        let write = PendingMessage(message: .everythingStale, isWrite: true)
-        let purges = [
-            [Self.target(1, place(1, 5)), Self.target(2)], [write], [Self.target(3, place(2, 6))], [Self.target(4, place(1, .max))],
-        ]
-        #expect(files.keep(pending: purges))
-        #expect(files.pendingPurges() == purges && files.unreadable.isEmpty)
-        // Four of eleven bytes, but for the write, which has no argument; then a kind that there is not.
-        let bytes = try TestTools.readBytes(temporary.path + "/fleet-pending").dropFirst(8)
-        #expect(bytes.dropFirst(4 * 11 + 10).first == 0xFF)
-        // Cut anywhere it is read as far as it is whole.
-        for count in 0..<bytes.count { #expect(PendingContent.purges(Array(bytes.prefix(count))).count <= 4) }
+        let bytes = message(0, 0, [1]) + message(0, 2, [2]) + message(5, 5, []) + message(0xFF, 0, [7, 7, 7])
+        let targets = [1, 2].map { PendingMessage(message: LogMessage(.target, argument: [$0])) }
+        #expect(PendingContent.messages(bytes) == targets + [PendingMessage(message: .everythingStale, isWrite: true)])
+        for count in 0..<bytes.count { #expect(PendingContent.messages(Array(bytes.prefix(count))).count <= 3) }
     }
 
     @Test("what there is no room for is one message that means all of it; it is soft where all of it is")
     func noRoom() {
-        func purge(_ count: Int, isSoft: Bool = false) -> [PendingMessage] {
-            [PendingMessage(message: LogMessage(.selection, argument: Array(repeating: 1, count: count), isSoft: isSoft))]
+        func purge(_ count: Int, isSoft: Bool = false) -> PendingMessage {
+            PendingMessage(message: LogMessage(.selection, argument: Array(repeating: 1, count: count), isSoft: isSoft))
         }
         for (purges, expected) in [
             ([purge(10), purge(400), purge(5)], [purge(10), Self.all]),
-            ([purge(10), purge(400, isSoft: true)], [purge(10), [PendingMessage(message: .everythingStale)]]),
+            ([purge(10), purge(400, isSoft: true)], [purge(10), PendingMessage(message: .everythingStale)]),
             ([purge(10), purge(20)], [purge(10), purge(20)]),
         ] {
             let bytes = PendingContent.bytes(purges, limit: 300)
-            #expect(bytes.count <= 300 && PendingContent.purges(bytes) == expected)
+            #expect(bytes.count <= 300 && PendingContent.messages(bytes) == expected)
         }
     }
 

@@ -28,7 +28,7 @@ private final class Waiter: SharedWaiter, Sendable {
 }
 
 @Suite(
-    "The shared level of a shard", .play, .serialized,
+    "The shared level of a shard", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetLevelTests {
     /// A cache that belongs to a node, and where a target lies in its shared level.
@@ -82,9 +82,9 @@ struct FleetLevelTests {
         cache.level = nil
     }
 
-    /// How often a lease was asked for, among other things.
+    /// How often a record or a lease was asked for.
     private static func asked(_ play: FleetLogPlay) -> Int {
-        let name = "cmdstat_set:calls="
+        let name = "cmdstat_get:calls="
         let line = play.redis.direct.ask("INFO commandstats").split(separator: "\r\n").first { $0.hasPrefix(name) } ?? ""
         return Int(line.dropFirst(name.count).prefix { $0.isNumber }) ?? 0
     }

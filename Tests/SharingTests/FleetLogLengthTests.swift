@@ -7,7 +7,7 @@ import Testing
 @testable import Sharing
 
 @Suite(
-    "Long logs", .play, .serialized,
+    "Long logs", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct FleetLogLengthTests {
     @Test("what was said while a node was away is handed over some thousand orders at a time")

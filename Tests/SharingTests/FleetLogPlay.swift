@@ -25,20 +25,24 @@ final class FleetLogPlay {
         let mayKeepPosition = true
         let handed: HandedOrders
 
-        func obey(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void, kept: @escaping @Sendable () -> Void) {
-            handed.add(orders.count, kept)
+        func follow(_ marks: ArraySlice<FleetOrder>) { if !marks.isEmpty { handed.add(marks.count) } }
+        func obey(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void) {
+            handed.add(orders.count)
             done()
         }
+        func synchronize() { handed.waitForDisk() }
         func finish() {}
     }
 
-    init(_ redis: RedisProcess) throws {
+    init(_ redis: RedisProcess, _ change: (inout FleetSettings) -> Void = { _ in }) throws {
+        RealTimeTrait.expect()
         self.redis = redis
         let secrets = try FleetSecrets(file: Array(FleetPlay.secret.utf8))
         var settings = FleetSettings(
             engine: EngineSettings(servers: [.host("127.0.0.1", port: redis.port)]), name: "play", secrets: secrets)
         // A busy machine is no slow engine.
         settings.timeout = 10_000
+        change(&settings)
         let logger = Logger(label: "play") { [said] _ in LineHandler(said: said) }
         node = FleetNode(settings, beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20), logger)
         node.start(Obedient(handed: handed))
@@ -70,11 +74,11 @@ final class FleetLogPlay {
 
     var files: FleetFiles { FleetFiles(beside: StorePlace(directory: temporary.path, capacityBytes: 16 << 20)) }
 
-    /// Says that targets were purged, all of them as one purge.
+    /// Says that targets were purged, all of them by one purge.
     /// - Returns: what is told of it, once it is.
     func purge(_ targets: [String]) -> Told {
         let told = Told()
-        node.announce(targets.map { LogMessage(.target, argument: Array($0.utf8)) }).tell { told.put($0) }
+        node.announce(LogMessage(marks: targets.map { Array($0.utf8) })).tell { told.put($0) }
         return told
     }
 
@@ -89,35 +93,25 @@ final class FleetLogPlay {
 
 /// How many orders were handed over each time, shared by the log's loop and the play.
 final class HandedOrders: Sendable {
-    private struct State {
-        var counts: [Int] = []
-        /// Who waits for the disk; nil: it is quick.
-        var waiting: [@Sendable () -> Void]?
-    }
+    private let counts = Mutex<[Int]>([])
+    /// nil: the disk is quick.
+    private let gate = Mutex<Gate?>(nil)
 
-    private let state = Mutex(State())
+    func add(_ count: Int) { counts.withLock { $0.append(count) } }
 
-    func add(_ count: Int, _ kept: @escaping @Sendable () -> Void) {
-        let isKept = state.withLock { state in
-            state.counts.append(count)
-            state.waiting?.append(kept)
-            return state.waiting == nil
-        }
-        if isKept { kept() }
-    }
+    var all: [Int] { counts.withLock { $0 } }
 
-    var all: [Int] { state.withLock { $0.counts } }
+    func waitForDisk() { gate.withLock { $0 }?.pass() }
 
     /// From now on nothing comes to the disk.
-    func hold() { state.withLock { $0.waiting = [] } }
+    func hold() { gate.withLock { $0 = Gate() } }
 
-    /// All comes to the disk, the last first.
+    /// All comes to the disk.
     func release() {
-        let waiting = state.withLock { state in
-            defer { state.waiting = nil }
-            return state.waiting ?? []
+        gate.withLock { gate in
+            gate?.open()
+            gate = nil
         }
-        for kept in waiting.reversed() { kept() }
     }
 }
 

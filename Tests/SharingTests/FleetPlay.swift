@@ -159,7 +159,8 @@ final class FleetPlay {
         #expect(try one.gave(1))
         let text = try other.get("/a").text
         redis.freeze()
-        #expect(try one.play.request("PUT", "/a", content: "{}").status == 200)
+        let write = try one.play.request("PUT", "/a", content: "{}")
+        #expect(write.status == 200 && write["Cache-Status"]?.hasSuffix("; detail=nodes_not_told") == true, "others are told later")
         return (one, other, text)
     }
 

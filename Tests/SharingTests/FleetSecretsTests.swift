@@ -1,6 +1,7 @@
 // What the fleet's secret is good for: names, partitions and seals that nobody else can make or read.
 
 import CacheStore
+import ContentCodings
 import Engine
 import Fleet
 import ResponseCache
@@ -123,15 +124,51 @@ struct GivenRecordTests {
     private static func sealed(_ given: GivenRecord) -> [UInt8] {
         var bytes: [UInt8] = [9]
         var sealer = FleetSealer(secret)
-        given.appendSealed(to: &bytes, by: &sealer, at: place)
-        #expect(bytes.count == 1 + given.sealedBytes && bytes[0] == 9)
+        let packed = given.packed(by: QuickZstd())
+        packed.appendSealed(to: &bytes, by: &sealer, at: place)
+        #expect(bytes.count == 1 + packed.sealedBytes && bytes[0] == 9)
         return Array(bytes[1...])
     }
 
     private static let sealed = sealed(record(.bytes(Array("{\"a\":1}".utf8))))
 
-    private func open(_ value: [UInt8], at place: ArraySlice<UInt8> = place) -> GivenRecord? {
-        GivenRecord(value, sealedBy: Self.secret, at: place)
+    private func open(_ value: [UInt8], at place: ArraySlice<UInt8> = place, limit: Int = 1 << 20) -> GivenRecord? {
+        GivenRecord(value, sealedBy: Self.secret, at: place, by: QuickZstd(), limit: limit)
+    }
+
+    @Test(
+        "a record of 512 bytes is compressed where that is worth it, and opens with all its bytes",
+        arguments: [(200, 1), (2_000, 2), (100_000, 2), (1 << 20, 1)] as [(Int, UInt8)])
+    func compressed(count: Int, layout: UInt8) throws {
+        let body = (0..<count).map { UInt8(truncatingIfNeeded: 0x61 + $0 / 7 % 3) }
+        let sealed = Self.sealed(Self.record(.bytes(body)))
+        #expect(sealed[0] == layout && (layout == 1 || sealed.count < count / 2))
+        let taken = try #require(open(sealed, limit: 2 << 20))
+        taken.record.body.withBytes { taken in #expect(taken.elementsEqual(body)) }
+        #expect(taken.record.body.form.coding == 0)
+    }
+
+    @Test("bytes by chance, and content in a coding, are not compressed")
+    func incompressible() {
+        let noise = (0..<4_000).map { _ in UInt8.random(in: 0...255) }
+        #expect(Self.sealed(Self.record(.bytes(noise)))[0] == 1)
+        let coded = ItemBody.coded([UInt8](repeating: 7, count: 4_000), ContentForm(coding: 2, plainBytes: 9_000))
+        #expect(Self.sealed(Self.record(coded))[0] == 1)
+    }
+
+    @Test("what would become longer than a record may be is not unpacked, nor what is no frame of zstd")
+    func bomb() throws {
+        let sealed = Self.sealed(Self.record(.bytes([UInt8](repeating: 7, count: 500_000))))
+        #expect(sealed[0] == 2 && sealed.count < 1_000)
+        #expect(open(sealed) != nil && open(sealed, limit: 500_000) == nil)
+        let place = Array(Self.place + [2])
+        let packed = try #require(Self.secret.open(sealed, at: place[...], behind: [2]))
+        for count in [0, 1, 4, packed.count / 2, packed.count - 1] {
+            #expect(open([2] + Self.secret.seal(Array(packed[..<count]), at: place)) == nil)
+        }
+        #expect(open([2] + Self.secret.seal(packed + [0], at: place)) == nil)
+        // Of one layout it is none of the other.
+        #expect(open([1] + sealed[1...]) == nil && open([2] + Self.sealed[1...]) == nil)
     }
 
     @Test("what is given is what is taken: plain, empty, and with a coding on it")
@@ -156,7 +193,7 @@ struct GivenRecordTests {
         for count in sealed.indices { #expect(open(Array(sealed[..<count])) == nil) }
         #expect(open(sealed + [0]) == nil)
         #expect(open(sealed, at: (Self.place + Array(":l".utf8))[...]) == nil)
-        #expect(GivenRecord(sealed, sealedBy: FleetSecretsTests.secret("other"), at: Self.place) == nil)
+        #expect(GivenRecord(sealed, sealedBy: FleetSecretsTests.secret("other"), at: Self.place, by: QuickZstd(), limit: 1 << 20) == nil)
         for layout in UInt8.min...UInt8.max where layout != sealed[0] { #expect(open([layout] + sealed[1...]) == nil) }
     }
 

@@ -19,9 +19,7 @@ struct LogSampleTests {
     private static func reply(_ writers: [FleetSettings]) -> EngineReply {
         let entries = writers.enumerated().map { number, writer -> EngineReply in
             let entry = LogEntry(LogMessage(.target, argument: [1]), origin: LogOrigin(node: 7, sequence: UInt64(number)))
-            let place = writer.logKey + LogEntry.associatedData(of: entry.fields)
-            let sealed = entry.fields(sealedArgument: writer.secrets.first.seal(entry.message.argument, at: place))
-            return .list([bytes("\(number + 1)-0"), .list(sealed.flatMap { [.bytes($0.name), .bytes($0.value)] })])
+            return .list([bytes("\(number + 1)-0"), .list(writer.seal(entry).flatMap { [.bytes($0.name), .bytes($0.value)] })])
         }
         return .list([.list([bytes("cistern:shop:{log}"), .list(entries)])])
     }

@@ -1,7 +1,9 @@
 // Why the log cannot be seen, and what is told of it.
 
+import CacheStore
 import Engine
 import Fleet
+import Glibc
 import ResponseCache
 import TestSupport
 import Testing
@@ -18,7 +20,7 @@ struct LogTroubleTests {
             let trouble = LogTrouble(cause, known: .failed(.denied, Self.server), Self.server)
             #expect((trouble == .failed(.timedOut, Self.server)) == (cause == .silence), "\(cause)")
             #expect((trouble == .failed(.denied, Self.server)) == (cause == .lost), "\(cause)")
-            #expect(trouble.isMisconfiguration == (cause == .lost))
+            #expect(trouble.isMisconfiguration == (cause == .lost || cause == .unheard))
         }
         #expect(LogTrouble(.lost, known: nil, Self.server) == .failed(.connectionLost, Self.server))
     }
@@ -31,8 +33,21 @@ struct LogTroubleTests {
     }
 }
 
+@Suite("Versions of the engine")
+struct EngineVersionTests {
+    @Test(
+        "Redis below 7.0 is too old; Valkey, and who does not say, is not",
+        arguments: [
+            ("redis_version:6.2.14", "6.2.14"), ("redis_version:7.0.0", nil), ("redis_version:10.1", nil), ("", nil),
+            ("redis_version:6.2.14\r\nvalkey_version:8.0.1", nil), ("redis_version:255.255.255", nil),
+        ] as [(String, String?)])
+    func outdated(text: String, version: String?) {
+        #expect(InfoText(Array("# Server\r\n\(text)\r\n".utf8)).outdatedVersion == version)
+    }
+}
+
 @Suite(
-    "What a node says of the log", .play, .serialized,
+    "What a node says of the log", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SaidOfLogTests {
     @Test("an engine that has lost its data has replied in time: there is another log")
@@ -45,17 +60,65 @@ struct SaidOfLogTests {
             #expect(play.figures.trouble == nil)
         }
     }
+    @Test(
+        "an engine that can be read and takes no writes disconnects a node that has nothing to say, within half of share.blind_limit",
+        arguments: [
+            ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "takes nothing more"),
+            ("ACL SETUSER default -xadd", "ACL SETUSER default +xadd", "does not let the user"),
+        ])
+    func mute(break: String, mend: String, cause: String) throws {
+        let redis = try RedisProcess()
+        #expect(redis.direct.ask("CONFIG SET maxmemory-policy noeviction").hasPrefix("+OK"))
+        let play = try FleetLogPlay(redis) { $0.blindLimit = 2_000 }
+        #expect(try eventually { play.node.isSeeing })
+        redis.direct.ask(`break`)
+        #expect(try eventually { !play.node.isSeeing })
+        #expect(try eventually { play.said.count(of: "can be read, and refuses entries: it \(cause)") == 1 }, "\(play.said.all)")
+        #expect(play.figures.trouble?.label == "refused" && play.figures.blindings == 1)
+        redis.direct.ask(mend)
+        #expect(try eventually { play.node.isSeeing })
+        #expect(try eventually { play.figures.trouble == nil && play.said.count(of: "the fleet's log is followed") == 2 })
+        play.stop()
+    }
+
+    @Test("an address that leads to two primaries: a node that reads one and would write to the other appends nothing, and says so")
+    func twoPrimaries() throws {
+        let (one, other) = (try RedisProcess(), try RedisProcess())
+        #expect(!other.direct.ask("PING").isEmpty && !one.direct.ask("PING").isEmpty)
+        let temporary = TestTools.temporaryDirectory()
+        let address = temporary.path + "/engine.sock"
+        #expect(symlink(one.socketPath, address) == 0)
+        let play = try FleetLogPlay(one) { $0.engine.servers = [.unix(address)] }
+        #expect(try eventually { play.node.isSeeing })
+        #expect(unlink(address) == 0 && symlink(other.socketPath, address) == 0)
+        // What reads stays; what writes comes to the other.
+        let clients = one.direct.ask("CLIENT LIST").split(separator: "\n").filter {
+            $0.contains("id=") && !$0.contains("cmd=xread") && !$0.contains("cmd=client")
+        }
+        let ids = clients.compactMap { line in line.split(separator: " ").first { $0.contains("id=") }?.split(separator: "=").last }
+        #expect(ids.count == 1, "\(clients)")
+        for id in ids { one.direct.ask("CLIENT KILL ID \(id)") }
+        let told = play.purge(["a"])
+        let sentence = "cannot be seen: what this node appends is not what it reads"
+        #expect(try eventually { play.said.count(of: sentence) == 1 }, "\(play.said.all)")
+        // Both are connected anew, and meet the other's log.
+        #expect(try eventually { play.node.isSeeing && told.now == .pending(reason: "not_reached") })
+        #expect(try eventually { other.logLength > 0 })
+        #expect(one.logLength == 0)
+        play.stop()
+    }
+
     @Test("an engine that does not let the log be trimmed takes what is said all the same, and that is what is told")
     func untrimmed() throws {
         try FleetLogPlay.run { (play: FleetLogPlay) throws in
             play.redis.direct.ask("ACL SETUSER default -xtrim")
             // Trimmed by number once in a thousand entries.
             for round in 0..<9 {
-                let told = play.purge((0..<128).map { "\(round) \($0)" })
-                #expect(try eventually { told.now == .pending(reason: "no_replica") })
+                let told = (0..<128).map { play.purge(["\(round) \($0)"]) }
+                #expect(try eventually { told.allSatisfy { $0.now == .pending(reason: "no_replica") } })
             }
             #expect(play.figures.appended >= 1_000 && play.redis.direct.ask("INFO commandstats").contains("cmdstat_xtrim"))
-            #expect(play.said.count(of: "other nodes are not told") == 0, "\(play.said.all)")
+            #expect(play.said.count(of: "cannot be seen") == 0, "\(play.said.all)")
             #expect(play.said.count(of: "is not trimmed (XTRIM): the engine does not let the user use a command") == 1)
         }
     }

@@ -1,69 +1,36 @@
-// Purges that wait to be told, and what of them belongs together.
+// Purges that are pending, in their order, and their causes.
 
 import Fleet
 import Testing
 
 @testable import Sharing
 
-extension PendingPurges {
-    fileprivate var count: Int { counts(unreached: [:], reached: .noReplica).values.reduce(0, +) }
-}
-
 @Suite("Purges that are pending")
 struct PendingPurgesTests {
     private static let messages = (0..<4).map { PendingMessage(message: LogMessage(.target, argument: [$0])) }
+    private static let write = PendingMessage(message: .everythingStale, isWrite: true)
 
-    @Test("messages of one purge are one, though another purge was kept between them")
-    func overlapping() {
-        let (one, other) = (Self.messages[0...1], Self.messages[2...3])
+    @Test("they lie in the order in which they were requested, whichever was kept first; two of one target are two")
+    func order() {
         var pending = PendingPurges()
-        for (message, purge, token) in [(one[0], 1, 11), (other[2], 2, 21), (other[3], 2, 22), (one[1], 1, 12)]
-            as [(PendingMessage, UInt64, UInt64)]
-        {
-            pending.keep(message, of: purge, token)
-        }
-        #expect(pending.count == 2 && pending.purges == [Array(one), Array(other)])
-        pending.drop([11])
-        #expect(pending.count == 2 && pending.purges == [[one[1]], Array(other)])
-        pending.drop([12])
-        #expect(pending.count == 1 && pending.purges == [Array(other)])
-        for token in [21, 22, 22] as [UInt64] { pending.drop([token]) }
-        #expect(pending.count == 0 && pending.purges.isEmpty && pending.messages.isEmpty)
+        for (message, token) in [(2, 3), (0, 1), (1, 2), (1, 2), (0, 4)] as [(Int, UInt64)] { pending.keep(Self.messages[message], token) }
+        #expect(pending.all == [0, 1, 2, 0].map { Self.messages[$0] } && pending.messages.count == 3)
+        pending.drop([1, 9])
+        #expect(pending.all == [1, 2, 0].map { Self.messages[$0] })
+        pending.drop([2, 3, 4])
+        #expect(pending.all.isEmpty && pending.counts(unreached: [:]).isEmpty)
     }
 
-    @Test("two purges of the same target are two")
-    func same() {
+    @Test("they are counted by cause; a write has none")
+    func causes() {
         var pending = PendingPurges()
-        pending.keep(Self.messages[0], of: 1, 1)
-        pending.keep(Self.messages[0], of: 2, 2)
-        #expect(pending.count == 2 && pending.messages.count == 1)
-    }
-
-    @Test("where a message lies in the log is kept in the place of what was known before; a write is no purge")
-    func places() {
-        var pending = PendingPurges()
-        pending.keep(Self.messages[0], of: 1, 1)
-        var placed = Self.messages[0]
-        placed.place = LogPlace(epoch: 1, primary: [2], position: LogPosition(3))
-        pending.keep(placed, of: 1, 1)
-        let write = PendingMessage(message: .everythingStale, isWrite: true)
-        pending.keep(write, of: 2, 2)
-        #expect(pending.count == 1 && pending.purges == [[placed], [write]])
-        pending.drop([1, 2])
-        #expect(pending.count == 0 && pending.purges.isEmpty)
-    }
-
-    @Test("they are counted by why, each once: of the messages of one the worst counts, and a write has none")
-    func reasons() {
-        var pending = PendingPurges()
-        for (message, purge, token) in [(0, 1, 11), (1, 1, 12), (2, 2, 21), (3, 3, 31)] as [(Int, UInt64, UInt64)] {
-            pending.keep(Self.messages[message], of: purge, token)
-        }
-        pending.keep(PendingMessage(message: LogMessage(.target, argument: [9]), isWrite: true), of: 4, 41)
-        #expect(pending.counts(unreached: [:], reached: .noReplica) == [.noReplica: 3])
-        let causes: [LogWriter.Token: LogWriter.Pending] = [11: .refused, 12: .notReached, 21: .refused, 41: .notReached, 99: .notReached]
-        #expect(pending.counts(unreached: causes, reached: .noReplica) == [.notReached: 1, .refused: 1, .noReplica: 1])
-        #expect(pending.counts(unreached: [12: .refused], reached: .notReplicated) == [.refused: 1, .notReplicated: 2])
-        #expect(PendingPurges().counts(unreached: [:], reached: .noReplica).isEmpty)
+        for token in 1...3 as ClosedRange<UInt64> { pending.keep(Self.messages[Int(token)], token) }
+        for _ in 0..<2 { pending.keep(Self.write, 41) }
+        #expect(pending.counts(unreached: [:]) == [.notReplicated: 3])
+        #expect(
+            pending.counts(unreached: [1: .refused, 2: .notReached, 41: .notReached, 99: .notReached])
+                == [.notReached: 1, .refused: 1, .notReplicated: 1])
+        pending.drop([41])
+        #expect(pending.counts(unreached: [3: .refused]) == [.refused: 1, .notReplicated: 2])
     }
 }

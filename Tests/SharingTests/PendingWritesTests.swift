@@ -1,5 +1,6 @@
 // Purges that are pending, on the disk: what each of them costs.
 
+import Fleet
 import Glibc
 import ResponseCache
 import TestSupport
@@ -34,18 +35,23 @@ private final class WriteCounter {
 }
 
 @Suite(
-    "Purges that are pending, on the disk", .play, .serialized,
+    "Purges that are pending, on the disk", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct PendingWritesTests {
     @Test("what becomes pending at once is written down once")
     func once() throws {
         try FleetLogPlay.run { (play: FleetLogPlay) throws in
             let writes = WriteCounter(play.directory)
-            let told = play.purge((0..<128).map(String.init))
-            #expect(try eventually { told.now == .pending(reason: "no_replica") })
-            // The first goes out alone, the others behind it.
-            #expect((1...4).contains(writes.count(of: "fleet-pending")))
-            #expect(play.files.pendingPurges().map(\.count) == [128] && play.figures.pendingPurges.values.reduce(0, +) == 1)
+            // Nothing is answered: all are pending after a second.
+            play.redis.freeze()
+            let told = (0..<128).map { play.purge([String($0)]) }
+            #expect(try eventually { told.allSatisfy { $0.now == .pending(reason: "not_reached") } })
+            // The first goes out alone, the others wait behind it; then the connection is lost.
+            #expect((1...6).contains(writes.count(of: "fleet-pending")))
+            #expect(play.files.pendingPurges().count == 128 && play.figures.pendingPurges == [.notReached: 128])
+            play.redis.thaw()
+            // The engine has no replica: once it has them nothing is kept for them.
+            #expect(try eventually { play.files.pendingPurges().isEmpty && play.figures.pendingPurges.isEmpty })
         }
     }
 }

@@ -1,6 +1,7 @@
 // Who asks the upstream of all nodes that miss one target, and who waits for whom.
 
 import Engine
+import Fleet
 import Glibc
 import Locking
 import ReverseProxy
@@ -10,7 +11,7 @@ import Testing
 import Upstream
 
 @Suite(
-    "Sharing: who asks the upstream", .play, .serialized,
+    "Sharing: who asks the upstream", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SharedLeaseTests {
     @Test("a crowd that misses one target at two nodes is one request to the upstream", arguments: [1, 3])
@@ -39,6 +40,101 @@ struct SharedLeaseTests {
             #expect(try one.metric("cistern_shared_leases_total{outcome=\"won\"}") == 1)
             // Given back, whichever shard had it and whichever asked.
             #expect(try eventually { fleet.redis.direct.ask("KEYS cistern:play:*:l").hasPrefix("*0") && fleet.calls(of: "unlink") > 0 })
+        }
+    }
+
+    @Test("the end of a lease never comes before its record, whichever shards have taken the lease and stored the response")
+    func severalShards() throws {
+        let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=600"])] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { ($0.collapsing.wait, $0.shards) = (60_000, 3) })
+            for number in 0..<20 {
+                let clients = try (0..<12).map { try [one, other][$0 % 2].play.client() }
+                for client in clients { client.send("GET /\(number) HTTP/1.1\r\nHost: a\r\n\r\n") }
+                for client in clients { #expect(client.readResponse()?.status == 200) }
+                #expect(fleet.asked("/\(number)") == 1)
+            }
+        }
+    }
+
+    @Test(
+        "a response that is no use to others, or a failure, frees all who wait at all nodes, at once and by its head",
+        arguments: ["200 OK", "503 Service Unavailable"])
+    func freed(status: String) throws {
+        let gates = (0..<3).map { _ in Gate() }
+        let head = "HTTP/1.1 \(status)\r\nContent-Type: application/json\r\nCache-Control: no-store\r\nContent-Length: 2\r\n\r\n"
+        let origin = ScriptedOrigin { _ in [.open(gates[0]), .pass(gates[1]), .send(head), .pass(gates[2]), .send("{}")] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
+            func send(_ node: FleetMember) throws -> TestClient {
+                let client = try node.play.client()
+                client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+                return client
+            }
+            var clients = [try send(one)]
+            gates[0].pass()
+            let before = try other.replies
+            clients += [try send(one), try send(other), try send(other)]
+            #expect(try one.reaches("cistern_collapsed_waiting", 1) && eventually { try other.replies >= before + 4 })
+            gates[1].open()
+            // Before the first response is over.
+            #expect(try eventually { fleet.asked("/a") == 4 })
+            // It is known now.
+            clients += [try send(other), try send(one), try send(other)]
+            #expect(try eventually { fleet.asked("/a") == 7 })
+            gates[2].open()
+            for client in clients { #expect(client.readResponse()?.text == "{}") }
+        }
+    }
+
+    @Test(
+        "a response that is too long for other nodes keeps their clients waiting no longer than until its length is known",
+        arguments: [true, false])
+    func lengthKnown(inHead: Bool) throws {
+        let (asked, gate) = (Gate(), Gate())
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: max-age=600\r\n"
+        let start = inHead ? "Content-Length: 7\r\n\r\n" : "Transfer-Encoding: chunked\r\n\r\n5\r\n[1234\r\n"
+        let end = inHead ? "[12345]" : "2\r\n5]\r\n0\r\n\r\n"
+        let origin = ScriptedOrigin { _ in [.send(head + start), .open(asked), .pass(gate), .send(end)] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair({ $0.contentLimitBytes = 4 }, proxy: { $0.collapsing.wait = 60_000 })
+            let clients = try [one, one, other, other].map { node in
+                let client = try node.play.client()
+                client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+                asked.pass()
+                return client
+            }
+            #expect(try eventually { fleet.asked("/a") == 2 })
+            // Of one node the requests share a fetch as before.
+            #expect(try one.reaches("cistern_collapsed_waiting", 1) && other.reaches("cistern_collapsed_waiting", 1))
+            gate.open()
+            for client in clients { #expect(client.readResponse()?.text == "[12345]") }
+            #expect(fleet.asked("/a") == 2)
+        }
+    }
+
+    @Test("a follower that leaves does not end the lease of its node")
+    func followerLeft() throws {
+        let (asked, gate) = (Gate(), Gate())
+        let origin = ScriptedOrigin { _ in [.open(asked), .pass(gate), .json("{}", ["Cache-Control: max-age=600"])] }
+        try FleetPlay.run(origin) { fleet in
+            let (one, other) = try fleet.pair(proxy: { $0.collapsing.wait = 60_000 })
+            let leader = try one.play.client()
+            leader.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            asked.pass()
+            var leaver: TestClient? = try one.play.client()
+            leaver?.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(try one.reaches("cistern_collapsed_waiting", 1))
+            leaver?.endsWithReset()
+            leaver = nil
+            #expect(try one.play.waitFor("cistern_collapsed_waiting", 0))
+            let before = try other.replies
+            let waiter = try other.play.client()
+            waiter.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(try eventually { try other.replies >= before + 8 })
+            gate.open()
+            for client in [leader, waiter] { #expect(client.readResponse()?.text == "{}") }
+            #expect(fleet.asked("/a") == 1)
         }
     }
 
@@ -222,7 +318,7 @@ struct SharedLeaseTests {
             var (renewals, last) = (0, Int64(0))
             let isKept = try eventually {
                 let left = Int64(fleet.redis.direct.ask("PTTL \(lease)").dropFirst().prefix { $0.isNumber }) ?? .max
-                #expect(left <= 1_500)
+                #expect(left <= LeaseTimes.expiry || left == .max)
                 if left > last { renewals += 1 }
                 last = left
                 return renewals >= 6

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Why nothing was looked for", .play, .serialized,
+    "Why nothing was looked for", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SharedObstacleTests {
     @Test("why says that nothing was looked for only of those who would have looked: a stale hit and a refusal of our own never do")

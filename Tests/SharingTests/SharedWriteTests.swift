@@ -7,7 +7,7 @@ import Testing
 @testable import Sharing
 
 @Suite(
-    "Writes on all nodes", .play, .serialized,
+    "Writes on all nodes", .play, .realTime, .serialized,
     .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
 struct SharedWriteTests {
     @Test("a write at one node has the other ask again, and is in the log before its response goes out")
@@ -20,7 +20,8 @@ struct SharedWriteTests {
                 #expect(try one.gave(Double(number + 1)))
                 #expect(try other.get(target).text == first.text)
                 let before = fleet.logLength
-                #expect(try one.play.request("PUT", target, content: "{}").status == 200)
+                let write = try one.play.request("PUT", target, content: "{}")
+                #expect(write.status == 200 && write["Cache-Status"]?.contains("nodes_not_told") == false)
                 #expect(fleet.logLength > before)
                 #expect(try eventually { try other.get(target).text != first.text })
                 #expect(try one.get(target).text != first.text)

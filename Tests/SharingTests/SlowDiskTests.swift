@@ -11,7 +11,7 @@ import Testing
 @Suite("A slow disk")
 struct SlowDiskTests {
     @Test(
-        "what others say is obeyed at once; how far that went is kept when all of it lies on the disk",
+        "what others say is obeyed at once; how far that went is kept when all of it lies on the disk", .realTime,
         .enabled(if: RedisProcess.isInstalled, "redis-server is missing: make test-packages installs it"))
     func obeyed() throws {
         try FleetLogPlay.run { play throws in

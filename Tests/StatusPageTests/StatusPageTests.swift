@@ -46,6 +46,10 @@ struct StatusPageTests {
                 id: "upstreams", title: hostile, caption: hostile, columns: [.init(hostile), .init("n", isNumber: true)],
                 rows: [[.init(hostile, note: hostile), .init("1", level: .strained)]], empty: hostile)
         ]
+        view.tops = view.tables
+        view.exchanges = [
+            StatusView.Exchange(time: hostile, target: hostile, result: hostile, note: hostile, isFailed: false, sentences: [hostile])
+        ]
         view.facts = [StatusView.Facts(hostile, [.init(hostile, hostile, note: hostile, level: .down)])]
         return view
     }
@@ -87,7 +91,7 @@ struct StatusPageTests {
         #expect(
             lines.first
                 == "Content-Security-Policy: default-src 'none'; style-src 'nonce-abc'; script-src 'nonce-abc'; connect-src 'self'; "
-                + "form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+                + "form-action 'none'; frame-ancestors 'none'; base-uri 'none'")
         for line in ["Referrer-Policy: no-referrer", "X-Frame-Options: DENY"] {
             #expect(lines.contains(line))
         }

@@ -302,6 +302,7 @@ final class OriginHTTP2: @unchecked Sendable {
             send(OriginFrame.goAway, 0, 0, OriginFrame.number(UInt32(accepts ? last : max(0, response.id - 2))) + OriginFrame.number(code))
         case .pass(let gate): gate.pass()
         case .open(let gate): gate.open()
+        case .awaitInput, .delivered: preconditionFailure("plays of HTTP/1.1 wait for the bytes of a connection")
         case .close, .cut, .reset:
             breakOff(step)
             return false

@@ -86,6 +86,16 @@ final class OriginStream {
         }
     }
 
+    func awaitInput() {
+        var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        _ = poll(&waiting, 1, 20_000)
+    }
+
+    func awaitDelivery() {
+        var unsent: Int32 = 0
+        while ioctl(descriptor, UInt(TIOCOUTQ), &unsent) == 0, unsent > 0 { _ = poll(nil, 0, 1) }
+    }
+
     func sendTicket() {
         guard let tls, test_tls_write_ticket(tls) == 1 else { return }
         _ = test_tls_flush(tls)

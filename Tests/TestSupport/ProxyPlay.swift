@@ -14,6 +14,7 @@ import Reactor
 import ReverseProxy
 import Server
 import Telemetry
+import Testing
 import Upstream
 
 package final class ProxyPlay {
@@ -85,6 +86,7 @@ package final class ProxyPlay {
         (self.accessFields, self.log) = (accessFields, log)
         self.configure = configure
         self.clock = clock ?? time
+        if !self.clock.isMovedByHand { RealTimeTrait.expect() }
         try start()
     }
 
@@ -174,8 +176,12 @@ package final class ProxyPlay {
         return said
     }
 
-    /// Waits until what was handed to the store is readable from its files.
-    package func flushStore() { server?.flushStore() }
+    /// Waits until all that was stored is readable from its files. In a play with one shard this holds for every response that a client has received.
+    package func flushStore() {
+        // A client may have its response before the exchange has stored it, but not before the next exchange begins.
+        _ = try? get("/healthz")
+        server?.flushStore()
+    }
 
     package var adminPort: UInt16 {
         for case .ipv4(_, let port) in server?.adminAddresses ?? [] { return port }
@@ -224,7 +230,7 @@ package final class ProxyPlay {
 
     /// The lines of the access log, at the end of a play with one shard: nothing is logged after that.
     package func accessLines() throws -> [JSONValue] {
-        // A response may be here before its exchange is over there; the next one's is not.
+        // As in flushStore().
         _ = try get("/healthz")
         accessLog?.finish()
         return try TestTools.read(directory + "/access.log").split(separator: "\n").compactMap { JSONValue(Array($0.utf8)) }

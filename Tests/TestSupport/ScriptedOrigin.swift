@@ -55,8 +55,12 @@ package enum OriginStep: Sendable {
     case hang
     /// Waits until the play opens the gate.
     case pass(Gate)
-    /// Tells the play that it has come so far.
+    /// Opens the gate for the play.
     case open(Gate)
+    /// Waits until bytes of the next request have arrived, and does not read them.
+    case awaitInput
+    /// Waits until the client's system has acknowledged all that was sent.
+    case delivered
     /// Passes on what comes, both ways, from and to a port on loopback, until one side ends: what a forward proxy does after CONNECT.
     case tunnel(UInt16)
     /// In HTTP/2: a frame of the request's stream, and one of the connection: type, flags, payload.
@@ -316,6 +320,8 @@ package final class ScriptedOrigin: Sendable {
             return false
         case .pass(let gate): gate.pass()
         case .open(let gate): gate.open()
+        case .awaitInput: stream.awaitInput()
+        case .delivered: stream.awaitDelivery()
         case .frame, .connectionFrame, .goAway: preconditionFailure("HTTP/1.1 has no frames")
         case .tunnel(let port):
             Self.splice(stream.descriptor, with: port)

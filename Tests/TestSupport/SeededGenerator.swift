@@ -1,12 +1,16 @@
-// Random numbers that are the same at every run, and the settings of long walks.
+// Random numbers that are the same at every run.
 
-import Glibc
-
-/// SplitMix64: small, and the same everywhere.
+/// SplitMix64.
 package struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 
     package init(seed: UInt64) { state = seed }
+
+    /// Of one step of a schedule: the numbers do not depend on the steps before it.
+    package init(seed: UInt64, step: Int) {
+        var schedule = SeededGenerator(seed: seed ^ UInt64(step + 1) << 32)
+        state = schedule.next()
+    }
 
     package mutating func next() -> UInt64 {
         state &+= 0x9e37_79b9_7f4a_7c15
@@ -17,12 +21,9 @@ package struct SeededGenerator: RandomNumberGenerator {
     }
 }
 
-/// How long the random walks are and where they begin (`make soak`).
-package enum Soak {
-    package static var steps: Int? { number("CISTERN_SOAK_STEPS") }
-    /// Number of random schedules for the failure memory.
-    package static var walks: Int? { number("CISTERN_SOAK_WALKS") }
-    package static var seed: UInt64 { UInt64(number("CISTERN_SOAK_SEED") ?? 4711) }
-
-    private static func number(_ name: String) -> Int? { getenv(name).flatMap { Int(String(cString: $0)) } }
+extension RandomNumberGenerator {
+    package mutating func below(_ limit: Int) -> Int { Int.random(in: 0..<limit, using: &self) }
+    package mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
+    package mutating func isTrue(oneIn count: Int = 2) -> Bool { below(count) == 0 }
+    package mutating func pick<T>(_ from: [T]) -> T { from[below(from.count)] }
 }

@@ -4,6 +4,7 @@ import CSystem
 import CacheStore
 import Downstream
 import Glibc
+import Locking
 
 package enum TestTools {
     package struct Failed: Error {
@@ -34,6 +35,18 @@ package enum TestTools {
         guard let directory = TemporaryDirectory("cistern-test") else { preconditionFailure("no temporary directory") }
         return directory
     }
+
+    /// A file of its own with a text; it stays until the process ends.
+    package static func file(_ text: String) -> String {
+        let path = files.withLock { files in
+            files.count += 1
+            return "\(files.directory.path)/\(files.count)"
+        }
+        do { try write(text, to: path) } catch { preconditionFailure("\(path) cannot be written") }
+        return path
+    }
+
+    private static let files = Mutex((directory: temporaryDirectory(), count: 0))
 
     /// A port of loopback that nobody listens on.
     package static func freePort() -> UInt16 {

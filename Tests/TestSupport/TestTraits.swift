@@ -9,10 +9,12 @@ extension Trait where Self == ConditionTrait {
     package static var slow: Self { .disabled(if: TestRun.isFast, "left out, since it is slow") }
 }
 
-/// What is asked of all tests together.
+/// Settings of a whole test run, by its environment.
 package enum TestRun {
+    package static func environment(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
+
     /// `make test FAST=1`.
-    package static let isFast = getenv("FAST_TESTS") != nil
+    package static let isFast = environment("FAST_TESTS") != nil
 }
 
 /// Each test of the suite is played once through each door by which clients come in, or through some. In a fast run it is played through one of them,

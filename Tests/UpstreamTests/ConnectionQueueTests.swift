@@ -1,5 +1,6 @@
 // The order in which requests that wait get a connection, as lists of what happens and who goes.
 
+import TestSupport
 import Testing
 
 @testable import Upstream
@@ -186,43 +187,53 @@ struct ConnectionQueueTests {
         let place: ConnectionQueue<Int>.Place
     }
 
-    @Test("a walk: nobody is forgotten, no share is overdrawn, and whoever may go goes before those who came later")
-    func walk() {
-        var numbers = SystemRandomNumberGenerator()
-        let connections = 12
-        let fixed = (0..<3).map { ConnectionShare(.family(UInt64(100 + $0)), .connections($0 + 1)) }
-        let families = (0..<4).map(Self.family)
+    private struct Walk {
+        private static let connections = 12
+        private static let fixed = (0..<3).map { ConnectionShare(.family(UInt64(100 + $0)), .connections($0 + 1)) }
+        private static let families = (0..<4).map(ConnectionQueueTests.family)
+
         var queue = ConnectionQueue<Int>(connections: connections, limit: .max / 4)
         var waiting: [Walker] = []
         var running: [ConnectionShares] = []
-        func isFull(_ share: ConnectionShare) -> Bool {
+        var number = 0
+
+        private func isFull(_ share: ConnectionShare) -> Bool {
             let held = running.count { $0.contains(share) }
             return switch share.limit {
             case .connections(let count): held >= count
-            case .free: held > 0 && held >= connections - running.count
+            case .free: held > 0 && held >= Self.connections - running.count
             }
         }
-        for step in 0..<8_000 {
-            switch Int.random(in: 0..<5, using: &numbers) {
+
+        mutating func step(_ random: inout SeededGenerator) throws {
+            number += 1
+            switch random.below(5) {
             case 0, 1:
                 var wanted: ConnectionShares = []
-                for share in fixed where Int.random(in: 0..<4, using: &numbers) == 0 { wanted.append(share) }
-                if let family = families.randomElement(using: &numbers), Bool.random(using: &numbers) { wanted.append(family) }
-                waiting.append(Walker(number: step, shares: wanted, place: queue.enter(step, wanted)))
-            case 2 where !waiting.isEmpty:
-                queue.leave(waiting.remove(at: Int.random(in: 0..<waiting.count, using: &numbers)).place)
-            case 3 where !running.isEmpty:
-                queue.release(running.remove(at: Int.random(in: 0..<running.count, using: &numbers)))
+                for share in Self.fixed where random.isTrue(oneIn: 4) { wanted.append(share) }
+                if random.isTrue() { wanted.append(random.pick(Self.families)) }
+                waiting.append(Walker(number: number, shares: wanted, place: queue.enter(number, wanted)))
+            case 2 where !waiting.isEmpty: queue.leave(waiting.remove(at: random.below(waiting.count)).place)
+            case 3 where !running.isEmpty: queue.release(running.remove(at: random.below(running.count)))
             default:
                 // As the connections do it: whoever finds none free is not let go.
-                guard running.count < connections else { continue }
+                guard running.count < Self.connections else { return }
                 let wanted = waiting.first { !$0.shares.contains(where: isFull) }
-                #expect(queue.next() == wanted?.number)
-                guard let wanted else { continue }
+                try demand(queue.next() == wanted?.number)
+                guard let wanted else { return }
                 running.append(wanted.shares)
                 waiting.removeAll { $0.number == wanted.number }
             }
-            #expect(queue.count == waiting.count)
+            try demand(queue.count == waiting.count)
+        }
+    }
+
+    @Test("a walk: nobody is forgotten, no share is overdrawn, and whoever may go goes before those who came later")
+    func walk() {
+        RandomSchedules.run(16, steps: 500) { _ in
+            Walk()
+        } step: {
+            try $0.step(&$1)
         }
     }
 }

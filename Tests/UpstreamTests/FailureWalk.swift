@@ -2,21 +2,9 @@
 // their times; a seed gives the same walk each time.
 
 import HTTPCore
+import TestSupport
 
 @testable import Upstream
-
-/// SplitMix64.
-struct Seeded: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        value = (value ^ (value >> 27)) &* 0x94d0_49bb_1331_11eb
-        return value ^ (value >> 31)
-    }
-}
 
 /// How the upstream treats a request.
 enum Treatment: CaseIterable {
@@ -90,7 +78,7 @@ final class FailureWalk {
 
     var memory: FailureMemory
     let settings: FailureSettings
-    var random: Seeded
+    var random: SeededGenerator
     var keys: [WalkKey] = []
     var clients: [WalkClient] = []
     /// How the upstream treats a request now.
@@ -106,10 +94,10 @@ final class FailureWalk {
     private var watchesAddress = false
     private var failed = Failed()
 
-    init(seed: UInt64, _ settings: FailureSettings = FailureSettings()) {
+    init(_ random: SeededGenerator, _ settings: FailureSettings = FailureSettings()) {
         self.settings = settings
         memory = FailureMemory(settings)
-        random = Seeded(state: seed)
+        self.random = random
     }
 
     // MARK: The queue, a heap

@@ -9,16 +9,14 @@ import Testing
 
 @Suite("The failure memory in random worlds")
 struct FailureWalkTests {
-    /// Fewer in a debug build, which takes ten times as long. `make soak` sets the number.
-    static let walks = Soak.walks ?? (_isDebugAssertConfiguration() ? 1_000 : 10_000)
-    /// Walks run in parts, so that they can run side by side.
-    static let parts: [Int] = Array(0..<10)
+    /// Number of schedules. `make soak` runs ten times as many.
+    private static let walks = 1_000
 
     // MARK: An attacker
 
     /// Well requests of honest clients, a bad path that they ask for too, and one client that does what it can.
-    private func attacked(_ seed: UInt64) -> (walk: FailureWalk, wellKeys: Int, hangs: Bool) {
-        let walk = FailureWalk(seed: seed)
+    private func attacked(_ random: inout SeededGenerator) -> (walk: FailureWalk, wellKeys: Int, hangs: Bool) {
+        let walk = FailureWalk(random)
         let (length, right) = (Int64(30_000), 2 * walk.settings.recheck)
         let honest = Int.random(in: 1...4, using: &walk.random)
         walk.clients = (0..<honest).map {
@@ -72,10 +70,12 @@ struct FailureWalkTests {
         return (walk, wellKeys, kind == .hang)
     }
 
-    @Test("whatever an attacker sends, nobody gets an old copy of what the upstream answers well", .slow, arguments: parts)
-    func attackers(part: Int) {
-        for seed in stride(from: UInt64(part), to: UInt64(Self.walks), by: Self.parts.count) {
-            let (walk, wellKeys, hangs) = attacked(seed)
+    @Test("whatever an attacker sends, nobody gets an old copy of what the upstream answers well", .slow)
+    func attackers() {
+        RandomSchedules.run(Self.walks) {
+            attacked(&$0)
+        } end: { world in
+            let (walk, wellKeys, hangs) = world
             walk.run(until: 30_000)
             let honest = walk.clients.count { $0.address != 99 }
             for answer in walk.answers where answer.key < wellKeys && answer.client < honest {
@@ -85,52 +85,60 @@ struct FailureWalkTests {
                 let turns: Int64 = answer.key == 0 ? 3 : 1
                 // Two attempts from the outage may hang until after the recovery, without other requests. They open the key late.
                 let late = hangs ? 2 * walk.settings.recheck : 0
-                #expect(answer.age <= turns * walk.settings.recheck * 5 / 4 + late + 300, "seed \(seed): \(answer)")
+                try demand(answer.age <= turns * walk.settings.recheck * 5 / 4 + late + 300, "\(answer)")
             }
-            #expect(!walk.memory.isDown || walk.memory.openScopes(now: walk.now).isEmpty, "seed \(seed)")
-            evident(walk, seed)
+            try demand(!walk.memory.isDown || walk.memory.openScopes(now: walk.now).isEmpty)
+            try evident(walk)
         }
     }
 
     /// A copy is served at once only if an attempt failed in its scope within two rechecks.
-    private func evident(_ walk: FailureWalk, _ seed: UInt64) {
+    private func evident(_ walk: FailureWalk) throws {
         for answer in walk.answers where answer.isImmediate && answer.scope != .address {
-            #expect(answer.asked - (answer.evidence ?? .min / 2) <= 2 * walk.settings.recheck, "seed \(seed): \(answer)")
+            try demand(answer.asked - (answer.evidence ?? .min / 2) <= 2 * walk.settings.recheck, "\(answer)")
         }
     }
 
-    @Test("a busy client that has used up its limit takes no other client's turn to check", .slow, arguments: parts)
-    func limits(part: Int) {
-        for seed in stride(from: UInt64(part), to: UInt64(Self.walks / 20), by: Self.parts.count) {
-            let walk = FailureWalk(seed: seed)
-            let honest = Int.random(in: 1...3, using: &walk.random)
-            walk.clients = (0...honest).map { WalkClient(address: UInt64($0 + 1)) }
-            walk.keys = [WalkKey(target: "/data"), WalkKey(target: "/other")]
-            let kind = Treatment.failures.randomElement(using: &walk.random)!
-            // For some seconds everything fails, so that all clients have seen it.
-            var isDown = false
-            walk.schedule(.change { isDown = true }, at: 15_000 - Int64.random(in: 2_500...4_000, using: &walk.random))
-            walk.schedule(
-                .change {
-                    isDown = false
-                    for key in walk.keys.indices { walk.keys[key].wellSince = 15_000 }
-                }, at: 15_000)
-            walk.treat = { client, _ in isDown || client == honest ? kind : .well }
-            for key in walk.keys.indices {
-                for client in 0..<honest { walk.ask(key, by: client, every: 200...(client == 0 ? 2_000 : 9_000), from: 0, until: 30_000) }
-            }
-            walk.ask(0, by: honest, every: 5...30, from: 10_000, until: 30_000)
+    /// One client asks too often for one key, and has used up its limit.
+    private func limited(_ random: inout SeededGenerator) -> (walk: FailureWalk, honest: Int) {
+        let walk = FailureWalk(random)
+        let honest = Int.random(in: 1...3, using: &walk.random)
+        walk.clients = (0...honest).map { WalkClient(address: UInt64($0 + 1)) }
+        walk.keys = [WalkKey(target: "/data"), WalkKey(target: "/other")]
+        let kind = Treatment.failures.randomElement(using: &walk.random)!
+        // For some seconds everything fails, so that all clients have seen it.
+        var isDown = false
+        walk.schedule(.change { isDown = true }, at: 15_000 - Int64.random(in: 2_500...4_000, using: &walk.random))
+        walk.schedule(
+            .change {
+                isDown = false
+                for key in walk.keys.indices { walk.keys[key].wellSince = 15_000 }
+            }, at: 15_000)
+        walk.treat = { client, _ in isDown || client == honest ? kind : .well }
+        for key in walk.keys.indices {
+            for client in 0..<honest { walk.ask(key, by: client, every: 200...(client == 0 ? 2_000 : 9_000), from: 0, until: 30_000) }
+        }
+        walk.ask(0, by: honest, every: 5...30, from: 10_000, until: 30_000)
+        return (walk, honest)
+    }
+
+    @Test("a busy client that has used up its limit takes no other client's turn to check", .slow)
+    func limits() {
+        RandomSchedules.run(Self.walks / 20) {
+            limited(&$0)
+        } end: { world in
+            let (walk, honest) = world
             walk.run(until: 30_000)
             // As above: every second turn, and a check that hangs.
             for answer in walk.answers where answer.client < honest && answer.asked >= 15_000 {
-                #expect(answer.age <= walk.settings.recheck * 15 / 4 + 300, "seed \(seed): \(answer)")
+                try demand(answer.age <= walk.settings.recheck * 15 / 4 + 300, "\(answer)")
             }
         }
     }
 
     /// All requests of one address fail, with any credentials. Those of other addresses succeed, often or rarely.
-    private func alone(_ seed: UInt64) -> (walk: FailureWalk, honest: Int) {
-        let walk = FailureWalk(seed: seed)
+    private func alone(_ random: inout SeededGenerator) -> (walk: FailureWalk, honest: Int) {
+        let walk = FailureWalk(random)
         let honest = Int.random(in: 1...3, using: &walk.random)
         walk.clients = (0..<honest).map {
             WalkClient(address: UInt64($0 + 1), user: Bool.random(using: &walk.random) ? UInt64($0 + 10) : 0)
@@ -151,21 +159,23 @@ struct FailureWalkTests {
         return (walk, honest)
     }
 
-    @Test("the failures of one address, with any credentials, stop no request of another", .slow, arguments: parts)
-    func oneAddress(part: Int) {
-        for seed in stride(from: UInt64(part), to: UInt64(Self.walks / 4), by: Self.parts.count) {
-            let (walk, honest) = alone(seed)
+    @Test("the failures of one address, with any credentials, stop no request of another", .slow)
+    func oneAddress() {
+        RandomSchedules.run(Self.walks / 4) {
+            alone(&$0)
+        } end: { world in
+            let (walk, honest) = world
             walk.run(until: 60_000)
-            for answer in walk.answers where answer.client < honest { #expect(answer.age < 0, "seed \(seed): \(answer)") }
-            evident(walk, seed)
+            for answer in walk.answers where answer.client < honest { try demand(answer.age < 0, "\(answer)") }
+            try evident(walk)
         }
     }
 
     // MARK: Bad paths
 
     /// Some keys always fail, for all clients. One key succeeds, and is requested often or rarely.
-    private func badPaths(_ seed: UInt64, wellEvery interval: ClosedRange<Int64>) -> (walk: FailureWalk, kind: Treatment) {
-        let walk = FailureWalk(seed: seed)
+    private func badPaths(_ random: inout SeededGenerator) -> (walk: FailureWalk, kind: Treatment) {
+        let walk = FailureWalk(random)
         walk.clients = (0..<Int.random(in: 2...4, using: &walk.random)).map { WalkClient(address: UInt64($0 + 1)) }
         let route = Bool.random(using: &walk.random) ? 0 : nil
         walk.keys = [WalkKey(target: "/well", route: route)]
@@ -174,30 +184,31 @@ struct FailureWalkTests {
         }
         let kind = Treatment.failures.randomElement(using: &walk.random)!
         walk.treat = { _, key in key == 0 ? .well : kind }
-        walk.ask(0, by: 0, every: interval, from: 0, until: 90_000)
+        walk.ask(0, by: 0, every: Bool.random(using: &walk.random) ? 11_000...20_000 : 200...1_000, from: 0, until: 90_000)
         for key in walk.keys.indices.dropFirst() {
             for client in walk.clients.indices { walk.ask(key, by: client, every: 300...1_500, from: 1_000, until: 90_000) }
         }
         return (walk, kind)
     }
 
-    @Test("paths that always fail stop only their own requests, however rarely another path is requested", .slow, arguments: parts)
-    func paths(part: Int) {
-        for seed in stride(from: UInt64(part), to: UInt64(Self.walks / 20), by: Self.parts.count) {
-            let isRare = seed / 10 % 2 == 0
-            let (walk, kind) = badPaths(seed, wellEvery: isRare ? 11_000...20_000 : 200...1_000)
+    @Test("paths that always fail stop only their own requests, however rarely another path is requested", .slow)
+    func paths() {
+        RandomSchedules.run(Self.walks / 20) {
+            badPaths(&$0)
+        } end: { world in
+            let (walk, kind) = world
             walk.run(until: 90_000)
             // By then the good key has succeeded between the failures of every other key.
             for answer in walk.answers where answer.asked > 45_000 {
                 if answer.key == 0 {
-                    #expect(answer.age < 0, "seed \(seed): \(answer)")
+                    try demand(answer.age < 0, "\(answer)")
                 } else if kind != .hang {
                     // The end of a hang within two rechecks of the last one is no evidence.
-                    #expect(answer.isImmediate, "seed \(seed): \(answer)")
+                    try demand(answer.isImmediate, "\(answer)")
                 }
             }
-            bounded(walk, seed)
-            evident(walk, seed)
+            try bounded(walk)
+            try evident(walk)
         }
     }
 
@@ -205,11 +216,10 @@ struct FailureWalkTests {
 
     enum Traffic: CaseIterable { case brisk, oneClient, threeTargets, everyFourSeconds }
 
-    private func outage(_ seed: UInt64) -> (walk: FailureWalk, kind: Treatment, from: Int64, until: Int64) {
-        let walk = FailureWalk(seed: seed)
-        let traffic = Traffic.allCases[Int(seed) % Traffic.allCases.count]
-        let kinds = Treatment.allCases.filter { $0 != .well }
-        let kind = kinds[Int(seed / 4) % kinds.count]
+    private func outage(_ random: inout SeededGenerator) -> (walk: FailureWalk, kind: Treatment, from: Int64, until: Int64) {
+        let walk = FailureWalk(random)
+        let traffic = Traffic.allCases.randomElement(using: &walk.random)!
+        let kind = Treatment.allCases.filter { $0 != .well }.randomElement(using: &walk.random)!
         let clients = traffic == .oneClient ? 1 : Int.random(in: 2...5, using: &walk.random)
         walk.clients = (0..<clients).map { WalkClient(address: UInt64($0 + 1)) }
         let count = traffic == .threeTargets || traffic == .everyFourSeconds ? 3 : Int.random(in: 6...12, using: &walk.random)
@@ -244,44 +254,46 @@ struct FailureWalkTests {
         return (walk, kind, from, until)
     }
 
-    @Test("in a true outage copies go out at once, checks are few, and a second after the return all is as before", .slow, arguments: parts)
-    func outages(part: Int) {
-        for seed in stride(from: UInt64(part), to: UInt64(Self.walks), by: Self.parts.count) {
-            let (walk, kind, from, until) = outage(seed)
+    @Test("in a true outage copies go out at once, checks are few, and a second after the return all is as before", .slow)
+    func outages() {
+        RandomSchedules.run(Self.walks) {
+            outage(&$0)
+        } end: { world in
+            let (walk, kind, from, until) = world
             // It opens within the time of five failures and their ends, however rare requests are.
             let isOpenAt = from + 30_000 + FailureWalk.firstByte
             walk.run(until: isOpenAt)
-            #expect(walk.memory.isDown, "seed \(seed), \(kind)")
+            try demand(walk.memory.isDown, "\(kind)")
             walk.run(until: until + 10_000)
             let recheck = walk.settings.recheck
             for answer in walk.answers where answer.asked >= isOpenAt && answer.asked < until {
-                #expect(answer.isImmediate, "seed \(seed), \(kind): \(answer)")
+                try demand(answer.isImmediate, "\(kind): \(answer)")
             }
             // The turn of a client that does not come takes a quarter of a recheck.
             for answer in walk.answers where answer.asked > until + recheck * 5 / 4 + 300 {
-                #expect(!answer.isImmediate && answer.age < 0, "seed \(seed), \(kind): \(answer)")
+                try demand(!answer.isImmediate && answer.age < 0, "\(kind): \(answer)")
             }
-            #expect(walk.memory.openScopes(now: walk.now).isEmpty, "seed \(seed), \(kind)")
-            bounded(walk, seed)
-            evident(walk, seed)
+            try demand(walk.memory.openScopes(now: walk.now).isEmpty, "\(kind)")
+            try bounded(walk)
+            try evident(walk)
         }
     }
 
     /// At most one check of a key in a recheck, and a bounded number in all.
-    private func bounded(_ walk: FailureWalk, _ seed: UInt64) {
+    private func bounded(_ walk: FailureWalk) throws {
         var last: [Int: Int64] = [:]
         var window: [Int64] = []
         for check in walk.checks {
-            if let before = last[check.key] { #expect(check.at - before >= walk.settings.recheck, "seed \(seed): key \(check.key)") }
+            if let before = last[check.key] { try demand(check.at - before >= walk.settings.recheck, "key \(check.key)") }
             last[check.key] = check.at
             window = window.filter { check.at - $0 < walk.settings.recheck } + [check.at]
-            #expect(window.count <= 2 * CheckBudget.limit, "seed \(seed)")
+            try demand(window.count <= 2 * CheckBudget.limit)
         }
     }
 
     @Test("10,000 keys of a route hang beside well ones: rescues are immediate once it is open, and checks stay few", .slow)
     func manyKeys() {
-        let walk = FailureWalk(seed: 1)
+        let walk = FailureWalk(SeededGenerator(seed: 1))
         walk.clients = (1...4).map { WalkClient(address: $0) }
         walk.keys = (0..<10_000).map { WalkKey(target: "/orders/\($0)", route: 0, wellSince: nil) }
         walk.keys += (0..<20).map { WalkKey(target: "/well/\($0)") }

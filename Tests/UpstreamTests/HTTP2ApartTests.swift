@@ -23,8 +23,7 @@ struct HTTP2ApartTests {
     private func expectWell(_ recorder: Recorder) { expectWell(recorder, recorder.end()) }
 
     private func expectWell(_ recorder: Recorder, _ end: Result<Bool, UpstreamError.Kind>?) {
-        #expect(end == .success(true))
-        #expect(recorder.now.status == 200 && recorder.now.content.suffix(7).elementsEqual("HTTP/2\"".utf8))
+        #expect(Self.isWell(recorder, end), "\(recorder.now)")
     }
 
     @Test("however often it is asked for, others stay with HTTP/2, and nobody gets the refusal of HTTP/1.1")
@@ -43,38 +42,52 @@ struct HTTP2ApartTests {
         #expect(!asking.attempts.contains { $0 != nil })
     }
 
-    @Test(
-        "random schedules: of requests in flight beside it, only writes and begun responses are lost, and only once"
-    )
-    func walk() {
-        var generator = SeededGenerator(seed: Soak.seed)
-        for _ in 0..<(Soak.steps ?? 1_000) / 100 {
-            let asking = asking()
-            defer { asking.end() }
-            expectWell(asking.ask("GET", "/warm"))
-            var lost = 0
-            for _ in 0..<12 {
-                let requests = (0..<Int.random(in: 1...8, using: &generator)).map { number in
-                    let isBad = Int.random(in: 0..<4, using: &generator) == 0
-                    let method = !isBad && Int.random(in: 0..<4, using: &generator) == 0 ? "POST" : "GET"
-                    return (isBad, method, asking.ask(method, isBad ? "/bad?\(number)" : "/well/\(number)"))
-                }
-                let losses = requests.filter { isBad, method, recorder in
-                    let end = recorder.end()
-                    if isBad {
-                        #expect(end == .failure(.protocolError))
-                        return false
-                    }
-                    // A response that has begun cannot be requested again.
-                    guard method == "POST" || recorder.now.status != nil, end != .success(true) else {
-                        expectWell(recorder, end)
-                        return false
-                    }
-                    return true
-                }
-                if !losses.isEmpty { lost += 1 }
+    private static func isWell(_ recorder: Recorder, _ end: Result<Bool, UpstreamError.Kind>?) -> Bool {
+        end == .success(true) && recorder.now.status == 200 && recorder.now.content.suffix(7).elementsEqual("HTTP/2\"".utf8)
+    }
+
+    private final class Walk {
+        let asking: Asking
+        /// Rounds in which requests for healthy paths were lost.
+        var lost = 0
+
+        init(_ asking: Asking) throws {
+            self.asking = asking
+            let warm = asking.ask("GET", "/warm")
+            try demand(HTTP2ApartTests.isWell(warm, warm.end()))
+        }
+
+        deinit { asking.end() }
+
+        func step(_ random: inout SeededGenerator) throws {
+            let requests = (0..<1 + random.below(8)).map { number in
+                let isBad = random.isTrue(oneIn: 4)
+                let method = !isBad && random.isTrue(oneIn: 4) ? "POST" : "GET"
+                return (isBad, method, asking.ask(method, isBad ? "/bad?\(number)" : "/well/\(number)"))
             }
-            #expect(lost <= 1)
+            var isLost = false
+            for (isBad, method, recorder) in requests {
+                let end = recorder.end()
+                if isBad {
+                    try demand(end == .failure(.protocolError), "\(String(describing: end))")
+                } else if method == "POST" || recorder.now.status != nil, end != .success(true) {
+                    // A response that has begun cannot be requested again.
+                    isLost = true
+                } else {
+                    try demand(HTTP2ApartTests.isWell(recorder, end), "\(String(describing: end))")
+                }
+            }
+            if isLost { lost += 1 }
+            try demand(lost <= 1)
+        }
+    }
+
+    @Test("random schedules: of requests in flight beside it, only writes and begun responses are lost, and only once")
+    func walk() {
+        RandomSchedules.run(10, steps: 12) { _ in
+            try Walk(asking())
+        } step: {
+            try $0.step(&$1)
         }
     }
 

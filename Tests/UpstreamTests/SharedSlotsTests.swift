@@ -29,28 +29,35 @@ struct SharedSlotsTests {
         #expect(another)
     }
 
+    private struct Walk {
+        let count: Int
+        var slots: SharedSlots
+        var healthy: ConnectionShares?
+
+        init(_ random: inout SeededGenerator) {
+            count = 8 + random.below(57)
+            slots = SharedSlots(count: count)
+        }
+
+        mutating func step(_ random: inout SeededGenerator) throws {
+            switch random.below(4) {
+            case 0: _ = slots.take(SharedSlotsTests.shares(1, 10 + random.below(10)))
+            case 1: _ = slots.take(SharedSlotsTests.shares(10 + random.below(10), 1))
+            default:
+                if let healthy { slots.release(healthy) }
+                healthy = healthy == nil ? SharedSlotsTests.shares(100, 100) : nil
+                if let healthy { try demand(slots.take(healthy), "of \(count)") }
+            }
+            try demand(slots.taken <= count)
+        }
+    }
+
     @Test("random schedules: a bad path and a bad client never give back, and healthy ones that do always find a slot")
     func walk() {
-        var generator = SeededGenerator(seed: Soak.seed)
-        for _ in 0..<(Soak.steps ?? 10_000) / 100 {
-            let count = Int.random(in: 8...64, using: &generator)
-            var slots = SharedSlots(count: count)
-            var healthy: [ConnectionShares] = []
-            for _ in 0..<100 {
-                switch Int.random(in: 0..<4, using: &generator) {
-                case 0: _ = slots.take(Self.shares(1, Int.random(in: 10..<20, using: &generator)))
-                case 1: _ = slots.take(Self.shares(Int.random(in: 10..<20, using: &generator), 1))
-                case 2 where !healthy.isEmpty: slots.release(healthy.removeFirst())
-                default:
-                    let number = 100 + healthy.count
-                    let shares = Self.shares(number, number)
-                    guard healthy.count < 1 else { continue }
-                    let isTaken = slots.take(shares)
-                    #expect(isTaken)
-                    healthy.append(shares)
-                }
-                #expect(slots.taken <= count)
-            }
+        RandomSchedules.run(100, steps: 100) {
+            Walk(&$0)
+        } step: {
+            try $0.step(&$1)
         }
     }
 

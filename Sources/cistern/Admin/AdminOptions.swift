@@ -139,10 +139,12 @@ protocol AdminCommand: ParsableCommand {
 }
 
 extension AdminCommand {
-    func run() throws {
+    func run() throws { try Self.reporting { try run(options.client()) } }
+
+    static func reporting(_ run: () throws -> Void) throws {
         do {
             signal(SIGPIPE, SIG_DFL)
-            try run(options.client())
+            try run()
         } catch let failure as AdminFailure {
             StandardError.write("cistern: \(failure)\n")
             throw ExitCode.failure

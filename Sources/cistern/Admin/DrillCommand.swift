@@ -6,52 +6,67 @@ import HTTPCore
 import JSON
 import Settings
 
-struct Drill: AdminCommand {
+struct Drill: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Take the whole upstream away for a while, and report what was rescued and what was not.",
+        abstract: "Practise an outage: take the upstream away, or inject faults, and see what users get.",
         discussion: """
-            Only where the setting admin.faults is true. Requests that come meanwhile are those of your users or tests: the drill sends none \
-            itself. What has begun before goes on. Ctrl-C ends it sooner. The report says for each path what was served and what failed, why, \
-            and which setting would change that. It sees as many exchanges of a second as admin.records says.
+            Only where the setting admin.faults is true. Without a subcommand the whole upstream is away for a while, and a report says what was \
+            rescued and what was not. Hits are served as ever: a fault is what the upstream would do.
 
             Examples:
               cistern drill --for 60s
               cistern drill --path '/orders/**' --for 5m
-            """)
+              cistern drill add --refuse
+              cistern drill add --path '/orders/**' --delay 2s..4s --status 503 --rate 20% --for 5m
+              cistern drill add --path '/orders/**' --cut body
+              cistern drill ls
+              cistern drill clear
+            """,
+        subcommands: [Run.self, Add.self, List.self, Clear.self], defaultSubcommand: Run.self)
 
-    @Option(name: .customLong("for"), help: ArgumentHelp("So long.", valueName: "time"))
-    var duration = "60s"
+    struct Run: AdminCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Take the upstream away for a while, and report what was rescued and what was not.",
+            discussion: """
+                Requests that come meanwhile are those of your users or tests: the drill sends none itself. What has begun before goes on. Ctrl-C \
+                ends it sooner. The report says for each path what was served and what failed, why, and which setting would change that. It sees \
+                as many exchanges of a second as admin.records says.
+                """)
 
-    @Option(help: ArgumentHelp("Only these paths, as routes have them.", valueName: "pattern"))
-    var path = "/**"
+        @Option(name: .customLong("for"), help: ArgumentHelp("Duration of the drill.", valueName: "time"))
+        var duration = "60s"
 
-    @OptionGroup var options: AdminOptions
+        @Option(help: ArgumentHelp("Only these paths, as routes have them.", valueName: "pattern"))
+        var path = "/**"
 
-    func validate() throws {
-        guard let time = TimeSpan.parse(duration), (1_000...3_600_000).contains(time) else {
-            throw ValidationError("--for must be a time between 1s and 1h, not \(duration).")
+        @OptionGroup var options: AdminOptions
+
+        func validate() throws {
+            guard let time = TimeSpan.parse(duration), (1_000...3_600_000).contains(time) else {
+                throw ValidationError("--for must be a time between 1s and 1h, not \(duration).")
+            }
         }
-    }
 
-    func run(_ client: AdminClient) throws {
-        let seconds = (TimeSpan.parse(duration) ?? 60_000) / 1_000
-        var report = DrillReport(before: try Self.exchanges(client))
-        let number =
-            try client.value(
-                "POST", "faults", [("path", path), ("effect", "refuse"), ("for", String(seconds + 5))])["number"]?.integer ?? 0
-        StandardOutput.write("the upstream is away for \(path), for \(seconds) s\n")
-        for second in 1...seconds {
-            let isInterrupted = Interrupt.wait(seconds: 1)
-            report.add(try Self.exchanges(client))
-            StandardOutput.write("\(second) s: \(report.line)\n")
-            if isInterrupted { break }
+        func run(_ client: AdminClient) throws {
+            let seconds = (TimeSpan.parse(duration) ?? 60_000) / 1_000
+            var report = DrillReport(before: try Self.exchanges(client))
+            let number =
+                try client.value(
+                    "POST", "faults", [("path", path), ("effect", "refuse"), ("for", String(seconds + 5))])["number"]?.integer ?? 0
+            StandardOutput.write("the upstream is away for \(path), for \(seconds) s\n")
+            for second in 1...seconds {
+                let isInterrupted = Interrupt.wait(seconds: 1)
+                report.add(try Self.exchanges(client))
+                StandardOutput.write("\(second) s: \(report.line)\n")
+                if isInterrupted { break }
+            }
+            _ = try client.value("DELETE", "faults/\(number)")
+            StandardOutput.write("the upstream is back\n\n" + report.text)
         }
-        _ = try client.value("DELETE", "faults/\(number)")
-        StandardOutput.write("the upstream is back\n\n" + report.text)
-    }
 
-    private static func exchanges(_ client: AdminClient) throws -> [JSONValue] {
-        try client.value("GET", "why", [("last", "10000")])["exchanges"]?.array ?? []
+        private static func exchanges(_ client: AdminClient) throws -> [JSONValue] {
+            try client.value("GET", "why", [("last", "10000")])["exchanges"]?.array ?? []
+        }
     }
 }
 

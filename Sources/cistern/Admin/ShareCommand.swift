@@ -60,6 +60,14 @@ struct ShareStatus: AdminCommand {
                 "secret    \(number("unopened")) entries of the log did not open, the last at \(word("unopened_at")): has a node of \(fleet) another share.secret_file?"
             )
         }
+        if number("foreign") > 0 {
+            lines.append(
+                "foreign   \(number("foreign")) entries of the log are by a key that no node of \(fleet) has, the last at \(word("unopened_at")); they count as nothing"
+            )
+        }
+        if state["is_slow"] == true {
+            lines.append("slow      a round trip to the engine exceeds share.timeout: misses do not ask it until it is faster")
+        }
         let gaps = state["gaps"]?.members ?? []
         let told = gaps.filter { ($0.value.integer ?? 0) > 0 }.map { "\($0.name) \($0.value.integer ?? 0)" }
         lines.append("gaps      \(told.isEmpty ? "none since the start" : told.joined(separator: ", "))")
@@ -75,7 +83,6 @@ struct ShareStatus: AdminCommand {
                 case "not_reached": ": NOT told to other nodes, as the engine cannot be asked"
                 case "refused": ": NOT told to other nodes, as the engine does not take them"
                 case "not_replicated": ": told, and no replica of the engine has them yet"
-                case "no_replica": ": told, and the engine has no replica"
                 default: ""
                 }
             return "\(count) \(Printable.text(reason.name))\(meaning)"
@@ -86,13 +93,15 @@ struct ShareStatus: AdminCommand {
     private static let unlistedInCluster =
         "the Cluster's map, read every 30 s, does not have it (it is away, has just come back, or has another name there)"
 
+    private static let unlistedAlone = "several addresses have to be servers of one Cluster"
+
     private static func server(_ server: JSONValue, isCluster: Bool, _ fleet: String) -> String {
         let role =
             switch server["role"]?.string {
             case "primary": "primary of \(server["slots"]?.integer ?? 0) slots"
             case "alone": "alone"
             case "replica": "replica, asked where it takes over"
-            default: "named in share.servers, and not asked: \(isCluster ? unlistedInCluster : "another is the primary")"
+            default: "named in share.servers, and not asked: \(isCluster ? unlistedInCluster : unlistedAlone)"
             }
         let failure = server["failure"]?.string.map {
             ", not asked: it \(EngineFailure(rawValue: $0)?.sentence(fleet: fleet) ?? Printable.text($0))"

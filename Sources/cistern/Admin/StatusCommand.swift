@@ -1,40 +1,70 @@
-// `cistern status`: how things are, in a sentence, and where the page of the state is; `--open` opens that in a browser, with a session.
+// `cistern status`: the state of the server in a sentence, the address of the status page, and what happened since the start. --watch shows what
+// happens now, --json all numbers, --check whether the server is healthy.
 
 import ArgumentParser
-import CSystem
-import Descriptors
-import Glibc
 import JSON
 
 struct StatusCommand: AdminCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
-        abstract: "Say how things are, and open the page that shows it.",
+        abstract: "Show the state of a running Cistern, and what it has done since its start.",
         discussion: """
-            The page is on the addresses of admin_listen. Without a session it shows numbers, states and the names of APIs and routes; --open gives the \
-            browser a session of an hour, which also sees targets, exchanges and what is stored, and may purge.
+            For graphs and alerts there is /metrics; for people, a page on the addresses of admin_listen.
+
+            --check asks where the settings say that /healthz is: the file, the environment and the options that it was started with; then on the \
+            admin interface's socket. It ends with 0 if the server is healthy, with 1 if not.
+
+            --watch draws a picture on a terminal; else, and where TERM is dumb, it writes a line each time. Colour is used for the state only, and \
+            not where NO_COLOR is set. Keys:
+            q, Ctrl-C   end
+            p, space    pause, and go on
+            s           sort APIs and routes by requests, rescued, errors, time (P99) or name
+            /           show only those with these letters in their names; Enter ends the filter, Esc takes it away
             """)
 
-    @Flag(help: "Open the page in a browser (BROWSER, or the desktop's), with a session; the address is good once, for a minute.")
+    @Flag(help: "All numbers, as JSON.")
+    var json = false
+
+    @Flag(help: "Show what happens now, again and again.")
+    var watch = false
+
+    @Flag(help: "Only check whether the server is healthy. Asks --admin alone, where that is given.")
+    var check = false
+
+    @Flag(help: "Open the page in a browser: BROWSER, or the desktop's.")
     var open = false
+
+    @OptionGroup var watching: StatusWatch
+
+    /// Of the former command healthcheck.
+    @Option(help: .hidden) var address: String?
+    @Option(help: .hidden) var port: UInt16?
 
     @OptionGroup var options: AdminOptions
 
-    func run(_ client: AdminClient) throws {
-        let state = try client.value("GET", "stats")["state"]
-        StandardOutput.write(Printable.text(state?["sentence"]?.string ?? "") + "\n")
-        if let line = (try? client.value("GET", "share")).flatMap(Self.blindness) { StandardOutput.write(line + "\n") }
-        let pages = state?["pages"]?.array?.compactMap(\.string) ?? []
-        guard let page = pages.first else {
-            guard open else { return }
-            throw AdminFailure("there is no page to open: admin_listen is empty")
+    func validate() throws {
+        guard [json, watch, check, open].count(where: \.self) < 2 else {
+            throw ValidationError("Give one of --json, --watch, --check and --open.")
         }
-        guard open else { return StandardOutput.write(Printable.text(page) + "\n") }
-        let response = try client.value("POST", "status/code")
-        guard let path = response["path"]?.string, page.hasSuffix("/-/status") else { throw AdminFailure("no session can be had") }
-        let url = String(page.dropLast("/-/status".utf8.count)) + path
-        StandardOutput.write(url + "\n")
-        Self.show(url)
+    }
+
+    func run() throws {
+        guard check else { return try Self.reporting { try run(options.client()) } }
+        let address = options.admin ?? address ?? port.map { "127.0.0.1:\($0)" }
+        try Self.reporting { try HealthCheck(address: address, config: options.config, cacheDir: options.cacheDir).run() }
+    }
+
+    func run(_ client: AdminClient) throws {
+        if watch { return try watching.run(client) }
+        let stats = try client.value("GET", "stats")
+        if json { return StandardOutput.write(stats.document) }
+        StandardOutput.write(Printable.text(stats["state"]?["sentence"]?.string ?? "") + "\n")
+        if let line = (try? client.value("GET", "share")).flatMap(Self.blindness) { StandardOutput.write(line + "\n") }
+        let page = stats["state"]?["pages"]?.array?.first?.string
+        if let page { StandardOutput.write(Printable.text(page) + "\n") }
+        guard open else { return StandardOutput.write("\n" + StatsText.describe(stats)) }
+        guard let page else { throw AdminFailure("there is no page to open: admin_listen is empty") }
+        Self.show(page)
     }
 
     /// Where nodes share, and this one does not see what others purge.
@@ -44,36 +74,22 @@ struct StatusCommand: AdminCommand {
         return "What other nodes purge is not seen\(since) (cistern share status says why)."
     }
 
-    /// The browser gets a file to open: what stands on a command line all users of a machine can read. Where there is no place for one, or no
-    /// browser, the address has been said.
+    /// Without a browser the printed address has to do.
     private static func show(_ url: String) {
         let environment = Environment.all()
-        let path = place(environment)
-        unlink(path)
-        let file = Descriptor(csystem_open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600))
-        guard file.isOpen else { return }
-        // The address is ours: letters, digits and what stands in addresses.
-        let content = Array("<!doctype html><title>Cistern</title><meta http-equiv=\"refresh\" content=\"0;url=\(url)\">\n".utf8)
-        _ = WholeWrite.write(content, to: file.number)
-        for words in browsers(environment, opening: path) {
+        for words in browsers(environment, opening: url) {
             guard case .success(let browser) = ChildProcess.start(words, environment) else { continue }
             _ = ChildProcess.wait(for: browser)
             return
         }
     }
 
-    /// A directory of the user's alone, or one where nobody can change what another has put there.
-    private static func place(_ environment: [String: String]) -> String {
-        if let own = environment["XDG_RUNTIME_DIR"], own.hasPrefix("/") { return own + "/cistern-status.html" }
-        return "/tmp/cistern-status-\(getuid()).html"
-    }
-
     /// Those of BROWSER, as xdg-open reads it: commands with colons between them, `%s` for what they open; then whatever the desktop has.
-    private static func browsers(_ environment: [String: String], opening path: String) -> [[String]] {
+    private static func browsers(_ environment: [String: String], opening url: String) -> [[String]] {
         let named = (environment["BROWSER"] ?? "").split(separator: ":").map { command -> [String] in
             let words = command.split(separator: " ").map(String.init)
-            return words.contains("%s") ? words.map { $0 == "%s" ? path : $0 } : words + [path]
+            return words.contains("%s") ? words.map { $0 == "%s" ? url : $0 } : words + [url]
         }
-        return named.filter { $0.count > 1 } + [["xdg-open", path]]
+        return named.filter { $0.count > 1 } + [["xdg-open", url]]
     }
 }

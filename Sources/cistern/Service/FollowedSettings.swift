@@ -35,7 +35,7 @@ final class FollowedSettings: Sendable {
         (new.changed, new.awaitingRestart) = (change.changed, change.awaitingRestart)
         new.unchangedAPIs = change.unchangedAPIs
         new.warnings =
-            AccessCheck.warnings(change.settings) + SecretFiles.warnings(change.settings)
+            reader.retirements.map(\.description) + AccessCheck.warnings(change.settings) + SecretFiles.warnings(change.settings)
             + (DescriptorLimit.warning(new.settings).map { [$0] } ?? [])
         let log = change.settings.log
         if (former.log.access, former.log.accessFormat) != (log.access, log.accessFormat) || former.log.accessFields != log.accessFields {

@@ -1,35 +1,21 @@
-// `cistern top`: what happens now.
+// `cistern status --watch`: what happens now. On a terminal the picture is drawn anew each time; else, and where TERM is dumb, a line is written.
 
 import ArgumentParser
 import Glibc
 import JSON
 
-struct Top: AdminCommand {
-    static let configuration = CommandConfiguration(
-        abstract: "Watch a running Cistern: how things are, rates, results, latency, APIs and routes.",
-        discussion: """
-            On a terminal the picture is drawn anew each time; else, and where TERM is dumb, a line is written. Colour is used for nothing but the \
-            sentence that tells how things are, and not where NO_COLOR is set.
-
-            q, Ctrl-C   end
-            p, space    pause, and go on
-            s           sort APIs and routes by requests, rescued, errors, time (P99) or name
-            /           show only those with these letters in their names; Enter ends the filter, Esc takes it away
-            """)
-
-    @Option(help: ArgumentHelp("From one look to the next.", valueName: "seconds"))
+struct StatusWatch: ParsableArguments {
+    @Option(help: ArgumentHelp("With --watch: time between two looks.", valueName: "seconds"))
     var interval = 1.0
 
-    @Option(help: ArgumentHelp("End after so many; 0 for never.", valueName: "number"))
+    @Option(help: ArgumentHelp("With --watch: number of looks; 0 for no end.", valueName: "number"))
     var count = 0
 
-    @Option(help: ArgumentHelp("By what APIs and routes are sorted: requests, rescued, errors, time, name.", valueName: "column"))
-    var sort = TopOrder.requests
+    @Option(help: ArgumentHelp("With --watch: order of APIs and routes: requests, rescued, errors, time or name.", valueName: "column"))
+    var sort = WatchOrder.requests
 
-    @Option(help: ArgumentHelp("Show only APIs and routes with these letters in their names.", valueName: "letters"))
+    @Option(help: ArgumentHelp("With --watch: show only APIs and routes with these letters in their names.", valueName: "letters"))
     var filter = ""
-
-    @OptionGroup var options: AdminOptions
 
     func validate() throws {
         guard (0.1...3_600).contains(interval), count >= 0 else { throw ValidationError("--interval must be from 0.1 to 3600 seconds") }
@@ -41,12 +27,12 @@ struct Top: AdminCommand {
         guard isPicture else { return try writeLines(client) }
         let hasColours = environment["NO_COLOR", default: ""].isEmpty
         let keys = TerminalKeys()
-        var view = TopView()
+        var view = WatchView()
         (view.order, view.filter) = (sort, filter.lowercased())
         var before = try Look(client)
         // So that something is there at once.
         var shown = (change: StatsChange(from: before.stats, to: before.stats, seconds: interval), look: before)
-        let draw = { (view: TopView, shown: (change: StatsChange, look: Look)) in
+        let draw = { (view: WatchView, shown: (change: StatsChange, look: Look)) in
             let size = Self.terminalSize
             let picture = view.picture(
                 shown.change, shown.look.stats, width: size.width, height: size.height, hasColours: hasColours)
@@ -113,4 +99,4 @@ private struct Look {
     func seconds(since other: Look) -> Double { Double(at - other.at) / 1_000 }
 }
 
-extension TopOrder: ExpressibleByArgument {}
+extension WatchOrder: ExpressibleByArgument {}

@@ -1,8 +1,8 @@
-// What `cistern top` shows: how it is sorted, filtered and cut to the terminal. Plain values in, text out.
+// What `cistern status --watch` shows: how it is sorted, filtered and cut to the terminal. Plain values in, text out.
 
 import JSON
 
-enum TopOrder: String, CaseIterable {
+enum WatchOrder: String, CaseIterable {
     case requests, rescued, errors, time, name
 
     /// Largest first, but names.
@@ -20,8 +20,8 @@ enum TopOrder: String, CaseIterable {
 }
 
 /// What somebody has chosen to see.
-struct TopView {
-    var order = TopOrder.requests
+struct WatchView {
+    var order = WatchOrder.requests
     /// Of the names of APIs and routes, in small letters.
     var filter = ""
     var isPaused = false
@@ -39,7 +39,7 @@ struct TopView {
         case UInt8(ascii: "q"), UInt8(ascii: "Q"): return true
         case UInt8(ascii: "p"), UInt8(ascii: " "): isPaused.toggle()
         case UInt8(ascii: "s"):
-            let all = TopOrder.allCases
+            let all = WatchOrder.allCases
             order = all[((all.firstIndex(of: order) ?? 0) + 1) % all.count]
         case UInt8(ascii: "/"): isTyping = true
         default: break
@@ -75,7 +75,7 @@ struct TopView {
         body.append(
             "to clients   \(Printable.bytes(change.storeBytes))/s from the store, \(Printable.bytes(change.upstreamBytes))/s from the upstream"
         )
-        body += StatsLines.state(now).split(separator: "\n").map(String.init)
+        body += StatsText.state(now).split(separator: "\n").map(String.init)
         for (title, all) in [("API", change.apis), ("ROUTE", change.routes)] where !all.isEmpty {
             body += [""] + table(title, chosen(all), of: all.count, width)
         }

@@ -1,4 +1,4 @@
-// `cistern fault`: has requests to the upstream fail on purpose, so that one sees what users would see.
+// `cistern drill add`, `ls` and `clear`: faults between a running Cistern and its upstream, one by one.
 
 import ArgumentParser
 import FaultInjection
@@ -6,24 +6,11 @@ import HTTPCore
 import JSON
 import Settings
 
-struct Fault: ParsableCommand {
-    static let configuration = CommandConfiguration(
-        abstract: "Inject faults between a running Cistern and its upstream, to practise an outage.",
-        discussion: """
-            Only where the setting admin.faults is true. Each fault ends by itself, 5 minutes after it began if --for says nothing else. The \
-            first one whose path fits counts. Hits are served as ever: what is injected is what the upstream would do.
-
-            Examples:
-              cistern fault add --refuse
-              cistern fault add --path '/orders/**' --delay 2s..4s --status 503 --rate 20% --for 5m
-              cistern fault add --path '/orders/**' --cut body
-              cistern fault ls
-              cistern fault clear
-            """,
-        subcommands: [Add.self, List.self, Clear.self], defaultSubcommand: List.self)
-
+extension Drill {
     struct Add: AdminCommand {
-        static let configuration = CommandConfiguration(abstract: "Inject a fault.")
+        static let configuration = CommandConfiguration(
+            abstract: "Inject a fault.",
+            discussion: "It ends by itself, 5 minutes after it began if --for says nothing else. The first one whose path fits counts.")
 
         @Option(help: ArgumentHelp("Paths, as routes have them: * is one segment, ** at the end any rest.", valueName: "pattern"))
         var path = "/**"
@@ -61,7 +48,7 @@ struct Fault: ParsableCommand {
 
         func run(_ client: AdminClient) throws {
             let added = try client.value("POST", "faults", try query())
-            StandardOutput.write("fault \(added["number"]?.integer ?? 0) begins\n" + Fault.describe(added))
+            StandardOutput.write("fault \(added["number"]?.integer ?? 0) begins\n" + Drill.describe(added))
         }
 
         func query() throws -> [(String, String?)] {
@@ -112,7 +99,7 @@ struct Fault: ParsableCommand {
 
         func run(_ client: AdminClient) throws {
             let faults = try client.value("GET", "faults")
-            StandardOutput.write(json ? faults.document : Array(Fault.describe(faults).utf8))
+            StandardOutput.write(json ? faults.document : Array(Drill.describe(faults).utf8))
         }
     }
 

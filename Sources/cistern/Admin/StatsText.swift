@@ -1,24 +1,11 @@
-// `cistern stats`: what happened since the start.
+// What `cistern status` prints of the server's numbers. Plain values in, text out.
 
-import ArgumentParser
 import HTTPCore
 import JSON
 
-struct Stats: AdminCommand {
-    static let configuration = CommandConfiguration(
-        abstract: "Show what a running Cistern has done since its start.", discussion: "For graphs and alerts there is /metrics.")
-
-    @Flag(help: "JSON.")
-    var json = false
-
-    @OptionGroup var options: AdminOptions
-
-    func run(_ client: AdminClient) throws {
-        let stats = try client.value("GET", "stats")
-        StandardOutput.write(json ? stats.document : Array(Self.describe(stats).utf8))
-    }
-
-    private static func describe(_ stats: JSONValue) -> String {
+enum StatsText {
+    /// - Parameter stats: the content of /-/stats.
+    static func describe(_ stats: JSONValue) -> String {
         var text = "cistern \(stats["version"]?.string ?? ""), up for \(Printable.seconds(stats["uptime_seconds"]?.integer ?? 0))\n\n"
         var table = TextTable([("RESULT", false), ("REQUESTS", true), ("SHARE", true), ("P50", true), ("P99", true)])
         let requests = stats["requests"]?.members?.filter { $0.name != "own" && $0.value != 0 } ?? []
@@ -38,11 +25,9 @@ struct Stats: AdminCommand {
                 text += "\(title): " + counts.map { "\($0.name) \($0.value.integer ?? 0)" }.joined(separator: ", ") + "\n"
             }
         }
-        return text + "\n" + StatsLines.state(stats)
+        return text + "\n" + state(stats)
     }
-}
 
-enum StatsLines {
     /// Number of open scopes of each kind.
     private static func failing(_ upstream: JSONValue?) -> String {
         let kinds = (upstream?["failing"]?.members ?? []).filter { $0.value != 0 }

@@ -1,4 +1,4 @@
-// `cistern top`: what it shows of what Cistern says, what keys do, and the real binary on a terminal.
+// `cistern status --watch`: what it shows of what Cistern says, what keys do, and the real binary on a terminal.
 
 import Addresses
 import CachePolicy
@@ -9,8 +9,8 @@ import Testing
 
 @testable import cistern
 
-@Suite("top", .play)
-struct TopTests {
+@Suite("status --watch", .play)
+struct WatchTests {
     /// What /-/stats says of so many requests.
     private static func stats(hits: Int, routes: [(name: String, hits: Int, rescued: Int, errors: Int, slow: Int)] = []) -> JSONValue {
         [
@@ -44,7 +44,7 @@ struct TopTests {
             routes: [("users/a", 2, 0, 8, 0), ("users/b", 4, 4, 0, 4), ("orders/verylongnameofaroutethatdoesnotfit", 1, 0, 0, 0)]),
         seconds: 2)
 
-    private func picture(_ view: TopView, width: Int = 80, height: Int = 40, hasColours: Bool = false) -> [String] {
+    private func picture(_ view: WatchView, width: Int = 80, height: Int = 40, hasColours: Bool = false) -> [String] {
         let stats = Self.stats(hits: 120)
         return view.picture(Self.change, stats, width: width, height: height, hasColours: hasColours)
             .split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
@@ -60,8 +60,8 @@ struct TopTests {
 
     @Test("the sentence is the server's own, and breaks where the terminal ends")
     func sentence() {
-        #expect(picture(TopView(), width: 200)[1] == Self.words)
-        let narrow = picture(TopView())
+        #expect(picture(WatchView(), width: 200)[1] == Self.words)
+        let narrow = picture(WatchView())
         #expect(narrow[1] == "users has been down for 4 min (connection refused); 1,204 requests rescued,")
         #expect(narrow[2] == "oldest copy 12 min, 3 failed.")
     }
@@ -69,7 +69,7 @@ struct TopTests {
     @Test("no line is wider than the terminal and none is lost below it; the keys are always the last", arguments: [20, 40, 80, 200])
     func size(width: Int) {
         for height in [5, 12, 24, 60] {
-            let lines = picture(TopView(), width: width, height: height)
+            let lines = picture(WatchView(), width: width, height: height)
             #expect(lines.allSatisfy { $0.count <= width }, "\(lines)")
             #expect(lines.last?.hasPrefix("q quit") == true)
             #expect(height < 12 || lines.count <= height, "\(lines.count) of \(height)")
@@ -79,7 +79,7 @@ struct TopTests {
 
     @Test("at 80 columns all of a route is there, and its name is cut")
     func columns() throws {
-        let lines = picture(TopView())
+        let lines = picture(WatchView())
         let title = try #require(lines.first { $0.hasPrefix("ROUTE") })
         #expect(["REQUESTS/S", "STORE", "RESCUED/S", "ERRORS/S", "P50", "P99"].allSatisfy(title.contains))
         #expect(lines.contains { $0.hasPrefix("orders/verylong") && $0.contains("… ") && $0.hasSuffix("1.0 ms") })
@@ -88,14 +88,14 @@ struct TopTests {
 
     @Test("colour is in the sentence only, and only where it is wanted")
     func colours() {
-        #expect(!picture(TopView()).joined().contains("\u{1b}"))
-        let coloured = picture(TopView(), hasColours: true)
+        #expect(!picture(WatchView()).joined().contains("\u{1b}"))
+        let coloured = picture(WatchView(), hasColours: true)
         #expect(coloured.filter { $0.contains("\u{1b}") }.count == 2)
         #expect(coloured[2] == "\u{1b}[1;31moldest copy 12 min, 3 failed.\u{1b}[0m")
     }
 
     /// The routes in their order.
-    private func routes(_ view: TopView) -> [String] {
+    private func routes(_ view: WatchView) -> [String] {
         let lines = picture(view)
         guard let title = lines.firstIndex(where: { $0.hasPrefix("ROUTE") }) else { return [] }
         return lines[(title + 1)...].prefix { $0.contains("/") && !$0.hasPrefix("q ") }.map { String($0.prefix { $0 != " " }.prefix(8)) }
@@ -103,7 +103,7 @@ struct TopTests {
 
     @Test("keys sort, filter, pause and end")
     func keys() {
-        var view = TopView()
+        var view = WatchView()
         func press(_ keys: String) -> [Bool] { keys.utf8.map { view.press($0) } }
         #expect(routes(view) == ["users/a", "users/b", "orders/v"])
         for (order, sorted) in [
@@ -143,8 +143,9 @@ struct TopTests {
     }
 
     private func screen(_ play: ProxyPlay, _ keys: String, _ options: String, environment: String) throws -> CommandLineTool.Outcome {
-        let top = "stty cols 80 rows 30; exec env \(environment) \(CommandLineTool.path) top \(options) --admin unix:\(play.adminSocket)"
-        let outcome = try CommandLineTool.run(program: "printf '\(keys)' | script -qec '\(top)' /dev/null")
+        let watch =
+            "stty cols 80 rows 30; exec env \(environment) \(CommandLineTool.path) status --watch \(options) --admin unix:\(play.adminSocket)"
+        let outcome = try CommandLineTool.run(program: "printf '\(keys)' | script -qec '\(watch)' /dev/null")
         // A terminal ends lines with both.
         return CommandLineTool.Outcome(
             status: outcome.status, text: String(String.UnicodeScalarView(outcome.text.unicodeScalars.filter { $0 != "\r" })))
@@ -171,10 +172,10 @@ struct TopTests {
     @Test("a signal that ends it leaves the terminal as it was", arguments: ["TERM", "HUP", "INT"])
     func ended(signal: String) throws {
         let play = try played()
-        let top = "TERM=xterm \(CommandLineTool.path) top --interval 3600 --admin unix:\(play.adminSocket)"
+        let watch = "TERM=xterm \(CommandLineTool.path) status --watch --interval 3600 --admin unix:\(play.adminSocket)"
         let shows = { (word: String) in "stty -a </dev/tty | grep -q -- ' \(word) '" }
         let script =
-            "\(top) </dev/tty >/dev/tty & until \(shows("-echo")); do :; done; kill -\(signal) $!; wait $!; \(shows("echo")) && echo well"
+            "\(watch) </dev/tty >/dev/tty & until \(shows("-echo")); do :; done; kill -\(signal) $!; wait $!; \(shows("echo")) && echo well"
         let outcome = try CommandLineTool.run(program: "script -qec \"\(script.replacing("$", with: "\\$"))\" /dev/null </dev/null")
         #expect(outcome.text.contains("well"))
     }
@@ -187,9 +188,9 @@ struct TopTests {
         #expect(outcome.lines.filter { $0.contains("requests=") }.count == 2)
     }
 
-    @Test("stats as JSON tells of APIs and routes")
+    @Test("the numbers as JSON tell of APIs and routes")
     func stats() throws {
-        let outcome = try CommandLineTool(play: played()).run("stats --json")
+        let outcome = try CommandLineTool(play: played()).run("status --json")
         let stats = try #require(JSONValue(Array(outcome.text.utf8)))
         #expect(stats["apis"]?.array?.map { $0["name"]?.string } == ["users", "orders"] && stats["apis"]?.array?[0]["up"] == true)
         #expect(stats["apis"]?.array?.map { $0["requests"]?["miss"]?.integer } == [1, 1])

@@ -1,0 +1,76 @@
+// What clients asked for, on the status page: the most frequent paths (`StatusTops`), paths with a mode or faults, and the last exchanges with
+// secrets masked as in `why`.
+
+import CachePolicy
+import Explanation
+import FaultInjection
+import HTTPCore
+import JSON
+import StatusPage
+
+extension StatusPages {
+    /// Of each loop.
+    static let recordLimit = 2_000
+    private static let exchangeLimit = 25
+
+    /// On the interface's queue.
+    static func lately(
+        _ task: AdminInterface.Task, _ records: [WhyRecord], _ tallies: [TargetTally], _ earlier: EarlierReasons
+    ) -> StatusLately {
+        // Records are long: their places are sorted in their stead.
+        let places = records.indices.map { (wall: records[$0].trace.wall, number: records[$0].trace.number, place: $0) }
+        let newest = places.sorted { ($0.wall, $0.number) > ($1.wall, $1.number) }.prefix(exchangeLimit)
+        return StatusLately(
+            tops: StatusTops(task).tables(records, tallies), exchanges: newest.map { exchange(records[$0.place], task, earlier) })
+    }
+
+    static func name(_ place: UInt16, _ task: AdminInterface.Task) -> String {
+        task.interface.apis.first { $0.place == place }?.name ?? ""
+    }
+
+    // MARK: Exchanges
+
+    private static func exchange(_ record: WhyRecord, _ task: AdminInterface.Task, _ earlier: EarlierReasons) -> StatusView.Exchange {
+        let explained = WhyPages.explanation(record, task, earlier)
+        let why = explained.json
+        let text = { (name: String) in why[name]?.string ?? "" }
+        let seconds = why["duration_seconds"]?.double ?? 0
+        let advice = why["advice"]?.array?.map { "Setting \($0["setting"]?.string ?? "") – \($0["effect"]?.string ?? "")." } ?? []
+        var sentences = why["explanation"]?.array?.compactMap(\.string) ?? []
+        if let sentence = explained.copySentence { sentences.append(sentence) }
+        if let api = why["api"]?.string { sentences.append("API \(api)\(text("route").isEmpty ? "" : ", route \(text("route"))").") }
+        if let partition = why["key"]?["partition"]?.string { sentences.append("Partition of credentials: \(partition).") }
+        return StatusView.Exchange(
+            time: String(StatusView.time(record.trace.wall).dropFirst(11).prefix(8)), target: "\(text("method")) \(text("target"))",
+            result: record.trace.background == nil ? text("result") : "background",
+            note: "\(record.trace.status) · \(ShownFigures.duration(microseconds: Int64(seconds * 1e6))) · \(record.id)",
+            isFailed: record.trace.status >= 500, sentences: sentences + advice)
+    }
+
+    // MARK: What is switched on
+
+    /// Prefixes with a mode of their own, and faults.
+    static func switched(_ task: AdminInterface.Task) -> StatusView.Table {
+        let now = task.server.monotonicMilliseconds
+        let modes = task.interface.apis.flatMap { api in
+            api.modes.rules.prefix(switchedLimit).map { rule in
+                [
+                    StatusView.Cell(SecretNames.pathAlone(rule.prefix.utf8), note: api.name), StatusView.Cell("mode \(rule.mode.rawValue)"),
+                    StatusView.Cell("all below"), StatusView.Cell("–"),
+                ]
+            }
+        }
+        let faults = task.server.faults.rules.filter { $0.end > now }.map { rule in
+            [
+                StatusView.Cell(SecretNames.pathAlone(rule.path.utf8)), StatusView.Cell("fault: \(rule.fault.text)"),
+                StatusView.Cell("\(rule.percent) % of requests"), StatusView.Cell(ShownFigures.span((rule.end - now + 999) / 1_000)),
+            ]
+        }
+        return StatusView.Table(
+            id: "switched", title: "Modes and faults by path", caption: "Paths with a mode of their own, and faults that are injected",
+            columns: [.init("Path"), .init("What"), .init("How much of it"), .init("Ends in", isNumber: true)],
+            rows: Array((modes + faults).prefix(switchedLimit)), empty: "All paths have the mode of their API or route, and no faults.")
+    }
+
+    private static let switchedLimit = 100
+}

@@ -1,0 +1,80 @@
+// How a request waits for the lease of another node. A machine without I/O: the engine's reply in, the next step out.
+
+/// Durations of a lease, in milliseconds. A node that is gone is replaced 300 ms after its last renewal.
+public enum LeaseTimes {
+    /// The engine removes a lease this long after its last renewal, by the engine's clock.
+    public static let expiry: Int64 = 200
+    public static let renewal: Int64 = 100
+    /// A lease must be missing for this long, by the waiting node's clock, before that node takes it. After a stall of the engine the holder renews
+    /// it within this time. It also covers a record that comes after the end of its lease.
+    public static let grace: Int64 = 70
+    /// Interval between two looks at another node's lease.
+    public static let poll: Int64 = 20
+}
+
+/// What lies in the place of a lease after a response that other nodes cannot use.
+public enum LeaseMark: UInt8, Sendable {
+    /// The response could not be shared, or the upstream failed: each request is sent.
+    case eachRequest = 0x2d
+    /// Only nodes cannot share the response: each node sends one request.
+    case eachNode = 0x2b
+}
+
+public enum LeaseState: Sendable, Equatable {
+    /// The question has taken the lease.
+    case taken
+    /// Another shard of this node has the lease.
+    case ofThisNode
+    case ofAnother
+    case free
+    case marked(LeaseMark)
+    /// The engine did not reply, or does not know the command.
+    case unknown
+}
+
+public struct LeaseWait: Sendable {
+    public enum Question: Sendable, Equatable {
+        /// Record and lease; a free lease is taken.
+        case take
+        /// Record and lease.
+        case look
+        /// Lease alone.
+        case poll
+    }
+
+    public enum Step: Sendable, Equatable {
+        case ask(Question)
+        case askLater(Question, milliseconds: Int64)
+        /// The request waits no longer.
+        case proceed
+    }
+
+    /// End of the wait, in milliseconds of the node's clock.
+    private let deadline: Int64
+    /// When the lease was first seen to be missing.
+    private var freeSince: Int64?
+
+    public init(deadline: Int64) { self.deadline = deadline }
+
+    /// - Parameters:
+    ///   - state: the lease, by the reply to `question`. The record was not there.
+    public mutating func handle(_ state: LeaseState, to question: Question, now: Int64) -> Step {
+        switch state {
+        case .taken, .ofThisNode, .marked, .unknown: return .proceed
+        case .ofAnother:
+            freeSince = nil
+            return later(.poll, LeaseTimes.poll, now)
+        case .free:
+            let since = freeSince ?? now
+            freeSince = since
+            // The holder has stored a record, has given the lease back, or is gone.
+            guard question != .poll else { return .ask(.look) }
+            let left = since + LeaseTimes.grace - now
+            return left <= 0 ? .ask(.take) : later(.look, min(LeaseTimes.poll, left), now)
+        }
+    }
+
+    private func later(_ question: Question, _ milliseconds: Int64, _ now: Int64) -> Step {
+        now < deadline ? .askLater(question, milliseconds: min(milliseconds, deadline - now)) : .proceed
+    }
+}

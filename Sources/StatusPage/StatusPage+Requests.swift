@@ -1,0 +1,41 @@
+// The parts of the page that show what clients asked for.
+
+extension StatusPage {
+    static func tops(_ tables: [StatusView.Table], _ page: inout MarkupWriter) {
+        guard !tables.isEmpty else { return }
+        page.markup("<section aria-labelledby=\"h-tops\"><h2 id=\"h-tops\">Frequent paths</h2><div class=\"tops\" id=\"tops\" data-live>")
+        for table in tables {
+            page.markup("<div>")
+            page.element("h3", "h3", table.caption)
+            if table.rows.isEmpty { page.element("p class=\"quiet\"", "p", table.empty) } else { rows(table, &page) }
+            page.markup("</div>")
+        }
+        page.markup("</div></section>")
+    }
+
+    /// - Parameter exchanges: nil if the request may not see them.
+    static func exchanges(_ exchanges: [StatusView.Exchange]?, _ page: inout MarkupWriter) {
+        page.markup("<section aria-labelledby=\"h-last\"><h2 id=\"h-last\">The last exchanges</h2>")
+        guard let exchanges else {
+            page.markup("<p class=\"quiet\"><a href=\"/-/status/exchanges\">The page with the last exchanges</a> asks for a password: ")
+            page.markup("the administrator's token. <code>cistern why</code> shows them too.</p></section>")
+            return
+        }
+        page.markup("<div class=\"list\" id=\"last\" data-live>")
+        if exchanges.isEmpty { page.markup("<p class=\"quiet\">There were none yet.</p>") }
+        for exchange in exchanges {
+            page.markup("<details><summary>")
+            page.element("span class=\"quiet\"", "span", exchange.time)
+            page.markup(" ")
+            badge(exchange.isFailed ? .down : ["rescued", "error"].contains(exchange.result) ? .strained : .well, exchange.result, &page)
+            page.markup(" ")
+            page.element("bdi", "bdi", exchange.target)
+            page.markup(" ")
+            page.element("span class=\"quiet\"", "span", exchange.note)
+            page.markup("</summary><ul>")
+            for sentence in exchange.sentences { page.element("li", "li", sentence, limit: 600) }
+            page.markup("</ul></details>")
+        }
+        page.markup("</div></section>")
+    }
+}

@@ -1,0 +1,26 @@
+// `cistern check --print` and `--schema`, through the real binary.
+
+import CacheStore
+import TestSupport
+import Testing
+
+@Suite("Printing the settings", .slow)
+struct CheckPrintTests {
+    private func printed(_ file: String, _ more: String = "", environment: String = "") throws -> CommandLineTool.Outcome {
+        let directory = TestTools.temporaryDirectory()
+        let path = directory.path + "/f.yaml"
+        try TestTools.write(file, to: path)
+        defer { withExtendedLifetime(directory) {} }
+        return try CommandLineTool.run("check --print --config \(path) \(more)", environment: environment)
+    }
+
+    @Test("--print prints the settings in effect with their origins, and mistakes end it as they end every check")
+    func printed() throws {
+        let outcome = try printed("upstream:\n  url: http://a.example\n", "--set shards=2", environment: "CISTERN_LOG_LEVEL=debug")
+        #expect(outcome.status == 0 && outcome.text.hasPrefix("upstream:\n  url: \"http://a.example\"  # "))
+        #expect(outcome.text.contains("f.yaml:2\n") && outcome.text.contains("shards: 2  # command line\n"))
+        #expect(outcome.text.contains("level: debug  # environment, CISTERN_LOG_LEVEL\n") && !outcome.text.contains("are good"))
+        #expect(try printed("upstream: {url: x}\n").status == 78)
+        #expect(try CommandLineTool.run("check --schema").text.hasPrefix("{\n  \"$schema\""))
+    }
+}

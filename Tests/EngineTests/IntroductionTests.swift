@@ -1,0 +1,51 @@
+// What a connection says first: who it is, what it is called, and which database it asks.
+
+import Locking
+import TestSupport
+import Testing
+
+@testable import Engine
+
+@Suite("How a connection introduces itself")
+struct IntroductionTests {
+    private static let ok = EngineReply.status(Array("OK".utf8))
+
+    @Test("a rotated password, and the user beside it, are read anew for each connection")
+    func rotatedPassword() throws {
+        let engine = ScriptedEngine()
+        let path = TestTools.file("first\n")
+        let play = EnginePlay(engine) { ($0.username, $0.passwordFile) = ("me", path) }
+        #expect(play.ask("SET", "a", "1") == Self.ok)
+        try TestTools.write("second\nother\n", to: path)
+        // What has stood for a second is made anew at once.
+        play.advance(1_000)
+        engine.react { $0[0] == "SET" && $0[1] == "end" ? [.close] : nil }
+        _ = play.ask("SET", "end", "1")
+        #expect(engine.wait { $0.allCommands.contains(["AUTH", "other", "second"]) })
+        #expect(engine.allCommands.first == ["AUTH", "me", "first"])
+    }
+
+    @Test("without a password in its file a server is not asked", arguments: [nil, ""])
+    func noPassword(text: String?) {
+        let engine = ScriptedEngine()
+        let play = EnginePlay(engine) { $0.passwordFile = text.map { TestTools.file($0) } ?? "/nowhere/at/all" }
+        #expect([.failed(.denied), .failed(.breakerOpen)].contains(play.ask("SET", "a", "1")))
+        #expect(engine.allCommands.isEmpty && !play.isOpen)
+    }
+
+    @Test("a connection has a name where it may have one, and the database that is asked for", arguments: [true, false])
+    func introduction(mayHaveName: Bool) {
+        let engine = ScriptedEngine { $0[0] == "CLIENT" && !mayHaveName ? [.reply("-NOPERM no\r\n")] : nil }
+        let play = EnginePlay(engine) { ($0.clientName, $0.database) = ("cistern-shop-1", 3) }
+        #expect(play.ask("SET", "a", "1") == Self.ok)
+        #expect(engine.allCommands.prefix(2) == [["CLIENT", "SETNAME", "cistern-shop-1"], ["SELECT", "3"]])
+    }
+
+    @Test("a Cluster has no database but 0, and says so")
+    func noDatabase() {
+        let engine = ScriptedEngine { $0[0] == "SELECT" ? [.reply("-ERR SELECT is not allowed in cluster mode\r\n")] : nil }
+        let play = EnginePlay(engine) { $0.database = 3 }
+        #expect([.failed(.noDatabase), .failed(.breakerOpen)].contains(play.ask("SET", "a", "1")))
+        #expect(!play.isOpen && play.changes.withLock { $0 } == [.fails(.noDatabase)])
+    }
+}

@@ -1,0 +1,130 @@
+// Who waits for another node's lease, and for how long: as rows, and for crowds with random schedules.
+
+import Fleet
+import HTTPCore
+import TestSupport
+import Testing
+
+@Suite("Waiting for another node's lease")
+struct LeaseWaitTests {
+    @Test(
+        "whoever has the lease, finds a mark or gets no reply waits no longer",
+        arguments: [LeaseState.taken, .ofThisNode, .marked(.eachNode), .marked(.eachRequest), .unknown])
+    func proceeding(state: LeaseState) {
+        var wait = LeaseWait(deadline: 1_000)
+        let step1 = wait.handle(state, to: .take, now: 0)
+        #expect(step1 == .proceed)
+    }
+
+    @Test("a lease that is missing is taken when its holder has had time to renew it")
+    func missing() {
+        var wait = LeaseWait(deadline: 1_000)
+        let rows: [(LeaseState, LeaseWait.Question, Int64, LeaseWait.Step)] = [
+            (.ofAnother, .take, 0, .askLater(.poll, milliseconds: 20)), (.free, .poll, 20, .ask(.look)),
+            (.free, .look, 21, .askLater(.look, milliseconds: 20)), (.free, .look, 85, .askLater(.look, milliseconds: 5)),
+            // Renewed meanwhile.
+            (.ofAnother, .look, 90, .askLater(.poll, milliseconds: 20)), (.free, .poll, 110, .ask(.look)),
+            (.free, .look, 180, .ask(.take)), (.taken, .take, 181, .proceed),
+        ]
+        for (state, question, now, expected) in rows {
+            let step = wait.handle(state, to: question, now: now)
+            #expect(step == expected, "\(state), \(now)")
+        }
+    }
+
+    @Test("the wait ends at its deadline")
+    func deadline() {
+        var wait = LeaseWait(deadline: 30)
+        let step10 = wait.handle(.ofAnother, to: .take, now: 20)
+        #expect(step10 == .askLater(.poll, milliseconds: 10))
+        let step11 = wait.handle(.ofAnother, to: .poll, now: 30)
+        #expect(step11 == .proceed)
+    }
+
+    @Test("a holder that is gone is replaced 300 ms after its last renewal")
+    func times() {
+        #expect(LeaseTimes.expiry + LeaseTimes.grace + LeaseTimes.poll <= 300 && LeaseTimes.expiry >= 2 * LeaseTimes.renewal)
+    }
+
+    // MARK: Crowds
+
+    private func schedule(_ random: inout SeededGenerator, _ kind: CrowdSchedule.Kind) -> CrowdSchedule {
+        let nodes = Int.random(in: 1...4, using: &random)
+        let whole = Int64.random(in: 1...4_800, using: &random)
+        let clients = (0..<Int.random(in: 1...20, using: &random)).map { _ in
+            (at: Int64.random(in: 0...whole, using: &random), node: Int.random(in: 0..<nodes, using: &random))
+        }
+        return CrowdSchedule(kind: kind, nodes: nodes, head: Int64.random(in: 0...whole, using: &random), whole: whole, clients: clients)
+    }
+
+    @Test("no client waits longer than twice the upstream's time, whatever cannot be shared", arguments: 0..<400)
+    func bound(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let kind = CrowdSchedule.Kind.allCases[Int(seed % 5)]
+        var schedule = schedule(&random, kind)
+        // Beyond that the deadline of the wait comes first.
+        if kind == .tooLong { (schedule.head, schedule.whole) = (schedule.head / 2, min(schedule.whole, 2_400)) }
+        schedule.head = min(schedule.head, schedule.whole)
+        let crowd = ModelCrowd(schedule)
+        crowd.run()
+        for client in crowd.clients {
+            let took = (client.ended ?? .max / 2) - client.arrival
+            #expect(took <= 2 * schedule.whole + 50, "\(schedule)")
+        }
+        switch kind {
+        case .shareable: #expect(crowd.requests == 1, "\(schedule)")
+        case .tooLong: #expect(crowd.requests <= schedule.nodes, "\(schedule)")
+        case .unshareable, .fault, .broken: #expect(crowd.requests == schedule.clients.count, "\(schedule)")
+        }
+    }
+
+    @Test("once it is known, no client waits", arguments: 0..<200)
+    func known(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        var schedule = schedule(&random, [.unshareable, .fault, .broken][Int(seed % 3)])
+        // Another node learns from the mark, which lasts ten times as long.
+        let second = (1...6).map { (at: 2 * schedule.whole + 60 + Int64($0), node: Int.random(in: 0..<schedule.nodes, using: &random)) }
+        schedule.clients[0].at = 0
+        schedule.head = schedule.whole
+        schedule.clients += second
+        let crowd = ModelCrowd(schedule)
+        crowd.run()
+        guard schedule.whole >= 10 else { return }
+        for client in crowd.clients.suffix(second.count) {
+            #expect((client.ended ?? .max / 2) - client.arrival <= schedule.whole * 11 / 10 + 50, "\(schedule)")
+        }
+    }
+
+    @Test("a short stall of the engine does not make a second request of a crowd", arguments: 0..<200)
+    func stall(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        var schedule = schedule(&random, .shareable)
+        schedule.whole = min(schedule.whole, 4_000)
+        // A look that begins during the stall finds no lease, and asks the upstream.
+        for number in schedule.clients.indices { schedule.clients[number].at = min(schedule.clients[number].at, Int64(number)) }
+        schedule.clients[0].at = 0
+        let start = Int64.random(in: 30...max(30, schedule.whole), using: &random)
+        schedule.stall = start..<start + Int64.random(in: 1...240, using: &random)
+        let crowd = ModelCrowd(schedule)
+        crowd.run()
+        #expect(crowd.requests == 1, "\(schedule)")
+        #expect(crowd.clients.allSatisfy { $0.ended != nil })
+    }
+
+    @Test("a node that is gone costs the clients of the others 300 ms and one request", arguments: 0..<200)
+    func death(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        var schedule = schedule(&random, .shareable)
+        schedule.clients[0].at = 0
+        schedule.whole = min(schedule.whole, 2_000)
+        let death = Int64.random(in: 5...max(5, schedule.whole - 1), using: &random)
+        schedule.death = death
+        let crowd = ModelCrowd(schedule)
+        crowd.run()
+        let dead = schedule.clients[0].node
+        for client in crowd.clients where client.node != dead {
+            #expect((client.ended ?? .max / 2) - max(client.arrival, death) <= 320 + schedule.whole, "\(schedule)")
+        }
+        #expect(crowd.requests <= 2, "\(schedule)")
+    }
+}

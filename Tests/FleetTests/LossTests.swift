@@ -1,0 +1,107 @@
+// What a change of primary has lost: who has read it says so, and who has not counts a gap.
+
+import Testing
+
+@testable import Fleet
+
+@Suite("Entries that a change of primary has lost")
+struct LossTests {
+    private typealias Play = FollowerPlay
+    private let info = FollowerPlay.info
+
+    /// The engine is back with what it had at 100; somebody has read up to 500, and has said so.
+    private static func log(lostUpTo: UInt64) -> (LogInfo, [PlacedEntry]) {
+        let fence = Fence(at: LogPosition(2_000), doubtedAfter: LogPosition(100))
+        let told = Fence(at: LogPosition(2_001), doubtedAfter: LogPosition(2_000), lostUpTo: LogPosition(lostUpTo))
+        return (
+            FollowerPlay.info(last: 2_001, primary: 2, count: 3, added: 3),
+            [FollowerPlay.entry(100), PlacedEntry(fence.position, fence.entry), PlacedEntry(told.position, told.entry)]
+        )
+    }
+
+    struct Row: CustomTestStringConvertible, Sendable {
+        let testDescription: String
+        let read: UInt64
+        let lostUpTo: UInt64
+        let isGap: Bool
+        /// Of a process that begins anew: it does not know of which primary it had read what is kept.
+        let isGapAnew: Bool
+
+        init(_ testDescription: String, read: UInt64, lostUpTo: UInt64, isGap: Bool, isGapAnew: Bool? = nil) {
+            (self.testDescription, self.read, self.lostUpTo, self.isGap) = (testDescription, read, lostUpTo, isGap)
+            self.isGapAnew = isGapAnew ?? isGap
+        }
+    }
+
+    private static let rows = [
+        Row("away before anything was lost", read: 100, lostUpTo: 500, isGap: true),
+        Row("away since some of it", read: 300, lostUpTo: 500, isGap: true),
+        Row("there until the end", read: 500, lostUpTo: 500, isGap: false),
+        Row("has read more than who has told of it", read: 600, lostUpTo: 500, isGap: false, isGapAnew: true),
+    ]
+
+    /// - Parameter isNew: another process of the node meets the primary.
+    @Test("a node that has not read all that is lost counts a gap, once; a process that begins anew too", arguments: rows, [false, true])
+    func gap(row: Row, isNew: Bool) {
+        var play = Play.seeing()
+        if row.read > 100 { _ = play.when(.entries([Play.entry(row.read, .target, node: 5, 2)])) }
+        _ = play.when(.lost)
+        if isNew { play = Play(kept: KeptPosition(position: LogPosition(row.read), epoch: 1, primary: [1], added: 2)) }
+        let (log, entries) = Self.log(lostUpTo: row.lostUpTo)
+        var gaps = 0
+        for round in 0..<3 {
+            let actions =
+                play.when(.connected(log, fleetMilliseconds: 900)) + play.when(.entries(entries))
+                + (round == 0 ? play.when(.lost) : play.when(.looked(log)))
+            gaps += actions.count { $0 == .gap(.lostEntries) }
+            #expect(round > 0 || actions.contains(.raiseFloor(LogPosition(row.lostUpTo))), "its marks are gone")
+        }
+        #expect(gaps == ((isNew ? row.isGapAnew : row.isGap) ? 1 : 0))
+    }
+
+    @Test("who finds that the last entry it had read is not there tells the others, until it has read that it did")
+    func told() {
+        var play = Play.seeing()
+        _ = play.when(.entries([Play.entry(500, .target, node: 5, 2)]))
+        _ = play.when(.lost)
+        let log = info(100, 1, 2, 100, 1, 1, 0)
+        let lost = Fence(at: LogPosition(1_500), doubtedAfter: LogPosition(1_500), lostUpTo: LogPosition(500))
+        for _ in 0..<2 {
+            // The connection is lost before it could.
+            _ = play.when(.connected(log, fleetMilliseconds: nil))
+            _ = play.when(.nothingNew)
+            #expect(play.when(.looked(log)).contains { if case .append(let fence) = $0 { fence.lostUpTo == lost.lostUpTo } else { false } })
+            #expect(play.when(.applied(report: 100)).allSatisfy { if case .keep(let kept) = $0 { kept.primary == [1] } else { true } })
+            _ = play.when(.lost)
+        }
+        _ = play.when(.connected(log, fleetMilliseconds: nil))
+        _ = play.when(.nothingNew)
+        _ = play.when(.looked(log))
+        let actions = play.when(.entries([PlacedEntry(LogPosition(1_501), lost.entry)]))
+        #expect(!actions.contains(.gap(.lostEntries)))
+        #expect(play.follower.reached?.primary == [2] && play.follower.isSeeing)
+    }
+
+    @Test("a change of primary that loses nothing is told of by nobody")
+    func nothingLost() {
+        var play = Play.seeing()
+        _ = play.when(.lost)
+        let log = info(100, 1, 2, 100, 1, 1, 0)
+        _ = play.when(.connected(log, fleetMilliseconds: 900))
+        let fence = Fence(at: LogPosition(1_900), doubtedAfter: LogPosition(100))
+        _ = play.when(.entries([Play.entry(100), PlacedEntry(fence.position, fence.entry)]))
+        #expect(play.when(.looked(info(1_900, 1, 2, 100, 2, 2, 0))) == [.seeing, .report(2)])
+    }
+
+    @Test("an entry whose id was given again is not the one that was read")
+    func givenAgain() {
+        var play = Play.seeing()
+        _ = play.when(.entries([Play.entry(500, .target, node: 5, 2)]))
+        _ = play.when(.lost)
+        let fence = Fence(at: LogPosition(2_000), doubtedAfter: LogPosition(100))
+        let log = info(2_000, 1, 2, 100, 3, 3, 0)
+        _ = play.when(.connected(log, fleetMilliseconds: 900))
+        _ = play.when(.entries([Play.entry(500, .target, node: 7, 1), PlacedEntry(fence.position, fence.entry)]))
+        #expect(play.when(.looked(log)).contains { if case .append(let fence) = $0 { fence.lostUpTo == LogPosition(500) } else { false } })
+    }
+}

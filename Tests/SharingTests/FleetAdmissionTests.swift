@@ -1,0 +1,139 @@
+// Who may follow the log: tables of the value beside the epoch, in the hands of nodes with these and those secrets and upstreams.
+
+import Fleet
+import Testing
+
+@testable import Sharing
+
+@Suite("Admission to a fleet")
+struct FleetAdmissionTests {
+    private static let place = Array("cistern:f:{log}:nodes".utf8)
+    private static let noon: Int64 = 1_700_000_000_000
+
+    private static func secrets(_ names: String...) -> FleetSecrets {
+        let file = names.map { $0 + String(repeating: "-", count: 32) }.joined(separator: "\n")
+        guard let secrets = try? FleetSecrets(file: Array(file.utf8)) else { preconditionFailure("a secret is bad") }
+        return secrets
+    }
+
+    /// What lies in the engine, and who comes to it.
+    private struct Engine {
+        var value: [UInt8]?
+        var now = noon
+
+        /// The node meets the log, and writes where it has to.
+        @discardableResult
+        mutating func meet(_ secrets: FleetSecrets, _ served: [String: String] = ["": "http://api"]) -> FleetAdmission.Verdict {
+            let verdict = FleetAdmission.judge(value, at: place, by: secrets, serving: served, fleetNow: now)
+            guard case .write(let written, _, let isFirst) = verdict else { return verdict }
+            #expect(isFirst == (value == nil))
+            value = written
+            let again = FleetAdmission.judge(value, at: place, by: secrets, serving: served, fleetNow: now)
+            guard case .admitted = again else {
+                Issue.record("a node is not admitted by what it has written: \(again)")
+                return again
+            }
+            return again
+        }
+    }
+
+    private static func isAdmitted(_ verdict: FleetAdmission.Verdict) -> Bool { if case .admitted = verdict { true } else { false } }
+
+    @Test("the first node makes the value; another secret does not open it, and changes nothing")
+    func otherSecret() {
+        var engine = Engine()
+        #expect(Self.isAdmitted(engine.meet(Self.secrets("a"))))
+        let value = engine.value
+        #expect(engine.meet(Self.secrets("b")) == .otherSecret)
+        #expect(engine.value == value)
+        #expect(Self.isAdmitted(engine.meet(Self.secrets("a"))) && engine.value == value)
+    }
+
+    @Test("a secret is changed in three steps, node by node, and everybody stays in", arguments: 0..<20)
+    func rotation(seed: UInt64) {
+        var random = SystemRandomNumberGenerator()
+        var engine = Engine()
+        let steps = [Self.secrets("a"), Self.secrets("a", "b"), Self.secrets("b", "a"), Self.secrets("b")]
+        var nodes = [0, 0, 0]
+        for step in 1..<steps.count {
+            for node in nodes.indices.shuffled(using: &random) {
+                nodes[node] = step
+                // All look again and again, in any order, also while the others are a step behind.
+                for _ in 0..<Int.random(in: 1...6, using: &random) {
+                    let other = Int.random(in: nodes.indices, using: &random)
+                    engine.now += 7_000
+                    // A node of the step before has no record of the new key to keep; the next look of who has it mends that.
+                    for one in [other, node] { #expect(Self.isAdmitted(engine.meet(steps[nodes[one]]))) }
+                }
+            }
+        }
+        // The former key's record goes with the next renewal.
+        engine.now += 30_000
+        engine.meet(Self.secrets("b"))
+        #expect(engine.meet(Self.secrets("a")) == .otherSecret)
+    }
+
+    @Test("an entry by a key that some node of the fleet has is never a foreign one, also for who has not that key")
+    func foreign() throws {
+        let (a, b, c) = (Self.secrets("a"), Self.secrets("b"), Self.secrets("c"))
+        var engine = Engine()
+        engine.meet(a)
+        engine.meet(Self.secrets("a", "b"))
+        guard case .admitted(let admission) = engine.meet(b) else {
+            Issue.record("a node with the new secret only is refused")
+            return
+        }
+        let later = LogPosition(UInt64(Self.noon) + 1)
+        for known in [a, b] { #expect(!admission.isForeign(known.first.id, at: later)) }
+        #expect(admission.isForeign(c.first.id, at: later))
+        // What is older than the value was sealed by nobody knows whom.
+        #expect(!admission.isForeign(c.first.id, at: LogPosition(UInt64(Self.noon))))
+    }
+
+    @Test(
+        "nodes with another upstream for the same API are not of one fleet; those with other APIs are",
+        arguments: [
+            (["": "http://a"], ["": "http://a"], true), (["": "http://a"], ["": "http://b"], false),
+            (["x": "http://a"], ["x": "http://b"], false),
+            (["x": "http://a"], ["y": "http://b"], true), (["x": "http://a", "y": "http://b"], ["y": "http://b", "z": "http://c"], true),
+            (["x": "http://a", "y": "http://b"], ["x": "http://a", "y": "http://c"], false), (["": "http://a"], ["x": "http://b"], true),
+        ] as [([String: String], [String: String], Bool)])
+    func upstreams(one: [String: String], other: [String: String], isOneFleet: Bool) {
+        var engine = Engine()
+        engine.meet(Self.secrets("a"), one)
+        #expect(Self.isAdmitted(engine.meet(Self.secrets("a"), other)) == isOneFleet)
+        #expect(Self.isAdmitted(engine.meet(Self.secrets("a"), one)))
+    }
+
+    @Test("a rolling change of an upstream's address: the new nodes come in half a minute after the last old one was there")
+    func rollingAddress() {
+        var engine = Engine()
+        let (old, new) = (["x": "http://old"], ["x": "http://new"])
+        for _ in 0..<50 {
+            #expect(Self.isAdmitted(engine.meet(Self.secrets("a"), old)))
+            #expect(engine.meet(Self.secrets("a"), new) == .otherUpstream)
+            engine.now += 2_000
+        }
+        engine.now += 30_000
+        #expect(Self.isAdmitted(engine.meet(Self.secrets("a"), new)))
+        #expect(engine.meet(Self.secrets("a"), old) == .otherUpstream)
+    }
+
+    @Test("damaged, cut or longer it opens for nobody")
+    func damaged() throws {
+        var engine = Engine()
+        engine.meet(Self.secrets("a"))
+        let value = try #require(engine.value)
+        func verdict(_ value: [UInt8]) -> FleetAdmission.Verdict {
+            FleetAdmission.judge(value, at: Self.place, by: Self.secrets("a"), serving: [:], fleetNow: Self.noon)
+        }
+        for count in value.indices { #expect(verdict(Array(value[..<count])) == .otherSecret) }
+        for index in value.indices {
+            var other = value
+            other[index] ^= 1
+            #expect(verdict(other) == .otherSecret)
+        }
+        #expect(verdict(value + [0]) == .otherSecret)
+        #expect(FleetAdmission.judge(value, at: [1], by: Self.secrets("a"), serving: [:], fleetNow: Self.noon) == .otherSecret)
+    }
+}

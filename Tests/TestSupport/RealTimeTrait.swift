@@ -1,0 +1,66 @@
+// Tests that depend on real time: the proxy runs by the clock of the system, so a busy machine may let a deadline pass that the test does not mean.
+// `Tests/run` leaves them out at first, and runs them alone afterwards. Only these are run a second time if they fail, and each repeat is counted.
+
+import Glibc
+import Locking
+import Testing
+
+package struct RealTimeTrait: SuiteTrait, TestTrait, TestScoping {
+    package var isRecursive: Bool { true }
+
+    @TaskLocal private static var isActive = false
+
+    /// Maximum number of repeats in a run. One more fails it.
+    package static let repeats = 3
+    /// Of this run. Shared by all tests.
+    private static let repeated = Mutex(0)
+
+    /// In the first part of a run: skips the test, and writes its name to the file of those that run alone.
+    package func prepare(for test: Test) async throws {
+        guard !test.isSuite, let path = TestRun.environment("REAL_TIME_TESTS") else { return }
+        guard let file = fopen(path, "a") else { throw TestTools.Failed(what: path) }
+        fputs("\(test.id)\n", file)
+        fclose(file)
+        try Test.cancel("depends on real time: runs alone afterwards")
+    }
+
+    package func provideScope(
+        for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
+    ) async throws {
+        try await Self.$isActive.withValue(true) {
+            if TestRun.environment("REAL_TIME_REPEATS") != nil, try await !Self.mustRepeat(test, function) { return }
+            try await function()
+        }
+    }
+
+    /// Runs a test for the first time. Its failures are known issues as long as repeats are left.
+    private static func mustRepeat(_ test: Test, _ function: @Sendable () async throws -> Void) async throws -> Bool {
+        let isRepeated = Mutex<Bool?>(nil)
+        try await withKnownIssue("first attempt", isIntermittent: true) {
+            try await function()
+        } matching: { _ in
+            isRepeated.withLock { isRepeated in
+                let isAllowed =
+                    isRepeated
+                    ?? (repeated.withLock { count in
+                        count += 1
+                        return count <= repeats
+                    })
+                if isRepeated == nil, isAllowed { print("repeated: \(test.id)") }
+                isRepeated = isAllowed
+                return isAllowed
+            }
+        }
+        return isRepeated.withLock { $0 } == true
+    }
+
+    /// Fails a test that uses the clock of the system without the trait.
+    package static func expect(_ location: SourceLocation = #_sourceLocation) {
+        #expect(isActive, "a play by the clock of the system has the trait .realTime", sourceLocation: location)
+    }
+}
+
+extension Trait where Self == RealTimeTrait {
+    /// The test depends on real time.
+    package static var realTime: Self { RealTimeTrait() }
+}
