@@ -67,7 +67,10 @@ extension ResponseCache {
             _ = keep(base, fresh, for: request, recency, now: now)
         case .stale:
             guard base.metadata.freshnessLifetime ?? 0 > 0 else { return }
-            let stale = (bytes: Array(base.item.head), metadata: base.metadata.stale(since: recency.order))
+            // A response imported while the HEAD request was in flight has the later order.
+            let stored = base.metadata.order
+            let order = stored.follows(recency.order) ? stored : recency.order
+            let stale = (bytes: Array(base.item.head), metadata: base.metadata.stale(since: order))
             _ = write(base, stale, for: request, recency, now: now)
         }
     }

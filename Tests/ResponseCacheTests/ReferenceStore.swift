@@ -114,11 +114,10 @@ struct ReferenceStore {
     mutating func compare(_ version: String, _ times: WalkTimes, for question: WalkQuestion) {
         guard var now = find(question), !times.isOutdated(by: now.times) else { return }
         if now.version == version { return update(now, times, question) }
-        // The store forgets the mark of a HEAD request that was sent before the stored response was imported.
-        guard !(now.times.isImported && times.number < now.times.number) else { return }
         guard !now.hasChanged, times.asked > purged, let latest = shelves[question.place]?.latest else { return }
         (now.hasChanged, now.isMarkedStale) = (true, false)
-        (now.times.run, now.times.number, now.times.isImported) = (times.run, times.number, false)
+        now.times.number = max(now.times.number, times.number)
+        (now.times.run, now.times.isImported) = (times.run, false)
         replace(now, question)
         if !now.times.isOutdated(by: latest) { shelves[question.place]?.latest = now.times }
     }
