@@ -1,4 +1,4 @@
-# Cistern: everything a developer or a first user types.
+# Cistern: commands for developers and first users.
 #
 #   make run UPSTREAM=https://api.example.com     build a release and start it on port 8080
 #   make run                                      try it with a sample API, without internet
@@ -20,7 +20,7 @@ FLEET_PACKAGES := python3 redis-server openssl faketime
 DEB_PACKAGES := debhelper dpkg-dev fakeroot lintian systemd
 DEB_TEST_PACKAGES := debootstrap python3 util-linux
 IMAGE_PACKAGES := buildah python3 binutils
-# What is packed and tried; named otherwise, it is built already.
+# The binary to package and test. A path other than the default must exist.
 BINARY ?= .build/release/cistern
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cistern
 
@@ -36,63 +36,64 @@ endif
 build: packages
 	$(SWIFT) build $(RELEASE) --product cistern
 
-# FAST=1 leaves out what takes seconds of a processor, and plays the rest through one door each. Tests that depend on real time run alone, afterwards.
+# FAST=1 skips tests that need seconds of CPU time, and runs the rest with one client protocol each. Tests that depend on real time run
+# alone, afterwards.
 test: packages test-packages
 	$(if $(FAST),FAST_TESTS=1) SWIFT="$(SWIFT)" Tests/run
 
-# Compares with nginx, HAProxy and bare loops in C on this machine; figures and bars are in Tests/Benchmarks/README.md.
+# Compares with nginx, HAProxy and minimal servers in C on this machine; results and charts are in Tests/Benchmarks/README.md.
 bench: build bench-packages
 	strip -o .build/cistern-stripped .build/release/cistern
 	Tests/Benchmarks/bench.py --cistern .build/cistern-stripped $(ARGUMENTS)
 
-# Kills the proxy while it stores, while it purges and right after writes, and checks what it serves afterwards.
+# Kills the proxy while it stores, while it purges and after writes, and checks the responses after the restart.
 kill: build
 	Tests/Durability/kill_rounds.py --cistern .build/release/cistern $(ARGUMENTS)
 	Tests/Durability/purge_rounds.py --cistern .build/release/cistern $(ARGUMENTS)
 	Tests/Durability/write_rounds.py --cistern .build/release/cistern $(ARGUMENTS)
 
-# Plays every way of failing that we know of against the release, with a stored copy and without; results are in Tests/Faults/README.md.
+# Runs all known kinds of upstream failure against the release, with and without a stored response; results are in Tests/Faults/README.md.
 faults: build fault-packages
 	Tests/Faults/faults.py --cistern .build/release/cistern $(ARGUMENTS)
 
-# Made-up bytes for everything that reads bytes from outside, TIME seconds each; one property with TARGET=…; see Tests/Fuzz/README.md.
-# SANITIZE=fuzzer leaves AddressSanitizer out.
+# Fuzzes all parsers of untrusted bytes for TIME seconds each; TARGET=… selects one property; see Tests/Fuzz/README.md.
+# SANITIZE=fuzzer disables AddressSanitizer.
 fuzz: SANITIZE ?= fuzzer,address
 fuzz: packages
 	CISTERN_FUZZ=1 $(SWIFT) build -c release --product fuzz --scratch-path .build-fuzz -Xswiftc -enable-testing \
 		-Xswiftc -sanitize=$(SANITIZE) -Xswiftc -use-ld=lld
 	Tests/Fuzz/fuzz.sh .build-fuzz/release/fuzz $(or $(TIME),60) $(TARGET)
 
-# Takes over into the repository what covers more than the inputs that are kept there.
+# Copies new inputs that increase the coverage into the repository.
 fuzz-merge:
 	for property in $(or $(TARGET),$(notdir $(wildcard Tests/Fuzz/Corpus/*))); do \
 		SWIFT_BACKTRACE=enable=no ASAN_OPTIONS=detect_leaks=0 .build-fuzz/release/fuzz $$property -merge=1 -max_len=1024 \
 			Tests/Fuzz/Corpus/$$property .build-fuzz/corpus/$$property || exit 1; \
 	done
 
-# Many users, a lying upstream, purges, kills: every response is checked, for TIME seconds; see Tests/Stress/README.md.
+# Stress test for TIME seconds: many users, a faulty upstream, purges and kills. Every response is checked; see Tests/Stress/README.md.
 stress: build fault-packages
 	Tests/Stress/stress.py --cistern .build/release/cistern --time $(or $(TIME),120) $(if $(SEED),--seed $(SEED)) $(if $(TLS),--tls) $(if $(HTTP2),--http2)
 
-# Holds the HTTP/2 of the release against its RFCs, section by section, from outside; see Tests/Conformance/README.md.
+# Tests the HTTP/2 of the release against the RFCs, section by section; see Tests/Conformance/README.md.
 conformance: build conformance-packages
 	Tests/Conformance/http2.py --cistern .build/release/cistern $(ARGUMENTS)
 
-# Asks with clients that people use, through every door; see Tests/Clients/README.md.
+# Tests common HTTP clients with each client protocol; see Tests/Clients/README.md.
 clients: build client-packages
 	Tests/Clients/clients.py --cistern .build/release/cistern
 
-# Holds Cistern beside others: parsers, and the caches that are installed.
+# Compares Cistern's parsers with others, and Cistern with the installed caches.
 compare: build
 	Tests/Comparison/compare_parsers.sh
 	Tests/Comparison/caches.py --cistern .build/release/cistern
 
-# A web app of another origin and the page of the state in a real Chromium, before and in an outage; skipped with a sentence where none is installed.
+# Tests a web app of another origin and the status page in Chromium, before and during an outage; skipped if Chromium is not installed.
 browser: build
 	Tests/Browser/browser.py --cistern .build/release/cistern
 	Tests/Browser/status.py --cistern .build/release/cistern
 
-# Random walks: WALKS times as many schedules as the tests run, from another SEED.
+# Random walks: WALKS times as many schedules as in the tests, from another SEED.
 WALK_TESTS := CachePolicyTests.RandomWalk|CrowdSchedule|DiskSchedule|IdentityTermWalk|ListingTests/walk|MarkWritingTests/walk|StoredPathsTests/walk|StoringWalk|FailureWalk|ConnectionQueueTests/walk|randomShares|UnknownFieldWalk|SharedRescueWalk|LookUpWalk/walk
 
 soak: packages
@@ -102,31 +103,32 @@ sanitize: packages test-packages
 	SWIFT="$(SWIFT)" Tests/run --sanitize=thread --scratch-path .build-thread
 	LSAN_OPTIONS=suppressions=$(CURDIR)/Tests/Sanitizers/leaks.txt SWIFT="$(SWIFT)" Tests/run --sanitize=address --scratch-path .build-address
 
-# Processes that take over from each other, and reload, under load.
+# Take-overs between processes, and reloads, under load.
 takeovers: build bench-packages
 	Tests/Operation/takeovers.py --cistern .build/release/cistern $(ARGUMENTS)
 
-# Writers and readers while processes take over from each other: no read brings what was so before a write.
+# Writers and readers during take-overs: no read may return the state before a completed write.
 writers: build fault-packages
 	Tests/Operation/writers.py --cistern .build/release/cistern $(ARGUMENTS)
 
-# Four nodes that share through a Cluster of six, with bars; who is not of the fleet, a distant engine, and two versions side by side (OLD=BINARY is the former
-# one, else it is built); and ten thousand random schedules of a modelled fleet against the truth.
+# Four nodes that share through a Cluster of six servers, with limits on the results; outsiders, a distant Redis server, and two versions
+# side by side (OLD=BINARY is the former one; by default it is built); and ten thousand random schedules of a model of the fleet.
 fleet: build bench-packages test-packages
 	Tests/Operation/fleet.py --cistern .build/release/cistern $(ARGUMENTS)
 	Tests/Operation/fleet-edges.py --cistern .build/release/cistern $(if $(OLD),--old $(OLD))
 	CISTERN_WALKS=10000 CISTERN_SEED=$(or $(SEED),4711) $(SWIFT) test --filter FleetTests.RandomWalkTests
 
-# What following the log costs, with up to 300 nodes: the table of Configuration/Sharing.md, which ARGUMENTS=--write writes.
+# Measures the cost of following the fleet log with up to 300 nodes; ARGUMENTS=--write updates the table of Configuration/Sharing.md.
 scale: build bench-packages test-packages
 	Tests/Operation/scale.py --cistern .build/release/cistern $(ARGUMENTS)
 
-# Three nodes on bad days: splits, a slow or lost engine, wrong rights, forged records, clocks apart; another engine with ARGUMENTS="--server PATH".
+# Three nodes under faults: network splits, a slow or lost Redis server, wrong permissions, forged records, wrong clocks; another server
+# with ARGUMENTS="--server PATH".
 fleet-days: build fleet-packages
 	Tests/Operation/fleet-days.py --cistern .build/release/cistern $(ARGUMENTS)
 
-# Scenes, bad ones and twenty in which all is well, before a real Prometheus: which alert fires, and what each output says. In four minutes, with a clock
-# that runs 30 times as fast; a few scenes with ARGUMENTS=--quick, what the outputs say into Tests/Scenes/outputs.json with ARGUMENTS=--write.
+# Tests the alerts in a real Prometheus with scenes of failures, and twenty without. Takes four minutes with a clock that runs 30 times as
+# fast. ARGUMENTS=--quick runs a few scenes; ARGUMENTS=--write updates Tests/Scenes/outputs.json.
 alerts: build alert-packages
 	Tests/Scenes/alerts.py --cistern .build/release/cistern $(ARGUMENTS)
 
@@ -137,30 +139,30 @@ lint:
 image:
 	buildah bud --isolation chroot --format docker -t cistern -f docker/Dockerfile .
 
-# Tries the image as it is run. Without a registry: ARGUMENTS="--binary .build/release/cistern --base A_DEBIAN".
+# Tests the container image. Without a registry: ARGUMENTS="--binary .build/release/cistern --base A_DEBIAN".
 image-test: image-packages $(if $(findstring --binary,$(ARGUMENTS)),,image)
 	Tests/Packaging/image_test.py $(ARGUMENTS)
 
-# Kubernetes' schema, and the settings in docker/*.yaml. Its validator is PyPI's.
+# Validates docker/*.yaml against the Kubernetes schema, and the settings in it. The validator comes from PyPI.
 manifests: $(if $(filter .build/release/cistern,$(BINARY)),build)
 	python3 -m venv .build/manifests
 	.build/manifests/bin/pip install -q kubernetes-validate==1.37.0 pyyaml
 	.build/manifests/bin/python Tests/Packaging/manifests.py --cistern $(BINARY)
 
-# A Debian package in .build/deb, with what lintian and systemd-analyze say of it.
+# Builds a Debian package in .build/deb, and checks it with lintian and systemd-analyze.
 DEB_VERSION = $(shell sed -n 's/.*static let text = "\(.*\)"/\1/p' Sources/cistern/Cistern.swift)
 
 deb: $(if $(filter .build/release/cistern,$(BINARY)),build) deb-packages
 	Configuration/debian/make-deb $(BINARY) $(DEB_VERSION) .build/deb
 
-# Installs, starts, upgrades, removes and purges it in a fresh Debian (needs root, and a mirror of Debian).
+# Installs, starts, upgrades, removes and purges the package in a new Debian system (needs root, and a Debian mirror).
 deb-test: deb deb-test-packages
 	Tests/Packaging/deb_test.py .build/deb/cistern_$(DEB_VERSION)_$(shell dpkg --print-architecture).deb --chroot .build/chroot $(ARGUMENTS)
 
 clean:
 	rm -rf .build .build-thread .build-address .build-fuzz
 
-# Debian packages: only those that are missing are installed, and only then is root needed.
+# Debian packages. Installs only missing packages; root is needed only then.
 define install
 	@missing=""; for package in $(1); do \
 		dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; \

@@ -1,8 +1,8 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// What every request goes through is compiled for speed, across rooms; the rest for size: that is a twentieth of the binary. Exclusive access is
-/// checked while debugging and testing. In a release the checks cost a twentieth of a hit and nothing depends on them.
+/// Modules on the path of requests are optimized for speed across modules; others are optimized for size, which reduces the binary by a
+/// twentieth. Exclusive access is checked in debug builds and tests only: in a release the checks would cost a twentieth of a hit.
 func settings(isHot: Bool) -> [SwiftSetting] {
     let optimization = isHot ? "-cross-module-optimization" : "-Osize"
     return [
@@ -15,18 +15,18 @@ func settings(isHot: Bool) -> [SwiftSetting] {
 
 let strict = settings(isHot: true)
 
-/// Rooms that no request goes through, or few.
+/// Modules that process no requests, or few.
 let cold: Set = [
     "Administration", "Archives", "FaultInjection", "Identity", "Server", "Settings", "StatusPage", "TakeOver", "Tracing",
 ]
 
-/// Rooms that tell of their decisions.
+/// Modules with a README.
 let withReadMe: Set = [
     "Addresses", "Archives", "CachePolicy", "CacheStore", "Coordination", "Downstream", "Engine", "Examination", "Explanation", "Fleet",
     "HTTPCore", "Identity", "Reactor", "ResponseCache", "Sending", "Sharing", "Tracing", "Upstream",
 ]
 
-/// A target of ours: the same language settings everywhere.
+/// A target of this package, with common language settings.
 func room(_ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource] = []) -> Target {
     .target(
         name: name, dependencies: dependencies, exclude: withReadMe.contains(name) ? ["README.md"] : [], resources: resources,
@@ -41,7 +41,7 @@ let structuredFields = Target.Dependency.product(name: "RawStructuredFieldValues
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
-/// Addresses that are filled in at the start take a megabyte less in the packed form (DT_RELR), which Debian's C library knows since 12.
+/// Packed relative relocations (DT_RELR) reduce the binary by a megabyte. Debian's C library supports them since Debian 12.
 let linking = ["-use-ld=lld", "-Xlinker", "--no-export-dynamic", "-Xlinker", "-z", "-Xlinker", "pack-relative-relocs"]
 
 let package = Package(
@@ -163,9 +163,9 @@ let package = Package(
                 "Telemetry", "Tracing", "Sharing", "Engine", "ResponseCache", "CSystem", "Descriptors", "Locking", logging, arguments,
             ],
             swiftSettings: settings(isHot: false),
-            // Nobody looks symbols up in it: a twentieth of the stripped binary.
+            // Exporting no dynamic symbols reduces the stripped binary by a twentieth.
             linkerSettings: [.unsafeFlags(linking, .when(configuration: .release))]),
-        // `swift run -c release measure-content`: what going through content costs.
+        // `swift run -c release measure-content` measures the processing of content.
         .executableTarget(
             name: "measure-content", dependencies: ["HTTPCore", "JSON", "ContentCodings", "CachePolicy"], path: "Tests/Benchmarks/Content",
             swiftSettings: strict),
@@ -249,7 +249,7 @@ let package = Package(
     swiftLanguageModes: [.v6]
 )
 
-// What must hold for any bytes from outside (Tests/Fuzz): replayed by the ordinary tests, and built for the fuzzer by `make fuzz`.
+// Properties of code that parses untrusted bytes (Tests/Fuzz): the tests replay known inputs, and `make fuzz` builds the fuzzer.
 let fuzzed: [Target.Dependency] = [
     "Addresses", "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Archives", "Administration",
     "Upstream",

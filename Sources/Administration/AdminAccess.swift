@@ -1,21 +1,21 @@
-// Whether a request may use the administrator's interface: on the Unix socket the file's mode has decided that; on TCP a bearer token
-// decides, or, without one, the client's certificate, or that the address is a loopback one. No web page is behind the request then.
+// Decides whether a request may use the admin interface. On the Unix socket, file permissions apply. On TCP, a bearer token decides;
+// without one, a client certificate or a loopback address is sufficient, but requests of web pages are rejected.
 
 import HTTPCore
 
-/// The way by which a request came.
+/// How a request reached the admin interface.
 public enum AdminDoor: Sendable {
     case unixSocket
     case loopback
-    /// An address that other machines reach.
+    /// A TCP address that other machines can reach.
     case network
-    /// A listener that lets nobody in without a certificate that was found good. Where there is a token, that is asked for too.
+    /// A listener that requires a valid client certificate. A configured token is required too.
     case certified
 }
 
 public enum AdminAccess: Equatable {
     case allowed
-    /// RFC 6750 §3: the token is missing or wrong.
+    /// The token is missing or wrong (RFC 6750 §3).
     case unauthorized
     case forbidden(String)
 
@@ -25,13 +25,13 @@ public enum AdminAccess: Equatable {
         } else if let token {
             self = Self.presents(token, head.fields) ? .allowed : .unauthorized
         } else if case .certified = door {
-            // A browser shows its user's certificate to whichever page asks it to.
+            // Browsers present the user's certificate to requests of any web page.
             self = head.fields.contains(.origin) ? .forbidden(Self.webPages) : .allowed
         } else if case .network = door {
             self = .forbidden(
                 "On an address that other machines reach, this interface needs a token: set admin.token_file, or client_verify: required.")
         } else if head.fields.contains(.origin) || !Self.isLocal(Array(head.host)) {
-            // A page in a browser on this machine reaches loopback too, under a name of its own choosing.
+            // A web page in a local browser can reach loopback addresses, through a host name that it controls (DNS rebinding).
             self = .forbidden(Self.webPages)
         } else {
             self = .allowed
@@ -41,7 +41,7 @@ public enum AdminAccess: Equatable {
     private static let webPages = "Requests of web pages are not taken here."
 
     /// - Parameter takesBasic: whether the token may be the password of any user (RFC 7617). Browsers add such credentials to requests of
-    ///   other origins too, so only pages that change nothing take them.
+    ///   other origins too, so only pages without side effects accept them.
     static func presents(_ token: [UInt8], _ fields: Fields, takesBasic: Bool = false) -> Bool {
         let values = fields.all(.authorization)
         guard values.count == 1, let value = values.first else { return false }
@@ -53,7 +53,7 @@ public enum AdminAccess: Equatable {
         return isEqual(Array(pair[(colon + 1)...]), token)
     }
 
-    /// In a time that does not tell how much of it was right.
+    /// Compares in constant time, so that the duration does not reveal a correct prefix.
     static func isEqual(_ presented: [UInt8], _ token: [UInt8]) -> Bool {
         var difference = UInt8(presented.count == token.count ? 0 : 1)
         for index in token.indices { difference |= token[index] ^ (index < presented.count ? presented[index] : 0) }

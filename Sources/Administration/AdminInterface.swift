@@ -1,5 +1,5 @@
-// What the administrator may ask for and how it is done: the table of paths, and the queue on which it all happens, so that going through a
-// million stored responses holds up no client.
+// The admin interface: its table of paths, and the queue of their handlers. Because of the queue, a scan of a large store does not block
+// event loops.
 
 import CachePolicy
 import Dispatch
@@ -8,19 +8,19 @@ import JSON
 import Locking
 import ResponseCache
 
-/// `@unchecked Sendable` because nothing changes after `init`; what it reaches guards itself.
+/// `@unchecked Sendable` because all properties are constant, and their objects synchronize themselves or are confined to the queue.
 public final class AdminInterface: @unchecked Sendable {
     public let settings: AdminSettings
     private unowned let server: any AdministeredServer
-    /// One at least.
+    /// At least one.
     let apis: [any AdministeredAPI]
-    /// Each API's, its own, touched on its queue only; none where nothing is stored.
+    /// A cache view per API, confined to the queue; empty if nothing is stored.
     private let caches: [ResponseCache]
     let gathering = StatusGathering()
     let lately = StatusLatelyGathering()
     private let queue = DispatchQueue(label: "cistern.admin", qos: .utility)
 
-    /// - Parameter apis: those that are served, for as long as this is asked.
+    /// - Parameter apis: the served APIs, for the lifetime of the interface.
     public init(server: any AdministeredServer, apis: [any AdministeredAPI], settings: AdminSettings) {
         self.server = server
         self.apis = apis
@@ -34,19 +34,19 @@ public final class AdminInterface: @unchecked Sendable {
 
     public typealias Reply = @Sendable (AdminResponse) -> Void
 
-    /// What is asked, with what is needed to respond.
+    /// A request with its context.
     struct Task: Sendable {
         let interface: AdminInterface
         let server: any AdministeredServer
         let request: AdminRequest
-        /// What stood in the place of the route's `*`.
+        /// The path segment that matched the route's `*`.
         let item: String
         let reply: Reply
 
-        /// Whether APIs have names, by which they are meant and told.
+        /// Whether APIs have names, which requests and responses then use.
         var tellsAPIs: Bool { !interface.apis[0].name.isEmpty }
 
-        /// The places of those that are meant: of the one that is named, or of all.
+        /// Indices of the selected APIs: of the named one, or of all.
         func places() throws(AdminProblem) -> [Int] {
             let apis = interface.apis
             guard let name = request["api"] else { return Array(apis.indices) }
@@ -59,21 +59,21 @@ public final class AdminInterface: @unchecked Sendable {
 
         func apis() throws(AdminProblem) -> [any AdministeredAPI] { try places().map { interface.apis[$0] } }
 
-        /// The caches of those that are meant, to be gone through together.
+        /// Caches of the selected APIs, for a joint scan.
         func group() throws(AdminProblem) -> (group: CacheGroup, caches: [ResponseCache]) {
             let places = try places()
             guard !interface.caches.isEmpty else { throw .unavailable("Nothing is stored here.") }
             return (CacheGroup(interface.caches, meaning: places), interface.caches)
         }
 
-        /// Each API that is meant, and its cache.
+        /// The selected APIs with their caches.
         func caches() throws(AdminProblem) -> [(api: any AdministeredAPI, cache: ResponseCache)] {
             let places = try places()
             guard !interface.caches.isEmpty else { throw .unavailable("Nothing is stored here.") }
             return places.map { (interface.apis[$0], interface.caches[$0]) }
         }
 
-        /// What is told of each API: of the only one by itself.
+        /// JSON for each selected API; a single unnamed API is not wrapped in a list.
         func json(_ tell: (any AdministeredAPI) -> [JSONValue.Member]) throws(AdminProblem) -> JSONValue {
             let apis = try apis()
             guard tellsAPIs else { return .object(tell(apis[0])) }
@@ -83,7 +83,7 @@ public final class AdminInterface: @unchecked Sendable {
 
     struct Route: Sendable {
         let method: Method
-        /// Segments behind `/-/`; `*` takes any one.
+        /// Segments after `/-/`; `*` matches any single one.
         let path: [String]
         let perform: @Sendable (Task) throws(AdminProblem) -> Void
 
@@ -93,7 +93,7 @@ public final class AdminInterface: @unchecked Sendable {
             self.perform = perform
         }
 
-        /// The segment that `*` stands for, empty without one; nil where the path is another.
+        /// The segment that matched `*`, or empty if the route has none; nil if the path does not match.
         func item(in segments: [String]) -> String? {
             guard segments.count == path.count else { return nil }
             var item = ""
@@ -131,19 +131,19 @@ public final class AdminInterface: @unchecked Sendable {
         Route(.delete, "faults/*", FaultPages.remove),
     ]
 
-    /// Notes what is counted now, for the lines of the page of the state: to be called from time to time.
+    /// Samples the counters for the graphs of the status page. Must be called periodically.
     public func noteSample() { gathering.gather(self, server) { _ in } }
 
     var now: Timestamp { Timestamp(milliseconds: server.wallMilliseconds) }
     var time: CacheTime { CacheTime(wall: now, monotonic: server.monotonicMilliseconds) }
 
-    /// Does `work` on the interface's own queue.
+    /// Runs `work` on the interface's queue.
     func later(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
 
-    /// Calls `reply` once, from any thread.
+    /// Handles a request. Calls `reply` once, on any thread.
     public func perform(_ request: AdminRequest, reply: @escaping Reply) {
         let fitting = Self.routes.compactMap { route in route.item(in: request.segments).map { (route, $0) } }
-        // RFC 9110 §9.3.2: HEAD is GET without the content, which the connection leaves out.
+        // HEAD is handled as GET; the connection omits the content (RFC 9110 §9.3.2).
         let method = request.method == .head ? .get : request.method
         guard let (route, item) = fitting.first(where: { $0.0.method == method }) else {
             guard !fitting.isEmpty else {

@@ -1,4 +1,4 @@
-// What is asked of the administrator's interface, and what it responds.
+// Requests to the admin interface, and its responses.
 
 import Explanation
 import HTTPCore
@@ -6,7 +6,7 @@ import JSON
 
 public struct AdminRequest: Sendable {
     var method: Method
-    /// Decoded segments behind `/-/`.
+    /// Decoded segments after `/-/`.
     var segments: [String]
     /// Decoded arguments, in order.
     var arguments: [(name: String, value: String)] = []
@@ -14,7 +14,7 @@ public struct AdminRequest: Sendable {
     /// Permission for the status page.
     public var statusAccess = StatusAccess.numbers
 
-    /// nil where the target is not under `/-/`, or not spelt as RFC 3986 has it.
+    /// nil if the target is not under `/-/`, or its encoding is invalid.
     public init?(_ head: RequestHead) {
         method = head.method
         let target = head.pathAndQuery
@@ -41,7 +41,7 @@ public struct AdminRequest: Sendable {
 
     subscript(_ name: String) -> String? { arguments.first { $0.name == name }?.value }
 
-    /// `name`, `name=true` and `name=1` are yes.
+    /// True for `name`, `name=true` and `name=1`.
     func flag(_ name: String) throws(AdminProblem) -> Bool {
         switch self[name] {
         case nil, "false"?, "0"?: return false
@@ -58,7 +58,7 @@ public struct AdminRequest: Sendable {
         return value
     }
 
-    /// Refuses arguments that are spelt wrong or come twice: a purge that ignored its `prefix` because of a slip would be a purge of something else.
+    /// Rejects unknown and repeated arguments. A purge that ignored a misspelt `prefix` would remove other responses.
     func allow(_ names: [String]) throws(AdminProblem) {
         var seen: Set<String> = []
         for argument in arguments where !seen.insert(argument.name).inserted {
@@ -71,7 +71,7 @@ public struct AdminRequest: Sendable {
     }
 }
 
-/// Why something was not done (RFC 9457 is how it is told).
+/// Why a request failed; sent as problem details (RFC 9457).
 public struct AdminProblem: Error, Sendable {
     let status: Status
     let sentence: String
@@ -102,7 +102,7 @@ public struct AdminResponse: Sendable {
         self.contentType = contentType
     }
 
-    /// RFC 9110 §15.4.4: what is asked for is there.
+    /// Redirects to another page (RFC 9110 §15.4.4).
     public init(seeOther path: String) {
         self.init(content: [], contentType: "text/plain; charset=utf-8")
         status = 303
@@ -120,17 +120,17 @@ public struct AdminResponse: Sendable {
         contentType = "application/problem+json"
     }
 
-    /// The client may not do what it asked for.
+    /// Whether the client lacks permission for the request.
     public var isRefusal: Bool { status == 401 || status == 403 }
 
-    /// Status line and fields, without the empty line at the end.
+    /// Status line and fields, without the final empty line.
     public func head(date: [UInt8]) -> [UInt8] {
         var head: [UInt8] = []
         ResponseSerializer.appendStatusLine(status, reason: [], to: &head)
         head.append("Date: ")
         head += date
         head += Array("\r\nContent-Type: \(contentType)\r\nContent-Length: \(content.count)\r\nCache-Control: no-store\r\n".utf8)
-        // No browser runs what an upstream called something else, or shows a text of ours as a page.
+        // Prevents browsers from sniffing content types, for stored content and for texts.
         head.append("X-Content-Type-Options: nosniff\r\n")
         return head + Array(fieldLines.utf8)
     }

@@ -1,15 +1,17 @@
-// Where the administrator's interface is, and who may use it.
+// Settings of the admin interface: its socket, and the access to it.
 
 import Addresses
 
 public struct AdminSettings: Sendable {
     /// Path of the Unix socket (mode 0600); nil for none.
     public var socket: String?
-    /// The operator named the path: then not being able to listen there ends the start. The default one is only missed.
+    /// Whether the start fails if the socket cannot be opened: true for a configured path, false for the default path.
     public var isSocketRequired = false
-    /// What a client must show on TCP addresses (RFC 6750 §2.1); nil: only loopback addresses serve the interface, to every user there.
+    /// Bearer token for TCP addresses (RFC 6750 §2.1). nil: only loopback addresses and listeners that require certificates serve the
+    /// interface.
     public var token: [UInt8]?
-    /// Names under which the status page shows paths without the token, beside addresses, `localhost` and names of certificates.
+    /// Host names under which the status page shows paths without the token, in addition to addresses, `localhost` and names of
+    /// certificates.
     public var names = ServedNames()
     /// Whether faults may be injected.
     public var allowsFaults = false

@@ -1,4 +1,4 @@
-// All that the administrator's pages may know of the running server, and all that they may have it do. No page gets more of it than this.
+// The operations and data of the running server that the admin interface may use.
 
 import CachePolicy
 import Explanation
@@ -8,9 +8,9 @@ import JSON
 import ResponseCache
 import Telemetry
 
-/// Asked on the interface's queue; what is handed back comes from whatever thread has it.
+/// Methods are called on the interface's queue. Callbacks run on any thread.
 public protocol AdministeredServer: AnyObject, Sendable {
-    /// Milliseconds since 1970, and of a clock that is never set.
+    /// Milliseconds since 1970, and of the monotonic clock.
     var wallMilliseconds: Int64 { get }
     var monotonicMilliseconds: Int64 { get }
 
@@ -19,114 +19,114 @@ public protocol AdministeredServer: AnyObject, Sendable {
     var cacheFigures: CacheFigures { get }
     func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void)
 
-    /// Of the process: it outlives reloads.
+    /// History of the process, which survives reloads.
     var status: StatusMemory { get }
-    /// Of the page of the state, on each address of TCP that has it.
+    /// URLs of the status page on TCP listeners.
     var statusURLs: [String] { get }
 
     // MARK: Settings
 
-    /// Reads the settings again, and the files that they name, such as certificates. `then` is called once all of it holds on every loop, or
-    /// all stays as it was.
+    /// Reloads the settings and the files that they name, such as certificates. `then` is called when all loops use the new settings, or
+    /// when the reload was rejected.
     func reload(then: @escaping @Sendable (ReloadOutcome) -> Void)
 
-    // MARK: Practising outages
+    // MARK: Injected faults
 
     var faults: FaultTable { get }
-    /// Calls `then` with what `change` returned, once every loop knows.
+    /// Changes the faults. Calls `then` with the result of `change` when all loops have received the change.
     func changeFaults<Result: Sendable>(
         _ change: (inout FaultTable) -> Result, then: @escaping @Sendable (Result) -> Void)
 
-    // MARK: Another process
+    // MARK: Take-over
 
-    /// Whether another process has taken over, and is to be asked for changes.
+    /// Whether another process has taken over, which must then receive changes.
     var isTakenOver: Bool { get }
-    /// Calls `then` once that knows what has changed here; at once where there is none.
+    /// Calls `then` when the successor has received the changes of this process; at once if there is none.
     func afterTelling(_ then: @escaping @Sendable () -> Void)
 
-    // MARK: Other nodes
+    // MARK: Fleet
 
-    /// Calls `then` with what this node knows of them; nil where nothing is shared.
+    /// Calls `then` with the state of the fleet as seen by this node; nil if nothing is shared.
     func collectShare(then: @escaping @Sendable (JSONValue?) -> Void)
-    /// From now on what is purged is not taken from other nodes; nil where nothing is shared.
+    /// Rejects matching records of other nodes from now on. nil if nothing is shared.
     func announcePurge(_ selection: FleetSelection, isSoft: Bool) -> (any AnnouncedPurge)?
 
-    // MARK: Loops
+    // MARK: Event loops
 
-    /// What requests came to, by target, as each loop has counted it.
+    /// Collects the counters by target of all loops.
     func collectTargets(then: @escaping @Sendable ([TargetTally]) -> Void)
-    /// What a search finds on all loops.
+    /// Searches the records of all loops.
     func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable (WhyRing.Found) -> Void)
-    /// Calls `then` once each loop has turned: what it was about to do when this was called has been done.
+    /// Calls `then` after each loop has completed a turn, including the work it had begun at the time of the call.
     func afterEachLoop(_ then: @escaping @Sendable () -> Void)
 }
 
-/// The same of one API.
+/// The part of the server that belongs to one API.
 public protocol AdministeredAPI: AnyObject, Sendable {
-    /// Empty for the only one.
+    /// Empty for a single unnamed API.
     var name: String { get }
-    /// By which records call it.
+    /// Index of the API in records.
     var place: UInt16 { get }
-    /// nil where nothing is stored.
+    /// nil if nothing is stored.
     var cache: SharedCacheState? { get }
     var policy: CachePolicySettings { get }
     /// Scheme, host, port and base path of the upstream.
     var upstreamURL: String { get }
-    /// In their order: the first that is not down is asked.
+    /// In order of priority: the first address that is not down is used.
     var addresses: [AddressState] { get }
-    /// What is taken off clients' paths before the upstream is asked.
+    /// Prefix that is removed from clients' paths before requests go to the upstream.
     var strippedPath: [UInt8] { get }
-    /// Those that have a name of their own, at their places.
+    /// Names of the routes, by index.
     var routeNames: [String] { get }
-    /// What an explanation has to know of a target's route.
+    /// Settings of a target's route, for explanations.
     func explainedRoute(of target: [UInt8]) -> ExplainedRoute
 
-    // MARK: What is known of failures
+    // MARK: Failure memory
 
     var remembersFailures: Bool { get }
     /// The state of the upstream.
     var report: UpstreamReport { get }
-    /// All that is open now.
+    /// All open failure scopes.
     func openFailures() -> [OpenFailure]
     /// nil if nothing has failed since the start.
     var lastFailure: LastFailure? { get }
-    /// Forgets what is known of scopes of this name or kind, or of all.
-    /// - Returns: how many there were.
+    /// Removes scopes with this name or of this kind; all for nil.
+    /// - Returns: number of removed scopes.
     func resetFailures(_ name: String?) -> Int
 
     // MARK: Modes
 
     var modes: ModeTable { get }
-    /// Returns what `change` returns: whether there was something to change. If so, `then` is called once every loop knows.
+    /// Changes the modes, and returns the result of `change`: whether anything changed. If so, calls `then` when all loops have received
+    /// the change.
     func changeModes(_ change: (inout ModeTable) -> Bool, then: @escaping @Sendable () -> Void) -> Bool
 
     // MARK: Archives
 
-    /// Whether clients' requests for this target can be for it, as far as its path and those of others tell.
+    /// Whether requests for this target are routed to this API, judged by path only.
     func mayBeAsked(for target: ArraySlice<UInt8>) -> Bool
 
-    /// What the rules for all and those of its route say of an archived response.
+    /// Applies the rules for all paths and those of the route to an archived response.
     func judge(_ archived: ArchivedResponse) -> ArchiveJudgement
 }
 
-/// One address of an upstream.
+/// An address of an upstream.
 public struct AddressState: Sendable {
-    /// With its base path.
+    /// Includes the base path.
     public let url: String
-    /// Since when it cannot be reached, in milliseconds of the clock that is never set, and what the last attempt ended with; nil where nothing
-    /// speaks against it.
+    /// Start of the outage in milliseconds of the monotonic clock, with the error of the last attempt; nil if no failure is known.
     public let down: (since: Int64, error: String)?
 
     public init(url: String, down: (since: Int64, error: String)?) { (self.url, self.down) = (url, down) }
 }
 
-/// What came of reading the settings again.
+/// Result of a reload.
 public enum ReloadOutcome: Sendable {
     case applied(AppliedSettings)
-    /// Every mistake, in a sentence each.
+    /// One sentence for each mistake.
     case refused([String])
 
-    /// As metrics call it.
+    /// Label in metrics.
     public var label: String {
         switch self {
         case .applied(let applied): applied.awaitingRestart.isEmpty ? "applied" : "restart_needed"
@@ -138,11 +138,11 @@ public enum ReloadOutcome: Sendable {
 }
 
 public struct AppliedSettings: Sendable {
-    /// The names of settings that have another value than before.
+    /// Names of changed settings.
     public var changed: [String]
-    /// Those that would have, and keep the one of the start.
+    /// Names of changed settings that keep their former values until a restart.
     public var awaitingRestart: [String]
-    /// The files of the certificates in use.
+    /// Files of the certificates in use.
     public var certificates: [String]
     public var warnings: [String]
 
@@ -152,9 +152,9 @@ public struct AppliedSettings: Sendable {
     }
 }
 
-/// What is known to fail.
+/// A failure scope.
 public struct OpenFailure: Sendable {
-    /// By which it is reset.
+    /// Identifies the scope for a reset.
     public let name: String
     public let kind: String
     /// Milliseconds of the monotonic clock.
@@ -165,14 +165,14 @@ public struct OpenFailure: Sendable {
     /// Setting that helps against the cause, and its effect; nil if none helps.
     public let advice: String?
     public let setting: String
-    /// With its unit; empty where it depends on the route.
+    /// Value with its unit; empty if it depends on the route.
     public let settingValue: String
     public let effect: String
     /// Milliseconds.
     public let wait: Int64
-    /// When it was looked last, as `since`; nil where nobody looks.
+    /// Time of the last check, on the clock of `since`; nil if there are no checks.
     public let lookedAt: Int64?
-    /// A number for the one who was asked to wait; nil where it concerns all.
+    /// Identifies the user that the failure concerns; nil for all users.
     public let user: UInt64?
 
     public init(
@@ -222,13 +222,13 @@ public struct LastFailure: Sendable {
 }
 
 public struct ArchiveJudgement: Sendable {
-    /// What its route calls good.
+    /// Requirements of its route for good responses.
     public let good: GoodResponse
-    /// Why its content is not kept.
+    /// Why the content is not stored; nil if it is acceptable.
     public let flaw: NotStoredReason?
-    /// The entity tag of its data, where it came without a validator.
+    /// Entity tag computed from the data, for a response without validator; otherwise nil.
     public let ownTag: [UInt8]?
-    /// JSON that RFC 8259 refuses.
+    /// Whether the JSON is malformed by RFC 8259.
     public let isLenient: Bool
 
     public init(good: GoodResponse, flaw: NotStoredReason?, ownTag: [UInt8]?, isLenient: Bool) {

@@ -1,4 +1,4 @@
-// One entry of an HTTP archive (HAR 1.2), as a browser or proxy recorded it, made into a request and its response; or why it cannot be stored.
+// Converts an entry of an HTTP archive (HAR 1.2) into a request and a response, or explains why it cannot be stored.
 
 import Archives
 import CachePolicy
@@ -6,22 +6,22 @@ import HTTPCore
 import JSON
 import ResponseCache
 
-/// Why an archived response was left out. The raw value is what the administrator is told.
+/// Why an archived response was not imported. The raw value is part of the admin interface.
 enum NotImportedReason: String, Error, CaseIterable {
     case malformed
     case method
     case otherOrigin = "other_origin"
-    /// Clients' requests for it are not for the API.
+    /// The path is not routed to the API.
     case otherPath = "other_path"
-    /// It was exported from an API that is not here.
+    /// The API of the export does not exist here.
     case unknownAPI = "unknown_api"
-    /// More than one API may have it.
+    /// More than one API matches.
     case ambiguousAPI = "ambiguous_api"
-    /// A secret that belongs to the key was taken out when the archive was made.
+    /// The archive lacks a secret that is part of the cache key.
     case redacted
-    /// It belongs to a partition, and the archive does not hold the credentials that lead there.
+    /// The response belongs to a partition, and the archive lacks the credentials.
     case partition
-    /// It is coded in a way that cannot be taken off here.
+    /// The content coding is not supported.
     case contentCoding = "content_coding"
     case noResponse = "no_response"
     case webSocket = "websocket"
@@ -30,21 +30,21 @@ enum NotImportedReason: String, Error, CaseIterable {
     case contentElsewhere = "content_elsewhere"
     case invalidJSON = "invalid_json"
     case olderThanStored = "older_than_stored"
-    /// A write has changed what it is of since it was archived.
+    /// A write has changed the resource after the archive was made.
     case invalidated
 }
 
 extension NotImportedReason {
-    /// Whether it may still be another API's.
+    /// Whether another API may still accept the response.
     var isOfAPI: Bool { self == .otherOrigin || self == .otherPath }
 }
 
 extension ArchivedResponse {
     /// - Parameters:
-    ///   - origins: what may stand before the target: scheme and host with a base path.
-    ///   - strippedPath: what clients' paths have before the upstream's.
-    ///   - isShared: credentials are left out, so that the response is for everybody.
-    ///   - now: milliseconds since 1970: what claims to come from later came now.
+    ///   - origins: accepted prefixes of the URL: scheme, host and base path.
+    ///   - strippedPath: prefix of clients' paths that the upstream does not see.
+    ///   - isShared: removes credentials, so that the response is public.
+    ///   - now: milliseconds since 1970. Later times in the archive are replaced by it.
     init(
         _ entry: JSONValue, origins: [String], strippedPath: [UInt8] = [], isShared: Bool, settings: CachePolicySettings, now: Int64
     ) throws(NotImportedReason) {
@@ -59,18 +59,18 @@ extension ArchivedResponse {
             }
         }
         for index in 0..<fields.count where Self.isRedacted(fields.value(at: index)) { throw .redacted }
-        // What the client's own cache held says nothing of what is stored here.
+        // Conditional fields refer to the recorded client's cache, not to this store.
         for field in [KnownField.ifNoneMatch, .ifModifiedSince, .cacheControl, .pragma] { fields.remove(field) }
         let head = RequestHead(method: .get, target: target, version: .http11, fields: fields)
         var kept = exchange.response.fields.removingHopByHop()
         guard exchange.isDecoded || ContentCoding(kept) == .identity else { throw .contentCoding }
         for field in [KnownField.contentLength, .transferEncoding, .setCookie, .setCookie2] { kept.remove(field) }
-        // A link without its secret would lead clients nowhere; a secret by itself is missed less than a placeholder misleads.
+        // A link with a redacted argument would be broken, so the response is rejected. Fields that are entirely redacted are removed.
         for index in 0..<kept.count where Self.hasRedactedArgument(kept.value(at: index)) { throw .redacted }
         for name in (0..<kept.count).filter({ Self.isRedacted(kept.value(at: $0)) }).map({ Array(kept.name(at: $0)) }) {
             kept.remove(named: name.span)
         }
-        // What is gone for good needs no content to say so.
+        // A 410 is useful without content.
         guard !exchange.content.isEmpty || exchange.response.status == 410 else { throw .noContent }
         let start = min(now, exchange.started ?? now)
         self.init(
@@ -110,7 +110,7 @@ extension ArchivedResponse {
         String(decoding: Array(text), as: UTF8.self).contains("=" + SecretNames.redaction)
     }
 
-    /// Recordings keep the scheme of Authorization.
+    /// Whether the value ends with the placeholder. Recordings keep the scheme of Authorization.
     private static func isRedacted(_ value: ArraySlice<UInt8>) -> Bool {
         value.suffix(SecretNames.redaction.utf8.count).elementsEqual(SecretNames.redaction.utf8)
     }

@@ -1,4 +1,4 @@
-// Why what came earlier was not kept, by path, route and API: for exchanges that failed since nothing is stored.
+// Why earlier responses were not stored, by path, route and API. Explains failed exchanges that found no stored response.
 
 import CachePolicy
 import Explanation
@@ -10,16 +10,16 @@ struct EarlierReasons: Sendable {
         let path: ArraySlice<UInt8>
     }
 
-    /// What came last.
+    /// The latest reason per path.
     private var paths: [Path: (wall: Int64, reason: NotStoredReason, status: UInt16)] = [:]
     private var routes: [String: RouteSummary] = [:]
     private var apis: [String: RouteSummary] = [:]
     private var all: RouteSummary?
 
-    /// Of what nobody asks for.
+    /// Without data, for exchanges that need none.
     init() {}
 
-    /// - Parameter records: exchanges among which there may be some that tell.
+    /// - Parameter records: exchanges, some of which may have a reason.
     init(_ records: [WhyRecord], _ snapshot: MetricsSnapshot) {
         for record in records {
             guard let reason = record.reasonNotStored else { continue }
@@ -32,20 +32,20 @@ struct EarlierReasons: Sendable {
     }
 
     /// - Parameters:
-    ///   - api: its name, empty for the only one.
-    ///   - route: its name, empty for paths that no route is for.
+    ///   - api: name of the API; empty for a single unnamed API.
+    ///   - route: name of the route; empty for paths without a route.
     func before(_ record: WhyRecord, api: String, route: String) -> NotStoredBefore? {
         if let known = paths[Path(api: record.trace.api, path: record.path)] {
             return NotStoredBefore(known.reason, of: .path, status: known.status)
         }
         let name = (api.isEmpty ? "" : api + "/") + (route.isEmpty ? "*" : route)
-        // What holds for all routes together says nothing of this one.
+        // The summary of all routes does not apply to a known route.
         if let summary = routes[name] { return Self.most(summary).map { NotStoredBefore($0, of: .route) } }
         if let summary = apis[api] { return Self.most(summary).map { NotStoredBefore($0, of: .api) } }
         return all.flatMap(Self.most).map { NotStoredBefore($0, of: .all) }
     }
 
-    /// nil where most of what came was kept.
+    /// The most frequent reason; nil if most responses were stored.
     private static func most(_ summary: RouteSummary) -> NotStoredReason? {
         guard let most = summary.notStored.first, let reason = NotStoredReason(rawValue: most.reason) else { return nil }
         return most.count * 2 >= summary.count(of: .miss) + summary.count(of: .bypass) ? reason : nil
@@ -55,8 +55,8 @@ struct EarlierReasons: Sendable {
 extension EarlierReasons {
     private static let limit = 50
 
-    /// Gathers what there is to tell, where one of these has something to be told.
-    /// - Parameter known: what was counted a moment ago; nil: it is collected.
+    /// Collects reasons if any record lacks a stored response.
+    /// - Parameter known: recent metrics; nil to collect them.
     static func gather(
         _ records: [WhyRecord], _ task: AdminInterface.Task, _ known: MetricsSnapshot? = nil,
         then: @escaping @Sendable (EarlierReasons) -> Void
@@ -66,7 +66,7 @@ extension EarlierReasons {
         guard let known else {
             return task.server.collectMetrics { gather(records, task, $0, then: then) }
         }
-        // Of many only what is there already is gone through.
+        // With several such records, no further search is made.
         guard lacking.count == 1 else { return then(EarlierReasons(records, known)) }
         var search = WhyRing.Search(limit: limit, filter: WhyFilter(prefix: Array(first.path)))
         search.filter.isNotStored = true

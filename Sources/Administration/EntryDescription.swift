@@ -1,4 +1,4 @@
-// A stored response in JSON, for lists and by itself: with secrets left out, unless they are asked for.
+// JSON of stored responses, for lists and details. Secrets are redacted unless requested.
 
 import Archives
 import CachePolicy
@@ -8,7 +8,7 @@ import JSON
 import ResponseCache
 
 extension StoredEntry {
-    /// What a list shows.
+    /// The members in a list.
     func summary(now: Timestamp, of api: any AdministeredAPI, showsSecrets: Bool = false) -> JSONValue {
         let decision = Reuse.decide(metadata, RequestCacheControl(), now: now)
         let isFresh = if case .serve = decision { true } else { false }
@@ -34,8 +34,8 @@ extension StoredEntry {
         return ["name": .string(field.name), "value": shown.map { .string($0) } ?? .null]
     }
 
-    /// All that is known, with how its freshness comes about (RFC 9111 §4.2).
-    /// - Parameter gone: what says that it is gone.
+    /// All members, including the calculation of freshness (RFC 9111 §4.2).
+    /// - Parameter gone: ID of the record of a later 404, 410 or 403 for it; nil if there is none.
     func details(now: Timestamp, of api: any AdministeredAPI, gone: EntryID?, showsSecrets: Bool) -> JSONValue {
         guard case .object(let members) = summary(now: now, of: api, showsSecrets: showsSecrets) else { return .null }
         var reason: JSONValue = .null
@@ -63,14 +63,14 @@ extension StoredEntry {
         return .object(members + times)
     }
 
-    /// As the upstream knows it.
+    /// The target as sent to the upstream.
     private func upstreamTarget(of api: any AdministeredAPI, showsSecrets: Bool) -> String {
         let target = showsSecrets ? key.typedTarget : Array(key.readableTarget.utf8)
         let rest = target.starts(with: api.strippedPath) ? target.dropFirst(api.strippedPath.count) : target[...]
         return (rest.first == UInt8(ascii: "/") ? "" : "/") + String(decoding: rest, as: UTF8.self)
     }
 
-    /// RFC 3339, in UTC.
+    /// The time as RFC 3339 in UTC.
     static func time(_ time: Timestamp) -> String { RFC3339.format(milliseconds: time.milliseconds) }
 }
 

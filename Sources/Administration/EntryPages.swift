@@ -1,4 +1,4 @@
-// Listing what is stored, page by page, and showing one response.
+// Pages of the admin interface that list stored responses and show a single one.
 
 import CachePolicy
 import HTTPCore
@@ -8,7 +8,7 @@ import ResponseCache
 enum EntryPages {
     private static let pageLimit = 1_000
 
-    /// Sorted by target. A page begins behind the entry that `after` names, whether it is still stored or not.
+    /// Lists entries by target. A page begins after the entry of `after`, which need not exist any more.
     @Sendable static func list(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(["target", "prefix", "tag", "limit", "after", "api"])
         let (group, caches) = try task.group()
@@ -46,7 +46,7 @@ enum EntryPages {
         try task.request.allow([])
         let entry = try entry(task).entry
         guard let content = entry.content else { throw .notFound("The entry's content is damaged.") }
-        // What an upstream called its content is never run by a browser here.
+        // The original content type is replaced, so that browsers do not run the content.
         task.reply(AdminResponse(content: content, contentType: "application/octet-stream"))
     }
 

@@ -1,4 +1,4 @@
-// GET, POST and DELETE /-/faults: what is injected between Cistern and its upstream, to practise an outage.
+// GET, POST and DELETE /-/faults: faults injected between Cistern and its upstream, for drills.
 
 import FaultInjection
 import HTTPCore
@@ -52,7 +52,7 @@ enum FaultPages {
         }
     }
 
-    // MARK: What is asked for
+    // MARK: Parameters
 
     private static func fault(_ request: AdminRequest) throws(AdminProblem) -> InjectedFault {
         let least = try number(request, "delay", 0...3_600_000) ?? 0

@@ -1,4 +1,4 @@
-// POST /-/entries: stores an archived response by the same rules as one that the upstream sends now.
+// POST /-/entries: stores an archived response under the rules for responses of the upstream.
 
 import CachePolicy
 import HTTPCore
@@ -15,7 +15,7 @@ enum Importing {
         guard let value = JSONValue(task.request.content) else {
             throw .badRequest("The content must be an entry of an HTTP archive, in JSON.")
         }
-        // What the administrator says comes before what the archive does.
+        // An API given in the request takes precedence over the archive's.
         if task.request["api"] == nil, task.tellsAPIs, let name = value["_cistern"]?["api"]?.string {
             caches = caches.filter { $0.api.name == name }
             guard !caches.isEmpty else { return reply(task, NotImportedReason.unknownAPI.rawValue) }
@@ -38,7 +38,7 @@ enum Importing {
         reply(task, store(first.archived, in: first.cache, first.api, at: time))
     }
 
-    /// - Parameter given: origins that the administrator names.
+    /// - Parameter given: additional origins from the request.
     private static func archived(
         _ value: JSONValue, of api: any AdministeredAPI, _ given: [String], isShared: Bool, at time: CacheTime
     ) throws(NotImportedReason) -> ArchivedResponse {
@@ -49,7 +49,7 @@ enum Importing {
         return archived
     }
 
-    /// Returns why it was not stored, in the words of the metrics.
+    /// Returns the reason for not storing, as in metrics; nil if it was stored.
     private static func store(
         _ archived: ArchivedResponse, in cache: ResponseCache, _ api: any AdministeredAPI, at time: CacheTime
     ) -> String? {

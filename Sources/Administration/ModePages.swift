@@ -1,4 +1,4 @@
-// GET, PUT and DELETE /-/mode: which mode is for which paths, and switching it.
+// GET, PUT and DELETE /-/mode: shows and changes the modes of paths.
 
 import CachePolicy
 import Dispatch
@@ -39,8 +39,8 @@ enum ModePages {
         try change(task, { $0.remove(prefix: prefix) }, orElse: .notFound("No mode was set for this prefix."))
     }
 
-    /// Changes all APIs that are meant, and replies once every loop knows.
-    /// - Parameter problem: where there was nothing to change for any of them.
+    /// Changes the modes of the selected APIs, and replies when all loops have received the change.
+    /// - Parameter problem: thrown if no API had anything to change.
     private static func change(
         _ task: AdminInterface.Task, _ change: (inout ModeTable) -> Bool, orElse problem: AdminProblem
     ) throws(AdminProblem) {
@@ -61,7 +61,7 @@ enum ModePages {
         return String(decoding: RequestTarget.escaped(Array(prefix.utf8)[...], isTyped: true), as: UTF8.self)
     }
 
-    /// The API of the route that is named, and the route's place there; nil where none is.
+    /// The route named in the request, with its API and its index; nil if none is named.
     private static func route(_ task: AdminInterface.Task) throws(AdminProblem) -> (api: any AdministeredAPI, place: Int)? {
         guard let name = task.request["route"] else { return nil }
         guard task.request["prefix"] == nil else { throw .badRequest("Give a prefix or a route, not both.") }
@@ -79,7 +79,7 @@ enum ModePages {
         return route
     }
 
-    /// Once every shard knows.
+    /// Replies with the modes. Called when all loops have received the change.
     @Sendable private static func reply(_ task: AdminInterface.Task) {
         do throws(AdminProblem) {
             task.reply(AdminResponse(try json(task)))

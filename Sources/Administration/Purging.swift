@@ -1,5 +1,5 @@
-// Taking stored responses out, or marking them as stale, by id, target, prefix, tag, or all. The response goes out once the purge is on the disk:
-// what was purged stays purged, whatever happens to the process afterwards.
+// Removes stored responses, or marks them stale, by ID, target, prefix, tag, or all. The reply is sent after the purge is on disk, so the
+// purge survives a crash.
 
 import CachePolicy
 import HTTPCore
@@ -24,7 +24,7 @@ enum Purging {
         for cache in caches { wanted.append(try selection(task.request, cache.shared.settings.arguments)) }
         let announced = task.server.announcePurge(try fleetSelection(task, group), isSoft: isSoft)
         caches[0].beginPurge(at: task.interface.now)
-        // A loop that has looked at the clock before may be storing: after a turn of each it has, and what it stored is found.
+        // A loop that read the clock earlier may be storing a response. After a turn of each loop, such a response is stored and found.
         task.server.afterEachLoop { [wanted] in
             task.interface.later {
                 let count = isAboutStore ? group.purgeStore(isSoft: isSoft) : group.purge(wanted, isSoft: isSoft)
@@ -34,7 +34,7 @@ enum Purging {
         }
     }
 
-    /// 202 where other nodes will obey it later.
+    /// 202 if other nodes will apply the purge later.
     private static func response(_ count: Int, isSoft: Bool, _ reach: PurgeReach) -> AdminResponse {
         let told: (nodes: String, reason: String?) =
             switch reach {
@@ -50,7 +50,7 @@ enum Purging {
         return response
     }
 
-    /// The same for nodes that have entries and ids of their own: what is meant by an id is meant by its target there.
+    /// The purge for other nodes, whose entries have other IDs. A purge by ID becomes a purge by target.
     private static func fleetSelection(_ task: AdminInterface.Task, _ group: CacheGroup) throws(AdminProblem) -> FleetSelection {
         let places = try task.places()
         let apis = places.count == task.interface.apis.count ? [] : places.map { task.interface.apis[$0].name }

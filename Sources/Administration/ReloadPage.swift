@@ -1,4 +1,4 @@
-// Reads the settings again, and the files that they name: all of it is taken, or none.
+// Reloads the settings and the files that they name, either completely or not at all.
 
 import HTTPCore
 import JSON

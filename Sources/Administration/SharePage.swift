@@ -1,4 +1,4 @@
-// GET /-/share: what this node knows of the others.
+// GET /-/share: the state of the fleet as seen by this node.
 
 import HTTPCore
 import JSON

@@ -1,4 +1,4 @@
-// How the proxy and its upstream are, in numbers for people and programs; Prometheus has its own page.
+// The state of the proxy and its upstreams as JSON. Prometheus uses /metrics.
 
 import CachePolicy
 import Explanation
@@ -21,7 +21,7 @@ enum StatePages {
         }
     }
 
-    /// What is known to fail is asked again as if it had not: all, or what is named.
+    /// Removes failure scopes, so that the upstream is used again: all, or those selected.
     @Sendable static func resetUpstream(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(["scope", "api"])
         let name = task.request["scope"]
@@ -35,7 +35,7 @@ enum StatePages {
         task.reply(AdminResponse(["reset": .integer(count)]))
     }
 
-    /// So many scopes are shown.
+    /// Maximum number of scopes in a response.
     private static let scopeLimit = 1_000
 
     private static func scopes(_ api: any AdministeredAPI, _ server: any AdministeredServer) -> JSONValue {
@@ -64,7 +64,7 @@ enum StatePages {
             })
     }
 
-    /// As `why` shows it: the beginning of the keyed hash of a user's credentials.
+    /// The partition as in `why`: the beginning of the keyed hash of a user's credentials.
     private static func partition(_ user: UInt64) -> JSONValue {
         .string(StoredKey.hexadecimal((0..<4).map { UInt8(truncatingIfNeeded: user >> (56 - 8 * $0)) }))
     }
@@ -98,7 +98,7 @@ enum StatePages {
         ]
     }
 
-    /// Of all of them together.
+    /// Totals of all upstreams.
     private static func upstream(_ snapshot: MetricsSnapshot) -> [JSONValue.Member] {
         let errors = zip(snapshot.shards.labels.upstreamErrors, snapshot.shards.upstreamErrors).filter { $0.1 > 0 }
         return [
@@ -164,7 +164,7 @@ enum StatePages {
         ]
     }
 
-    /// By result.
+    /// Counts by result.
     private static func counts(_ requests: [UInt64]) -> JSONValue {
         .object(
             CacheResult.allCases.filter { $0 != .own }.map {
@@ -194,7 +194,7 @@ enum StatePages {
             })
     }
 
-    /// Those that are for anything.
+    /// Modes that apply to any path.
     private static func modes(_ snapshot: MetricsSnapshot) -> JSONValue {
         let used = snapshot.modes.filter { $0.isForAll || $0.prefixes + $0.routes > 0 }
         return .object(
@@ -210,7 +210,7 @@ enum StatePages {
         return ["p50": seconds(0.5), "p90": seconds(0.9), "p99": seconds(0.99), "counts": .array(counts)]
     }
 
-    /// Those that occurred.
+    /// Counts by label, without zeros.
     private static func counts(_ labels: [String], _ counts: [UInt64]) -> JSONValue {
         .object(zip(labels, counts).filter { $0.1 > 0 }.map { JSONValue.Member($0.0, .integer(Int(clamping: $0.1))) })
     }

@@ -1,20 +1,20 @@
-// What a request may see of the status page. Every client that reaches the page sees numbers, states and paths without arguments; only the
-// administrator sees the last exchanges. Pure.
+// Decides what a request may see of the status page. All clients see numbers and states. Paths require a host name that is known to belong
+// to this server, and the last exchanges require administrator access. Pure.
 
 import Addresses
 import HTTPCore
 
 public enum StatusAccess: Int, Comparable, Sendable {
-    /// Numbers and states only: the request may come from a script of another origin, which reads the page through a name that it controls (DNS
-    /// rebinding).
+    /// Numbers and states only. The request may come from a script of another origin that reaches this server through a host name under its
+    /// control (DNS rebinding).
     case numbers
     case paths
-    /// The request has the administrator's token, or it came through the Unix socket.
+    /// The request has the administrator's token, or arrived through the Unix socket.
     case exchanges
 
     /// - Parameters:
-    ///   - settings: the token, and the names of this machine.
-    ///   - isCertified: whether a name is in one of the server's certificates.
+    ///   - settings: contains the token, and names of this machine.
+    ///   - isCertified: whether a server certificate contains the name.
     public init(_ head: RequestHead, through door: AdminDoor, settings: AdminSettings, isCertified: (String) -> Bool) {
         if case .unixSocket = door {
             self = .exchanges
@@ -30,7 +30,7 @@ public enum StatusAccess: Int, Comparable, Sendable {
 
     public static func < (one: Self, other: Self) -> Bool { one.rawValue < other.rawValue }
 
-    /// Whether no name server of others can have led the browser here. A browser has checked the name of a certificate.
+    /// Whether a foreign name server cannot have caused the request. For a name in a certificate, browsers have verified the server.
     private static func isOwn(_ host: ArraySlice<UInt8>, _ isCertified: (String) -> Bool) -> Bool {
         let host = String(decoding: host, as: UTF8.self).lowercased()
         var name = host[...]

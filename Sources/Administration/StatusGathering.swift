@@ -1,5 +1,5 @@
-// What the page of the state shows, gathered from all that counts. Whoever asks while it is being gathered gets the next, together with all who
-// asked meanwhile: so the page costs as much as one thread has, whoever asks for it how often.
+// Gathers the figures of the status page. Requests that arrive during a gathering share the next one, so the cost is bounded by one thread,
+// regardless of the number of requests.
 
 import CachePolicy
 import Explanation
@@ -8,17 +8,17 @@ import Locking
 import ResponseCache
 import Telemetry
 
-/// What is known of the service at one moment.
+/// Figures of the service at one time.
 struct StatusFigures: Sendable {
     let snapshot: MetricsSnapshot
     let sample: StatusSample
     let history: StatusHistory
     let sentence: StateSentence
     let store: CacheFigures
-    /// Of each API, in their order.
+    /// Failures of each API, in the order of the APIs.
     let failures: [[OpenFailure]]
     let upstreams: [ShownUpstream]
-    /// Milliseconds: since 1970, and of the clock that is never set.
+    /// Milliseconds since 1970, and of the monotonic clock.
     let wall: Int64
     let now: Int64
 }
@@ -31,7 +31,7 @@ final class StatusGathering: Sendable {
         var isGathering = false
     }
 
-    /// Asked on the interface's queue and the pages'.
+    /// Accessed on the interface's queue and the pages' queue.
     private let state = Mutex(State())
 
     /// - Parameter reply: called once, on the pages' queue.
@@ -60,7 +60,7 @@ final class StatusGathering: Sendable {
 }
 
 extension StatusFigures {
-    /// Notes what is known now in the history, with a sample where one is due.
+    /// Records the current figures in the history, with a sample if one is due.
     static func take(_ snapshot: MetricsSnapshot, _ apis: [any AdministeredAPI], _ server: any AdministeredServer) -> StatusFigures {
         let now = server.monotonicMilliseconds
         let sample = StatusSample(snapshot, at: now)
@@ -73,7 +73,7 @@ extension StatusFigures {
             let report = upstreams[place].report
             if report.isDown { sentence.outages.append(StateSentence.Outage(upstreams[place])) }
             if !report.isDown { sentence.addTroubles(api, failures[place], now: now) }
-            // What fails at one of several addresses is asked for at another.
+            // A failing address among several does not count, since another one is used.
             let failsInPart = sentence.troubles[known...].contains { $0.kind != .address }
             if report.isDown || report.state == .failing || failsInPart { troubled.insert(api.name) }
         }
@@ -106,8 +106,8 @@ extension StatusFigures {
 }
 
 extension StateSentence {
-    /// What is known to fail of one that is not down. Paths are counted and not named: whoever sees this may not see them. What fails for one
-    /// user only is nobody else's matter.
+    /// Adds failures of an upstream that is not down. Paths are counted but not named, because the viewer may not be allowed to see them.
+    /// Failures of single users are omitted.
     fileprivate mutating func addTroubles(_ api: any AdministeredAPI, _ open: [OpenFailure], now: Int64) {
         let place = api.name.isEmpty ? "" : " of \(api.name)"
         func add(_ kind: Trouble.Kind, _ same: [OpenFailure], _ words: (String) -> String) {
@@ -133,10 +133,10 @@ extension StateSentence {
 }
 
 extension OpenFailure {
-    /// The name of the route that fails; nil where it is no route.
+    /// Name of the failing route; nil for other scopes.
     var route: String? { name.hasPrefix("route:") ? String(name.dropFirst(6)) : nil }
 
-    /// Whatever the upstream is asked for.
+    /// Whether it concerns all requests to the upstream.
     var isOfAll: Bool { kind == "address" || kind == "upstream" }
 }
 

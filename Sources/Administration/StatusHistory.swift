@@ -1,23 +1,23 @@
-// The last five minutes in samples of counts, and what was counted before something began to fail: of these the page of the state makes its
-// lines and its sentence. Bounded; pure: times are passed in.
+// Samples of the last five minutes, and the counts before each API began to fail, for the graphs and the sentence of the status page.
+// Bounded in size. Pure: times are passed in.
 
 import Explanation
 import Locking
 import StatusPage
 import Telemetry
 
-/// Counts at one moment.
+/// Counters at one time.
 struct StatusSample: Sendable {
-    /// Of one API.
+    /// Counters of an API.
     struct API: Sendable, Equatable {
-        /// Requests of clients: those that a copy rescued, and those that got a status of 5xx.
+        /// Client requests that were rescued, and those that got a 5xx response.
         var rescued: UInt64 = 0
         var failed: UInt64 = 0
-        /// Of the upstream; and those of them with a status of 5xx.
+        /// Responses of the upstream, and those with a 5xx status.
         var responses: UInt64 = 0
         var errors: UInt64 = 0
 
-        /// What was counted from `earlier` on.
+        /// Increase since `earlier`.
         func since(_ earlier: API?) -> API {
             let earlier = earlier ?? API()
             return API(
@@ -26,17 +26,17 @@ struct StatusSample: Sendable {
         }
     }
 
-    /// Milliseconds of the clock that is never set.
+    /// Milliseconds of the monotonic clock.
     let at: Int64
     let requests: UInt64
     let fromStore: UInt64
     let rescued: UInt64
     let errors: UInt64
     let duration: Histogram
-    /// By the APIs' names.
+    /// Counters by name of the API.
     let apis: [String: API]
 
-    /// Before anything was counted.
+    /// Zero counters.
     init(at now: Int64) {
         at = now
         (requests, fromStore, rescued, errors) = (0, 0, 0, 0)
@@ -67,7 +67,7 @@ struct StatusSample: Sendable {
 extension RouteSummary {
     func count(of result: CacheResult) -> UInt64 { requests[result.rawValue] }
 
-    /// Responses for which the upstream did not have to send any content to this client.
+    /// Responses whose content came from the store or a collapsed fetch.
     var fromStore: UInt64 { ([.hit, .revalidated, .stale, .collapsed, .rescued] as [CacheResult]).reduce(0) { $0 + count(of: $1) } }
     var total: UInt64 { requests.reduce(0, +) }
 }
@@ -75,29 +75,29 @@ extension RouteSummary {
 struct StatusHistory: Sendable {
     /// Oldest first.
     private(set) var samples: [StatusSample]
-    /// What was counted of each API when nothing of it was failing last.
+    /// Counters of each API when it last had no failing scope.
     private var calm: [String: StatusSample.API] = [:]
 
-    /// Milliseconds from one sample to the next, and for how long they are kept.
+    /// Interval between samples, and the time for which they are kept, in milliseconds.
     static let interval: Int64 = 5_000
     static let span = interval * Int64(StatusPage.pointLimit)
 
-    /// - Parameter began: when nothing was counted yet.
+    /// - Parameter began: time at which all counters were zero.
     init(began: Int64) { samples = [StatusSample(at: began)] }
 
     /// - Parameter troubled: APIs with a failing scope.
     mutating func note(_ sample: StatusSample, troubled: Set<String>) {
         calm = calm.filter { sample.apis[$0.key] != nil }
         for (name, counts) in sample.apis where !troubled.contains(name) { calm[name] = counts }
-        // Timers come a moment early or late.
+        // Tolerates timers that fire slightly early.
         guard samples.last.map({ sample.at - $0.at >= Self.interval - 100 }) ?? true else { return }
         samples.append(sample)
         samples.removeFirst(max(0, samples.count - StatusPage.pointLimit - 1))
-        // Where none was taken for long, the one before says nothing of the last minutes; but something has to be compared with.
+        // After a pause, old samples would distort the last minutes. Two are kept for comparison.
         while samples.count > 2, sample.at - samples[0].at > Self.span + Self.interval { samples.removeFirst() }
     }
 
-    /// What was counted since something of these APIs began to fail.
+    /// Counts since failures of these APIs began.
     func counts(of sample: StatusSample, since troubled: Set<String>) -> StateSentence.Counts {
         troubled.reduce(into: StateSentence.Counts()) { sum, name in
             guard let counts = sample.apis[name]?.since(calm[name]) else { return }
@@ -106,15 +106,15 @@ struct StatusHistory: Sendable {
         }
     }
 
-    /// What was counted of this API within the five minutes.
+    /// Counts of an API within the last five minutes.
     func lately(_ name: String, at sample: StatusSample) -> StatusSample.API {
         sample.apis[name, default: .init()].since(samples.first?.apis[name])
     }
 
-    /// Within the five minutes, of all but these.
+    /// Counts within the last five minutes, without these APIs.
     func lately(at sample: StatusSample, besides troubled: Set<String>) -> StateSentence.Counts {
         guard !troubled.isEmpty else {
-            // Those that were for no API too.
+            // The total includes requests outside all APIs.
             let (rescued, failed) = (samples.first?.rescued ?? 0, samples.first?.errors ?? 0)
             return StateSentence.Counts(
                 rescued: sample.rescued - min(sample.rescued, rescued), failed: sample.errors - min(sample.errors, failed))
@@ -127,24 +127,24 @@ struct StatusHistory: Sendable {
         }
     }
 
-    /// What `measure` says of each sample and the one before it.
+    /// The value of `measure` for each pair of successive samples.
     func points(_ measure: (_ from: StatusSample, _ to: StatusSample) -> Double?) -> [Double?] {
         zip(samples, samples.dropFirst()).map { measure($0, $1) }
     }
 }
 
-/// What lasts from one page of the state to the next, and over reloads. Asked on the pages' queues.
+/// State that outlives a single status page and reloads. Accessed on the pages' queues.
 public final class StatusMemory: Sendable {
-    /// When the process began, in milliseconds of the clock that is never set.
+    /// Start of the process in milliseconds of the monotonic clock.
     let began: Int64
     let history: Mutex<StatusHistory>
 
-    /// - Parameter now: milliseconds of the clock that is never set.
+    /// - Parameter now: milliseconds of the monotonic clock.
     public init(now: Int64) {
         began = now
         history = Mutex(StatusHistory(began: now))
     }
 
-    /// Milliseconds from one sample to the next.
+    /// Interval between samples in milliseconds.
     public static let interval = StatusHistory.interval
 }

@@ -1,12 +1,12 @@
-// The most frequent paths and the last exchanges for the status page. Gathered from all loops at most every other second for all clients together,
-// so the cost does not grow with their number.
+// The most frequent paths and the last exchanges for the status page. Gathered from all loops at most every two seconds, so the cost does
+// not depend on the number of clients.
 
 import Explanation
 import Locking
 import StatusPage
 import Telemetry
 
-/// Made once, shown to all.
+/// Result that all clients share.
 struct StatusLately: Sendable {
     var tops: [StatusView.Table] = []
     var exchanges: [StatusView.Exchange] = []
@@ -20,13 +20,13 @@ final class StatusLatelyGathering: Sendable {
         var waiting: [Reply] = []
     }
 
-    /// Asked on the interface's queue and the pages'.
+    /// Accessed on the interface's queue and the pages' queue.
     private let state = Mutex(State())
 
-    /// Milliseconds for which it is good: as long as an open page waits before it asks again.
+    /// Validity in milliseconds, equal to the refresh interval of an open page.
     static let interval: Int64 = 2_000
 
-    /// - Parameter reply: called once, on the interface's queue or the pages'.
+    /// - Parameter reply: called once, on the interface's queue or the pages' queue.
     func gather(_ task: AdminInterface.Task, _ snapshot: MetricsSnapshot, reply: @escaping Reply) {
         let now = task.server.monotonicMilliseconds
         let (known, isFirst) = state.withLock { state -> (StatusLately?, Bool) in

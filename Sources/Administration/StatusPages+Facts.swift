@@ -1,4 +1,4 @@
-// Cistern itself on the page of the state: modes and faults, the store, connections, certificates, the process.
+// Facts about Cistern itself on the status page: modes and faults, store, connections, certificates, process.
 
 import CachePolicy
 import Explanation
@@ -41,7 +41,7 @@ extension StatusView {
     private static func store(_ figures: StatusFigures, _ apis: [any AdministeredAPI]) -> [Fact] {
         guard apis.contains(where: { $0.cache != nil }) else { return [Fact("Store", "none")] }
         let store = figures.store
-        // A part of the limit is kept for the index snapshot.
+        // A smaller limit than configured, apart from the part reserved for the index snapshot.
         let isSmaller = store.roomBytes > 0 && store.roomBytes < store.limitBytes - store.limitBytes / 8
         let refusal = store.refusal.map { "refuses new responses: \($0.words) (\($0.systemText))" }
         return [
@@ -55,7 +55,7 @@ extension StatusView {
         ]
     }
 
-    /// Those that are on no list. The first few: each is in the metrics.
+    /// The most frequent request fields that are on no list. Metrics contain all of them.
     private static func unknownFields(_ figures: StatusFigures) -> [Fact] {
         figures.snapshot.unknownFields.sorted { $0.count > $1.count }.prefix(unknownFieldLimit).map { field in
             let requests = ShownFigures.count(field.count)

@@ -1,5 +1,5 @@
-// What clients asked for, on the status page: the most frequent paths (`StatusTops`), paths with a mode or faults, and the last exchanges with
-// secrets masked as in `why`.
+// Requests on the status page: the most frequent paths (`StatusTops`), paths with a mode or faults, and the last exchanges. Secrets are
+// redacted as in `why`.
 
 import CachePolicy
 import Explanation
@@ -9,15 +9,15 @@ import JSON
 import StatusPage
 
 extension StatusPages {
-    /// Of each loop.
+    /// Maximum number of records per loop.
     static let recordLimit = 2_000
     private static let exchangeLimit = 25
 
-    /// On the interface's queue.
+    /// Must be called on the interface's queue.
     static func lately(
         _ task: AdminInterface.Task, _ records: [WhyRecord], _ tallies: [TargetTally], _ earlier: EarlierReasons
     ) -> StatusLately {
-        // Records are long: their places are sorted in their stead.
+        // Sorts indices instead of the records, which are large.
         let places = records.indices.map { (wall: records[$0].trace.wall, number: records[$0].trace.number, place: $0) }
         let newest = places.sorted { ($0.wall, $0.number) > ($1.wall, $1.number) }.prefix(exchangeLimit)
         return StatusLately(
@@ -47,9 +47,9 @@ extension StatusPages {
             isFailed: record.trace.status >= 500, sentences: sentences + advice)
     }
 
-    // MARK: What is switched on
+    // MARK: Modes and faults
 
-    /// Prefixes with a mode of their own, and faults.
+    /// Prefixes with a mode, and faults.
     static func switched(_ task: AdminInterface.Task) -> StatusView.Table {
         let now = task.server.monotonicMilliseconds
         let modes = task.interface.apis.flatMap { api in

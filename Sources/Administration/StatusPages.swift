@@ -1,5 +1,5 @@
-// GET /-/status shows the state of the server to people: numbers, states, the names of APIs and routes, and paths without arguments.
-// GET /-/status/exchanges adds the last exchanges, for the administrator.
+// GET /-/status shows the state of the server: numbers, states, names of APIs and routes, and paths without arguments. GET
+// /-/status/exchanges adds the last exchanges, for the administrator.
 
 import CachePolicy
 import Explanation
@@ -13,7 +13,7 @@ enum StatusPages {
         reply(to: task, withExchanges: false)
     }
 
-    /// A browser shows its password prompt if the token is missing.
+    /// A missing token causes a browser's password prompt.
     @Sendable static func exchanges(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow([])
         guard task.request.statusAccess < .exchanges else { return reply(to: task, withExchanges: true) }
@@ -46,7 +46,7 @@ enum StatusPages {
     }
 
     private static func page(_ view: StatusView) -> AdminResponse {
-        // 128 bits of the kernel's random numbers, as 32 hexadecimal digits.
+        // 128 random bits as 32 hexadecimal digits.
         var generator = SystemRandomNumberGenerator()
         let nonce = (0..<2).map { _ in (generator.next() as UInt64).hexDigits }.joined()
         var response = AdminResponse(content: StatusPage.render(view, nonce: nonce), contentType: StatusPage.contentType)
@@ -68,7 +68,7 @@ extension StatusView {
         facts = Self.facts(figures, apis)
     }
 
-    /// `2026-11-23 13:11:58 UTC`.
+    /// Formats `2026-11-23 13:11:58 UTC`.
     static func time(_ milliseconds: Int64) -> String {
         let text = RFC3339.format(milliseconds: milliseconds)
         return text.prefix(10) + " " + text.dropFirst(11).prefix(8) + " UTC"
@@ -108,7 +108,7 @@ extension StatusView {
         ]
     }
 
-    /// - Parameter value: nil where there is none yet.
+    /// - Parameter value: nil if there is none yet.
     private static func tile(
         _ title: String, _ value: String?, _ note: String, _ points: [Double?], _ unit: String, _ level: Level? = nil
     ) -> Tile {
@@ -171,7 +171,7 @@ extension StatusView {
 
     private static let namedPaths = 3
 
-    /// Those that have been failing for longest.
+    /// The longest failing paths.
     private static func paths(_ same: [OpenFailure]) -> String {
         let all = Set(same.map(\.name)).count
         var named: [String] = []
@@ -183,8 +183,8 @@ extension StatusView {
         return named.joined(separator: ", ") + (all > named.count ? " and \(ShownFigures.count(all - named.count)) more" : "")
     }
 
-    /// Table row for the whole upstream.
-    /// - Parameter open: all failing scopes of the upstream.
+    /// The row for the whole upstream.
+    /// - Parameter open: all failure scopes of the upstream.
     private static func whole(
         _ api: any AdministeredAPI, _ name: String, _ upstream: ShownUpstream, _ open: [OpenFailure], _ figures: StatusFigures
     ) -> [Cell] {
@@ -234,7 +234,7 @@ extension StatusView {
         return [place, Cell(state, level: level), since(open.since, figures), cause] + next(open, figures)
     }
 
-    /// Cells for the next check and the affected requests.
+    /// Cells with the next check and the affected requests.
     private static func next(_ open: OpenFailure, _ figures: StatusFigures) -> [Cell] {
         let looked = open.lookedAt.map { "looked \(ShownFigures.span((figures.now - $0) / 1_000)) ago" } ?? ""
         let next = open.wait > 0 ? "in \(ShownFigures.span((open.wait + 999) / 1_000))" : "with the next request"
@@ -242,7 +242,7 @@ extension StatusView {
         return [Cell(next, note: looked), Cell(open.effect, note: "set by \(open.setting)\(value)")]
     }
 
-    /// For how long, and the clock's time then.
+    /// Duration, and the time of its start.
     private static func since(_ start: Int64, _ figures: StatusFigures) -> Cell {
         let span = figures.now - start
         let time = time(figures.wall - span)
@@ -261,7 +261,7 @@ extension StatusView {
             rows.append(row(api, "\(api.name): all paths"))
             rows += shown.filter { $0.name.hasPrefix(api.name + "/") }.map { row($0, $0.name) }
         }
-        // Of an API that is not served any more, or of the only one.
+        // Routes of a removed API, or of a single unnamed API.
         rows += shown.filter { route in !apis.contains { route.name.hasPrefix($0.name + "/") } }.map { row($0, $0.name) }
         let more = routes.count > routeLimit ? "; the \(routeLimit) routes of most requests" : ""
         let title = snapshot.apis.isEmpty ? "Routes" : "APIs and routes"
@@ -292,7 +292,7 @@ extension StatusView {
         ]
     }
 
-    /// The most frequent reason; where no setting changes that, also the most frequent that one does, if there is not much less of it.
+    /// The most frequent reason. If no setting changes it, also the most frequent reason that a setting changes, unless it is much rarer.
     private static func notStored(_ reasons: [(reason: String, count: UInt64)]) -> Cell {
         let known = reasons.compactMap { one in WhyAdvice.words(ofNotStored: one.reason).map { (one.count, $0.sentence, $0.advice) } }
         guard let (most, sentence, advice) = known.first else { return Cell("–") }
@@ -304,6 +304,6 @@ extension StatusView {
         return Cell(text(most, sentence), note: "No setting changes that.\(more)")
     }
 
-    /// What there is this many times less of is not mentioned.
+    /// Maximum ratio of the counts for a second reason to be mentioned.
     private static let mentioned: UInt64 = 10
 }

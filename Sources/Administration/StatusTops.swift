@@ -1,5 +1,5 @@
-// The most frequent paths: of failures, rescues and requests to the upstream as every loop
-// counts them, of hits and bytes as the last exchanges tell.
+// Tables of the most frequent paths. Failures, rescues and upstream requests are counted by the loops; hits and bytes are taken from the
+// last exchanges.
 
 import CachePolicy
 import Explanation
@@ -31,17 +31,17 @@ struct StatusTops {
         ] + lately(records)
     }
 
-    /// A path, which may stand for several targets.
+    /// A displayed path, which may represent several targets.
     private struct Shown: Hashable {
         let api: UInt16
         let text: String
-        /// Note for a path that is not shown whole; empty otherwise.
+        /// Note for a path that is not shown completely; empty otherwise.
         let cut: String
 
         init(_ api: UInt16, _ target: [UInt8], cut: String) {
             self.api = api
             let path = SecretNames.pathAlone(target)
-            // A target that is cut behind the beginning of its arguments has its whole path.
+            // A target that was cut within its query contains the whole path.
             let isWhole = cut.isEmpty || path.utf8.count < target.count
             (text, self.cut) = isWhole ? (path, "") : (path + "…", cut)
         }
@@ -54,7 +54,7 @@ struct StatusTops {
         var isAtLeast = false
     }
 
-    /// Targets that are shown alike count as one: which is which nobody sees.
+    /// Adds the counts of targets with equal display texts.
     private static func most(_ counted: [(target: [UInt8], cut: String, api: UInt16, count: UInt64, isAtLeast: Bool)]) -> [Count] {
         var sums: [Shown: Count] = [:]
         for one in counted where one.count > 0 {
@@ -71,11 +71,11 @@ struct StatusTops {
     private struct Place: Hashable {
         let api: UInt16
         let target: [UInt8]
-        /// Others may begin so too.
+        /// Whether the target is cut, so that it may represent several.
         let isCut: Bool
     }
 
-    /// Hits are not counted by target as they come: the last exchanges stand for them.
+    /// Hits are not counted by target, so the last exchanges serve as a sample.
     private func lately(_ records: [WhyRecord]) -> [StatusView.Table] {
         let clients = records.filter { $0.trace.result != .own && $0.trace.background == nil }
         var (hits, bytes): ([Place: UInt64], [Place: UInt64]) = ([:], [:])
@@ -108,7 +108,7 @@ struct StatusTops {
             empty: empty)
     }
 
-    /// Seconds, of the oldest copy that rescued each target among the last exchanges.
+    /// Age in seconds of the oldest rescue of each target among the last exchanges.
     private static func ages(_ records: [WhyRecord]) -> [Shown: Int64] {
         var ages: [Shown: Int64] = [:]
         for record in records where record.trace.result == .rescued && record.trace.background == nil && !record.isCut {

@@ -1,4 +1,4 @@
-// GET /-/why: the last exchanges, explained, or those that came after a search.
+// GET /-/why: explains the last exchanges, or those after an earlier search.
 
 import Explanation
 import Glibc
@@ -10,7 +10,7 @@ import Telemetry
 enum WhyPages {
     private static let limit = 10_000
 
-    /// Newest first; with `after` those that came since, oldest first.
+    /// Newest first. With `after`, exchanges after that position, oldest first.
     @Sendable static func list(_ task: AdminInterface.Task) throws(AdminProblem) {
         try task.request.allow(["last", "path", "result", "reason", "slower", "status", "after"])
         let last = try task.request.count("last", default: 20, in: 1...limit)
@@ -25,9 +25,9 @@ enum WhyPages {
         }
     }
 
-    // MARK: Going on
+    // MARK: Continuation
 
-    /// Where a search has ended: of this process, whose counts another does not know, and on each loop.
+    /// The position at which a search ended: the process ID, because another process has other numbers, and a number per loop.
     private static func text(_ next: [Int]) -> String { ([Int(getpid())] + next).map(String.init).joined(separator: ".") }
 
     private static func place(_ text: String) throws(AdminProblem) -> [Int] {
@@ -53,7 +53,7 @@ enum WhyPages {
     }
 
     static func explanation(_ record: WhyRecord, _ task: AdminInterface.Task, _ earlier: EarlierReasons) -> WhyExplanation {
-        // Some are for none of several, or for one that is served no more.
+        // The exchange may belong to no API, or to a removed one.
         guard let api = task.interface.apis.first(where: { $0.place == record.trace.api }) else {
             return WhyExplanation(record, route: ExplainedRoute.none)
         }
@@ -63,17 +63,17 @@ enum WhyPages {
             before: earlier.before(record, api: api.name, route: route.name), refusal: refusal(of: record, api))
     }
 
-    /// Refusal of the store between the request and shortly after its response.
+    /// A rejection by the store between the request and shortly after its response; nil if there was none.
     private static func refusal(of record: WhyRecord, _ api: any AdministeredAPI) -> WhyExplanation.Refusal? {
         let end = record.trace.wall + record.trace.durationMicroseconds / 1_000
         let time = record.trace.wall...max(record.trace.wall, end + (record.trace.isStored ? writingMilliseconds : 0))
         return api.cache?.refusal(in: time).map { .init(cause: "\($0.words) (\($0.systemText))", advice: $0.advice) }
     }
 
-    /// Maximum time from storing a response in memory to writing it.
+    /// Maximum time from storing a response in memory to writing it to disk.
     private static let writingMilliseconds: Int64 = 100
 
-    /// Makes the response of what all loops remember, on the interface's queue.
+    /// Collects records of all loops, and replies on the interface's queue.
     private static func collect(
         _ task: AdminInterface.Task, _ search: WhyRing.Search,
         response: @escaping @Sendable (WhyRing.Found, EarlierReasons) -> AdminResponse
@@ -105,7 +105,7 @@ extension WhyFilter {
         reason = word
     }
 
-    /// `503`, or a class of them: `5xx`.
+    /// Parses `503`, or a class such as `5xx`.
     private static func statuses(_ text: String) throws(AdminProblem) -> ClosedRange<UInt16> {
         let digits = text.hasSuffix("xx") ? text.dropLast(2) : text[...]
         guard text.utf8.count == 3, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let number = UInt16(digits),

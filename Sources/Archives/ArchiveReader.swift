@@ -1,16 +1,16 @@
-// Reads an HTTP archive entry by entry, so that beside the file itself only one entry is held at a time, and says where a broken one is broken.
+// Reads an HTTP archive entry by entry, so that memory holds only the file and one decoded entry. Mistakes name their position.
 
 import HTTPCore
 import JSON
 
 public struct ArchiveReader: Sendable {
-    /// Longest archive that is read: it is held whole.
+    /// Maximum length of an archive, which is held in memory as a whole.
     public static let limitBytes = 512 << 20
 
     private let text: [UInt8]
     private let places: [Range<Int>]
 
-    /// Why the file as a whole, or an entry of it, is not an HTTP archive: a sentence with the place.
+    /// Why the file, or one of its entries, is not an HTTP archive: a sentence with the position.
     public struct Mistake: Error, Equatable, CustomStringConvertible {
         public let description: String
         public init(_ description: String) { self.description = description }
@@ -31,19 +31,19 @@ public struct ArchiveReader: Sendable {
 
     public var count: Int { places.count }
 
-    /// The entry as it stands there.
+    /// The decoded entry; null if it is not valid JSON.
     public func entry(_ index: Int) -> JSONValue { JSONValue(Array(text[places[index]])) ?? .null }
 
-    /// What is wrong with an entry, and where.
+    /// Creates a mistake with the index and the line of an entry.
     public func mistake(_ sentence: String, in index: Int) -> Mistake {
         let line = 1 + text[..<places[index].lowerBound].count { $0 == 0x0a }
         return Mistake("log.entries[\(index)], line \(line): \(sentence)")
     }
 
-    /// The base URL of the recorded upstream, where Cistern has recorded.
+    /// Base URL of the recorded upstream; nil if Cistern did not record the archive.
     public var upstream: String? {
         guard let first = places.first else { return nil }
-        // What stands before the entries, with an end of its own.
+        // The text before the entries, closed to form valid JSON.
         let head = Array(text[..<first.lowerBound]) + Array("]}}".utf8)
         return JSONValue(head)?["log"]?["_cistern"]?["upstream"]?.string
     }

@@ -1,4 +1,4 @@
-// Writes an HTTP archive (HAR 1.2) that people can review: in the order of the requests, indented, text as text, and without secrets.
+// Writes HTTP archives (HAR 1.2) for human review: in the order of the requests, indented, with readable text and without secrets.
 
 import CachePolicy
 import HTTPCore
@@ -11,14 +11,14 @@ public struct ArchiveWriter: Sendable {
     private var count = 0
 
     /// - Parameters:
-    ///   - upstream: the base URL of what is recorded.
-    ///   - version: of Cistern.
-    ///   - secrets: puts placeholders in their place; nil to write them as they are.
+    ///   - upstream: base URL of the recorded upstream.
+    ///   - version: version of Cistern.
+    ///   - secrets: replaces secrets by placeholders; nil to write secrets unchanged.
     public init(upstream: String, version: String, secrets: SecretCovering?) {
         (self.upstream, self.version, self.secrets) = (upstream, version, secrets)
     }
 
-    /// What stands before the entries.
+    /// The text before the entries.
     public var opening: [UInt8] {
         let creator: JSONValue = ["name": "cistern", "version": .string(version)]
         let own: JSONValue = ["upstream": .string(upstream)]
@@ -29,7 +29,7 @@ public struct ArchiveWriter: Sendable {
 
     public var closing: [UInt8] { Array((count == 0 ? "]\n  }\n}\n" : "\n    ]\n  }\n}\n").utf8) }
 
-    /// One entry, with what stands between it and the one before.
+    /// An entry, with its separator from the previous entry.
     public mutating func entry(_ exchange: ArchivedExchange) -> [UInt8] {
         defer { count += 1 }
         return Array((count == 0 ? "\n      " : ",\n      ").utf8) + value(exchange).serialized(depth: 3)
@@ -64,7 +64,7 @@ public struct ArchiveWriter: Sendable {
     }
 }
 
-/// The members of an entry, as HAR 1.2 wants them.
+/// Makes entries as defined by HAR 1.2.
 public enum ArchiveEntry {
     public struct Request {
         let method: String
@@ -122,7 +122,7 @@ public enum ArchiveEntry {
         }
     }
 
-    /// Text as text, all else in base64.
+    /// Content as text if it is valid UTF-8, otherwise in base64.
     static func content(_ bytes: [UInt8], _ members: [JSONValue.Member], encodedBy name: String) -> JSONValue {
         guard let text = String(validating: bytes, as: UTF8.self) else {
             return .object(members + [.init("text", .string(Base64.encode(bytes))), .init(name, "base64")])

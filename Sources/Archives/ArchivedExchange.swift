@@ -1,6 +1,6 @@
-// One request and its response as an HTTP archive (HAR 1.2) has them, read from what Chromium, Firefox, mitmproxy, Playwright and Cistern itself
-// write. They differ: base64 or text, coded or not, members of their own that begin with `_`, pseudo fields of HTTP/2, contents that are
-// missing or cut. Here all of it becomes one form, or it is said why not.
+// A request and its response, read from an HTTP archive (HAR 1.2) of Chromium, Firefox, mitmproxy, Playwright or Cistern. Normalizes the
+// differences between these recorders: base64 or text, content coding, members that begin with `_`, pseudo fields of HTTP/2. Reports why an
+// entry with missing or truncated content cannot be used.
 
 import HTTPCore
 import JSON
@@ -10,19 +10,19 @@ public struct ArchivedExchange: Sendable {
     public let url: String
     public let requestFields: Fields
     public let requestContent: [UInt8]
-    /// Whether the archive holds what was sent: some recorders leave out what is not text.
+    /// False if the request had content that the archive lacks. Some recorders omit content that is not text.
     public let isRequestContentKnown: Bool
-    /// With the fields that can be sent, as they are in the archive.
+    /// Contains the recorded fields that can be sent.
     public let response: ResponseHead
     public let content: [UInt8]
-    /// Whether the coding that Content-Encoding names has been taken off the content.
+    /// Whether the content is stored without the coding that Content-Encoding names.
     public let isDecoded: Bool
-    /// Milliseconds since 1970; nil where the archive does not say.
+    /// Milliseconds since 1970; nil if the archive has no valid time.
     public let started: Int64?
     /// Milliseconds.
     public let duration: Int64
 
-    /// What takes longer is not believed.
+    /// Maximum duration in milliseconds. Longer recorded durations are reduced to it.
     public static let durationLimit: Int64 = 3_600_000
 
     public init(
@@ -35,23 +35,23 @@ public struct ArchivedExchange: Sendable {
     }
 }
 
-/// Why an entry has no exchange.
+/// Why an entry cannot be read as an exchange.
 public enum ArchiveFault: Error, Equatable {
-    /// It is not as HAR 1.2 has it: which member, and what is wrong.
+    /// The entry violates HAR 1.2. Names the member and the mistake.
     case malformed(String)
-    /// It is in order, and holds nothing that could be served.
+    /// The entry is well-formed, but has no response that could be served.
     case unusable(UnusableReason)
 }
 
 public enum UnusableReason: String, Error, CaseIterable, Sendable {
-    /// Status 0: the request was stopped, blocked or never answered.
+    /// Status 0: the request was cancelled, blocked or not answered.
     case noResponse = "no_response"
     case webSocket = "websocket"
-    /// The archive does not hold it, though there was some.
+    /// The archive lacks the content of the response.
     case noContent = "no_content"
-    /// The archive holds the beginning of it only.
+    /// The archive contains only the beginning of the content.
     case cutContent = "cut_content"
-    /// It lies in a file of its own.
+    /// The content is in a separate file.
     case contentElsewhere = "content_elsewhere"
 
     public var sentence: String {
@@ -85,7 +85,7 @@ extension ArchivedExchange {
         self.response = ResponseHead(status: status, fields: fields)
         let hasContent = !status.forbidsContent && method != "HEAD"
         content = hasContent ? try Self.content(response["content"]) : []
-        // Playwright does not know contents that the app has not read. Of a redirect nobody reads more than where it leads to.
+        // Playwright does not record content that the app has not read. Content of a redirect is not needed.
         let isUnread = response["content"]?["size"]?.integer == -1 && content.isEmpty && Self.length(fields) > 0
         if hasContent, isUnread, !status.isRedirection { throw .unusable(.noContent) }
         isDecoded =
@@ -99,7 +99,7 @@ extension ArchivedExchange {
         switch status {
         case 0, -1: throw .unusable(.noResponse)
         case 101: throw .unusable(.webSocket)
-        // Browsers write what the app saw: the content of their copy, which the 304 has confirmed.
+        // Browsers record the result that the app received: content from their cache, which the 304 confirmed.
         case 304 where response["content"]?["text"]?.string?.isEmpty == false: return 200
         case 200...599: return Status(rawValue: UInt16(status))
         default: throw .malformed("response.status is not between 200 and 599")
@@ -112,7 +112,7 @@ extension ArchivedExchange {
         if !fields.contains(.contentType), let type = response["content"]?["mimeType"]?.string, !unknown.contains(type), isValue(type) {
             fields.append(.contentType, type)
         }
-        // Text is decoded by the recorder: it goes out in UTF-8, whatever it came in.
+        // Recorders decode text, which is served in UTF-8 whatever its original charset.
         if let content = response["content"], content["encoding"]?.string != "base64", let text = content["text"]?.string,
             text.utf8.contains(where: { $0 >= 0x80 }), let type = fields.first(.contentType), let unicode = inUTF8(type)
         {
@@ -121,7 +121,7 @@ extension ArchivedExchange {
         return fields
     }
 
-    /// A type with another charset, with this one instead; nil where it has none, or this one.
+    /// The media type with its charset replaced by UTF-8; nil if it has no charset, or UTF-8 already.
     private static func inUTF8(_ type: ArraySlice<UInt8>) -> [UInt8]? {
         var parameters = type.split(separator: UInt8(ascii: ";"), omittingEmptySubsequences: false)
         guard let place = parameters.firstIndex(where: { $0.trimmed.prefix(8).equalsIgnoringCase("charset=") }) else { return nil }
@@ -130,12 +130,12 @@ extension ArchivedExchange {
         return Array(parameters.joined(separator: [UInt8(ascii: ";")]))
     }
 
-    /// What Content-Length says; 0 where it says nothing.
+    /// Value of Content-Length; 0 if absent or invalid.
     private static func length(_ fields: Fields) -> Int {
         fields.first(.contentLength).flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
     }
 
-    /// Those that can be sent; an archive of HTTP/2 has others too. Some recorders join the lines of one field by line breaks.
+    /// The fields that can be sent, without pseudo fields of HTTP/2. Some recorders join several lines of a field with line breaks.
     private static func fields(_ headers: JSONValue?, _ place: String) throws(ArchiveFault) -> Fields {
         var fields = Fields()
         for (index, header) in (headers?.array ?? []).enumerated() {
@@ -150,7 +150,7 @@ extension ArchivedExchange {
         return fields
     }
 
-    /// Some say the type of the content there only.
+    /// The request's fields. Some recorders give the content's type in `postData` only.
     private static func requestFields(_ request: JSONValue) throws(ArchiveFault) -> Fields {
         var fields = try fields(request["headers"], "request.headers")
         if !fields.contains(.contentType), let type = request["postData"]?["mimeType"]?.string, !type.isEmpty, isValue(type) {
@@ -181,7 +181,7 @@ extension ArchivedExchange {
         return (Array(pairs.joined(separator: "&").utf8), true)
     }
 
-    /// Browsers and mitmproxy write what is not UTF-8 with a character for each byte; only its length tells.
+    /// Restores content that is not UTF-8. Browsers and mitmproxy write it with one character per byte, which only its length reveals.
     private static func sent(_ text: String, _ length: Int) -> [UInt8] {
         let scalars = text.unicodeScalars
         guard text.utf8.count != length, scalars.count == length, scalars.allSatisfy({ $0.value <= 0xff }) else { return Array(text.utf8) }
@@ -196,7 +196,7 @@ extension ArchivedExchange {
             return []
         }
         let bytes = try bytes(text, encoding: content["encoding"], "response.content")
-        // Where something was saved by a coding, some say the coded length.
+        // With compression, some recorders give the compressed length.
         let isPlain = (content["compression"]?.integer ?? 0) == 0
         if isPlain, size > bytes.count { throw .unusable(bytes.isEmpty ? .noContent : .cutContent) }
         return bytes
@@ -208,6 +208,6 @@ extension ArchivedExchange {
         return bytes
     }
 
-    /// Playwright writes contents into files of their own where it is told to.
+    /// Whether the content is in a separate file, as Playwright can be configured to do.
     private static func isElsewhere(_ value: JSONValue) -> Bool { value["_file"] != nil || value["_sha1"] != nil }
 }

@@ -1,12 +1,12 @@
-// Secrets in the links that stand in a text, whatever else stands there.
+// Replaces secrets in URLs within arbitrary text.
 
 import CachePolicy
 import HTTPCore
 
 struct LinkCovering {
     private let secrets: SecretCovering
-    /// What people see has more covered than what clients follow: arguments whose names only end like a secret's, links that are encoded in others,
-    /// and who somebody is at a host.
+    /// Whether the result is for display only. Display also hides arguments whose names merely end like a secret's, encoded URLs within
+    /// URLs, and user information.
     private let isForPeople: Bool
     private static let placeholder = Array(SecretNames.redaction.utf8)
 
@@ -19,10 +19,10 @@ struct LinkCovering {
         return covered.elementsEqual(text) && carriesSecret(text, depth: depth) ? Self.placeholder : covered
     }
 
-    /// A link within a link within a link: deeper ones are not looked at.
+    /// Maximum nesting of encoded URLs. Deeper ones are not examined.
     private static let depthLimit = 3
 
-    /// Whether there is a secret in it under percent-encoding.
+    /// Whether the percent-decoded text contains a secret.
     private func carriesSecret(_ text: ArraySlice<UInt8>, depth: Int) -> Bool {
         guard isForPeople, depth < Self.depthLimit, text.contains(UInt8(ascii: "%")),
             let decoded = PercentCoding.decode(text, plusIsSpace: true)
@@ -35,10 +35,10 @@ struct LinkCovering {
         secrets.isSecret(argument: name) || isForPeople && SecretNames.isSecret(shown: name)
     }
 
-    /// Arguments begin behind these; `;` also where `&` is written as `&amp;`.
+    /// Whether an argument begins after this byte. `;` counts because of `&amp;`.
     private static func beginsArgument(_ byte: UInt8) -> Bool { [0x3f, 0x26, 0x23, 0x3b].contains(byte) }
 
-    /// Behind a link: white space, quotes, angle brackets.
+    /// Whether the byte ends a URL: white space, quotes, angle brackets.
     private static func endsLink(_ byte: UInt8) -> Bool { byte <= 0x20 || [0x22, 0x27, 0x3c, 0x3e, 0x60].contains(byte) }
 
     private func links(_ text: ArraySlice<UInt8>, depth: Int) -> [UInt8] {
@@ -70,7 +70,7 @@ struct LinkCovering {
         return covered
     }
 
-    /// RFC 3986 §3.2.1: before the host may stand a user's name and password. The place of the `@` behind them.
+    /// Index of the `@` that ends the user information (RFC 3986 §3.2.1); nil if there is none.
     private func endOfUser(_ rest: ArraySlice<UInt8>) -> Int? {
         guard rest.starts(with: "//".utf8) else { return nil }
         let authority = rest.dropFirst(2).prefix { !Self.endsLink($0) && !Self.beginsArgument($0) && $0 != UInt8(ascii: "/") }

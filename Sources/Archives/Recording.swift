@@ -1,19 +1,19 @@
-// An archive made ready for replaying: which of its entries can be served, and what they become.
+// Prepares an archive for replay: selects the entries that can be served, and converts them.
 
 import HTTPCore
 
 public struct Recording: Sendable {
-    /// Of the same order and number as `responses`.
+    /// In the order of `responses`, and of equal number.
     public private(set) var requests: [(request: ReplayRequest, response: Fields)] = []
     public private(set) var responses: [ReplayResponse] = []
-    /// Where the requests went.
+    /// Origins of the recorded requests.
     public private(set) var origins: [ArchiveOrigin] = []
-    /// Entries that cannot be served, by the sentence that says why.
+    /// Number of entries that cannot be served, by the sentence that explains why.
     public private(set) var leftOut: [String: Int] = [:]
     public let secrets: SecretCovering
 
     /// - Parameters:
-    ///   - given: origins whose requests count; where there are none, the recorded upstream, else all.
+    ///   - given: origins whose requests are used. If empty, the recorded upstream is used; without one, all origins.
     ///   - now: seconds since 1970.
     public init(
         _ reader: ArchiveReader, origins given: [ArchiveOrigin], secrets: SecretCovering, now: Int64

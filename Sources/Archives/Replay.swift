@@ -1,33 +1,34 @@
-// Which recorded response a request gets. A machine without I/O: it knows the requests and their order, and the shell has the responses.
+// Selects the recorded response for a request. A state machine without I/O: it holds the requests and their order, its caller the
+// responses.
 
 import HTTPCore
 
-/// In which order recorded responses go out.
+/// Order in which recorded responses are served.
 public enum ReplayOrder: Sendable, Equatable {
-    /// Those to the same request in the order of the recording, the last again and again.
+    /// Responses to one request are served in the order of the recording. The last one is repeated.
     case repeating
-    /// The same, but each goes out once.
+    /// As `repeating`, but each response is served once.
     case once
-    /// All requests must come as they were recorded, each once; preflights come when they come.
+    /// Requests must come in the recorded order, each once. Preflights may come at any time.
     case strict
 }
 
-/// What a request gets.
+/// Result for a request.
 public enum ReplayDecision: Equatable, Sendable {
-    /// The recorded response of this number.
+    /// The index of the recorded response to serve.
     case serve(Int)
     case refuse(ReplayRefusal)
 }
 
 public enum ReplayRefusal: Equatable, Sendable {
-    /// The method and target were recorded, but with other content. The nearest come first.
+    /// The method and target were recorded, but with other content. The most similar requests come first.
     case otherContent(nearest: [Int])
     case notRecorded(nearest: [Int])
-    /// All responses that were recorded to it have gone out.
+    /// All recorded responses to this request have been served.
     case usedUp(count: Int)
-    /// Another request must come first.
+    /// Another recorded request must come first.
     case outOfOrder(next: Int)
-    /// All recorded requests have come.
+    /// All recorded requests have been served.
     case atEnd
 }
 
@@ -37,15 +38,15 @@ public struct Replay: Sendable {
     private var groups: [ReplayRequest.Key: [Variant]] = [:]
     /// The first request of each key, in the order of the recording.
     private let distinct: [Int]
-    /// What was recorded, whatever its content.
+    /// Recorded methods and targets, regardless of content.
     private let places: Set<Place>
-    /// In strict order.
+    /// Index of the next request in strict order.
     private var next = 0
     public private(set) var served = 0
     public private(set) var refused = 0
     private var isServed: [Bool]
 
-    /// Recorded responses to the same request that differ by what `Vary` names, or by whether there were credentials.
+    /// Recorded responses to one request with equal values of the fields that `Vary` names, and all with or all without credentials.
     private struct Variant: Sendable {
         let hasCredentials: Bool
         let selecting: [Selecting]
@@ -65,7 +66,7 @@ public struct Replay: Sendable {
         let values: [[UInt8]]
     }
 
-    /// - Parameter recorded: requests with the response fields that they got.
+    /// - Parameter recorded: requests with the fields of their responses.
     public init(_ recorded: [(request: ReplayRequest, response: Fields)], order: ReplayOrder) {
         self.order = order
         requests = recorded.map(\.request)
@@ -89,7 +90,7 @@ public struct Replay: Sendable {
     }
 
     public var count: Int { requests.count }
-    /// How many recorded responses have not gone out yet.
+    /// Number of recorded responses that have not been served, except preflights in strict order.
     public var left: Int { isServed.indices.count { !isServed[$0] && !(order == .strict && requests[$0].isPreflight) } }
     public func request(_ number: Int) -> ReplayRequest { requests[number] }
 
@@ -104,8 +105,8 @@ public struct Replay: Sendable {
         return decision
     }
 
-    /// For what can be had without a recording too, such as a preflight: nothing is refused.
-    /// - Returns: the number of the recorded response; nil where there is none, or it is not its turn.
+    /// Responds to a request that can also be handled without a recording, such as a preflight. Never counts a refusal.
+    /// - Returns: index of the recorded response; nil if none can be served now.
     public mutating func serveIfRecorded(_ request: ReplayRequest) -> Int? {
         let refusedBefore = refused
         if case .serve(let number) = respond(to: request) { return number }
@@ -129,7 +130,7 @@ public struct Replay: Sendable {
         guard let key = recordedKey(for: request), let variants = groups[key] else { return .refuse(unknown(request)) }
         let place = Self.fitting(variants, request)
         let variant = variants[place]
-        // Also in strict order only what is asked in any order comes here: preflights, which browsers repeat as they like.
+        // In strict order, only preflights reach this point. Browsers repeat them as they like.
         guard variant.next < variant.numbers.count || order != .once else {
             return .refuse(.usedUp(count: variant.numbers.count))
         }
@@ -137,14 +138,15 @@ public struct Replay: Sendable {
         return .serve(variant.numbers[min(variant.next, variant.numbers.count - 1)])
     }
 
-    /// A server may send the whole where a part is asked for (RFC 9110 §14.2), and HEAD gets what GET would without the content (§9.3.2).
+    /// The recorded key that fits. A server may ignore Range (RFC 9110 §14.2), and HEAD gets the head of GET's response (§9.3.2).
     private func recordedKey(for request: ReplayRequest) -> ReplayRequest.Key? {
         var keys = [request.key, request.key.with(range: [])]
         if request.key.method == Array("HEAD".utf8) { keys += keys.map { $0.with(method: Array("GET".utf8)) } }
         return keys.first { groups[$0] != nil } ?? keys.map(\.withAnyContent).first { groups[$0] != nil }
     }
 
-    /// Credentials where there were some, and the same values of what `Vary` names, as far as there is such a one.
+    /// Prefers variants with credentials if the request has them, without if not; then variants whose selecting fields match. Returns any
+    /// variant if none fits.
     private static func fitting(_ variants: [Variant], _ request: ReplayRequest) -> Int {
         var places = Array(variants.indices)
         let alike = places.filter { variants[$0].hasCredentials == request.hasCredentials }
@@ -157,19 +159,18 @@ public struct Replay: Sendable {
 
     private static func selecting(_ request: Fields, vary response: Fields) -> [Selecting] {
         let names = FieldLists.members(of: .vary, in: response, limit: FieldListLimit.members).map { $0.map(\.asciiLowercased) }
-        // Codings are none of the recording's matter, and credentials are placeholders.
+        // Content codings are not part of a recording, and credentials are placeholders.
         let skipped = ["*", "accept-encoding", "authorization", "cookie"].map { Array($0.utf8) }
         return names.filter { !skipped.contains($0) }.map { Selecting(name: $0, values: values(of: $0, in: request)) }
     }
 
     private static func values(of name: [UInt8], in fields: Fields) -> [[UInt8]] { fields.all(named: name.span).map { Array($0) } }
 
-    // MARK: What is near
+    // MARK: Similar requests
 
-    /// So many nearest are told.
+    /// Number of similar requests that are reported.
     private static let nearestCount = 3
-    /// So many of different requests are looked at, and so many bytes of them compared, so that a recording that is long, or of long targets,
-    /// holds no loop up: together less than a millisecond.
+    /// Limits of compared requests and bytes. They bound the search to less than a millisecond, so it does not block the event loop.
     private static let lookedAtLimit = 5_000
     private static let comparedBytesLimit = 512 << 10
 
@@ -180,7 +181,7 @@ public struct Replay: Sendable {
             let likeness = Likeness.of(request, requests[number], &left)
             guard left > 0 else { break }
             guard best.count < Self.nearestCount || likeness > best[best.count - 1].likeness else { continue }
-            // Of two that are as near, the one that was recorded first.
+            // Of equally similar requests, the one recorded first comes first.
             let place = best.firstIndex { $0.likeness < likeness } ?? best.count
             best.insert((likeness, number), at: place)
             if best.count > Self.nearestCount { best.removeLast() }
@@ -190,16 +191,16 @@ public struct Replay: Sendable {
     }
 }
 
-/// How near two requests are. Cheap, since all recorded ones are compared: what is the same at the beginning and at the end counts.
+/// Similarity of two requests, by common prefixes and suffixes. Cheap, because a request is compared with many recorded ones.
 enum Likeness {
-    /// - Parameter left: bytes that may still be compared.
+    /// - Parameter left: number of bytes that may still be compared.
     static func of(_ one: ReplayRequest, _ other: ReplayRequest, _ left: inout Int) -> Int {
         let path = share(one.target.span.extracting(0..<one.pathBytes), other.target.span.extracting(0..<other.pathBytes), &left)
         let query = share(one.target.span.extracting(one.pathBytes...), other.target.span.extracting(other.pathBytes...), &left)
         return 4 * path + query + (one.method == other.method ? 60 : 0)
     }
 
-    /// Percent of the longer one.
+    /// Common prefix and suffix, in percent of the longer text.
     private static func share(_ one: Span<UInt8>, _ other: Span<UInt8>, _ left: inout Int) -> Int {
         let (longest, shortest) = (max(one.count, other.count), min(one.count, other.count))
         guard longest > 0 else { return 100 }

@@ -1,21 +1,22 @@
-// What scripts of other origins may read of a replay (Fetch §3.2). Recorded responses carry what the upstream said; this is for what was not
-// recorded: our own responses, and preflights, which browsers' archives often leave out. Without a word of the operator it goes by what the
-// recording lets an origin do anywhere, so that no other page can read what was recorded.
+// CORS permissions of a replay (Fetch §3.2) for responses that were not recorded: our own responses, and preflights, which browsers'
+// archives often omit. Recorded responses carry the fields of the upstream. Without configured origins, an origin gets the permissions that
+// the recording granted it anywhere, so no other page can read the recording.
 
 import CachePolicy
 import HTTPCore
 
 public struct ReplayLeave: Sendable {
-    /// The operator's word, in the place of all that was recorded.
+    /// Rules for the configured origins, which replace all recorded permissions; nil if none are configured.
     private let rules: CrossOriginRules?
-    /// The last leave that was recorded, by origin; of those who were let in by `*`, under that.
+    /// The last recorded permission by allowed origin, or by `*`.
     private var grants: [[UInt8]: OriginGrant] = [:]
 
     private static let all = Array("*".utf8)
 
     /// - Parameters:
-    ///   - responses: the fields of the recorded ones, in their order.
-    ///   - origins: whose scripts may read all; empty for what was recorded. `*` is for those that send no credentials.
+    ///   - responses: fields of the recorded responses, in the order of the recording.
+    ///   - origins: origins whose scripts may read everything. Empty: the recorded permissions apply. `*` permits requests without
+    ///     credentials only.
     public init(_ responses: [Fields], origins: [String]) {
         var rules = CrossOriginRules()
         rules.origins = origins.map { Array($0.utf8) }
@@ -27,18 +28,19 @@ public struct ReplayLeave: Sendable {
         }
     }
 
-    /// Whether recorded responses, too, have our lines in the place of what was recorded.
+    /// Whether our CORS fields also replace those of recorded responses.
     public var replacesRecorded: Bool { rules != nil }
 
-    /// The lines of a response that we make, or that replace a recorded one's.
+    /// CORS field lines of a response that we generate, or whose recorded CORS fields are replaced.
     public func lines(for head: RequestHead) -> [UInt8] {
         if let rules { return rules.lines(for: head) }
         guard head.contains(.origin) else { return [] }
-        // Whoever asks: another origin would not get it.
+        // Also without a permission, because the response to another origin would differ.
         return (grant(for: head)?.lines ?? []) + Array("Vary: Origin\r\n".utf8)
     }
 
-    /// The lines of the response to a preflight that was not recorded; nil where the request is none, or its origin may do nothing here.
+    /// Field lines of the response to a preflight that was not recorded; nil if the request is no preflight, or its origin has no
+    /// permission.
     public func preflight(_ head: RequestHead) -> [UInt8]? {
         guard let origin = head.fields.first(.origin), let method = head.fields.all(named: "access-control-request-method").first else {
             return nil
@@ -49,7 +51,7 @@ public struct ReplayLeave: Sendable {
             rules.origins = [grant.isForOneOrigin ? Array(origin) : Self.all]
             rules.allowsCredentials = grant.allowsCredentials
         }
-        // What was not recorded gets a 404 that the script can read.
+        // Any method is allowed, so that the script can read the 404 for a request that was not recorded.
         rules.methods = [Array(method)]
         guard method.allSatisfy(isTokenByte), rules.verdict(of: head) == .allowed else { return nil }
         return rules.lines(for: head) + rules.leave(to: head)

@@ -1,10 +1,10 @@
-// What a client of a replay is told where nothing was recorded for its request: a sentence, and the same as problem details (RFC 9457).
+// Texts for requests without a recorded response: a sentence, and problem details with it (RFC 9457).
 
 import HTTPCore
 import JSON
 
 extension Replay {
-    /// One sentence or two.
+    /// One or two sentences.
     public func sentence(_ refusal: ReplayRefusal, to request: ReplayRequest) -> String {
         switch refusal {
         case .otherContent(let nearest): "\(request.shown) was recorded, but with other content. \(sentence(nearest))"
@@ -26,7 +26,7 @@ extension Replay {
         }
     }
 
-    /// - Parameter status: that goes with it.
+    /// - Parameter status: status of the response.
     public func problem(_ refusal: ReplayRefusal, to request: ReplayRequest, status: Status) -> [UInt8] {
         let numbers: [Int] =
             switch refusal {
@@ -47,7 +47,7 @@ extension Replay {
 }
 
 extension ReplayRequest {
-    /// Longest target that is shown whole.
+    /// Maximum number of bytes of a target that are shown.
     private static let shownLimit = 200
 
     fileprivate var shownTarget: String {

@@ -1,25 +1,25 @@
-// What of a request is compared: method, target and content, with placeholders for secrets, in one spelling; and what chooses among several
-// recorded responses to the same.
+// The parts of a request that a replay compares: method, target and content, canonical and with placeholders for secrets. Also holds the
+// fields that select among several recorded responses.
 
 import CachePolicy
 import HTTPCore
 
 public struct ReplayRequest: Sendable {
     public let method: [UInt8]
-    /// Path and query, as they may be shown.
+    /// Path and query, with placeholders for secrets.
     public let target: [UInt8]
-    /// Of the target.
+    /// Length of the path in `target`.
     let pathBytes: Int
     public let hasCredentials: Bool
     let fields: Fields
-    /// Two requests with the same key are the same.
+    /// Requests with equal keys are treated as identical.
     let key: Key
 
     struct Key: Hashable, Sendable {
         let method: [UInt8]
         let target: [UInt8]
         let range: [UInt8]
-        /// nil where nobody knows: then it is as good as any.
+        /// nil if the content was not recorded; the request then matches any content.
         let content: [UInt8]?
 
         func with(method: [UInt8]? = nil, range: [UInt8]? = nil) -> Key {
@@ -29,12 +29,12 @@ public struct ReplayRequest: Sendable {
         var withAnyContent: Key { Key(method: method, target: target, range: range, content: nil) }
     }
 
-    /// A browser's question whether a script may ask (Fetch §4.8): how often it comes is the browser's matter.
+    /// Whether it is a CORS preflight (Fetch §4.8). Browsers decide how often to send preflights.
     let isPreflight: Bool
 
     /// - Parameters:
     ///   - target: path and query.
-    ///   - content: nil where it was not recorded.
+    ///   - content: nil if it was not recorded.
     public init(method: [UInt8], target: [UInt8], fields: Fields, content: [UInt8]?, _ secrets: SecretCovering) {
         self.method = method
         let target = secrets.cover(target: target)
@@ -46,7 +46,8 @@ public struct ReplayRequest: Sendable {
         CacheKey.append(to: &canonical, prefix: [], target: target.span, rules: nil)
         let wanted = method == Array("OPTIONS".utf8) ? fields.all(named: "access-control-request-method").first : nil
         isPreflight = wanted != nil
-        // A preflight has no content; what it asks for takes its place, since one for another method is another question.
+        // A preflight has no content. The requested method takes the content's position in the key, because preflights for different
+        // methods differ.
         var said: [UInt8]? = content == nil ? nil : wanted.map { Array($0) } ?? []
         if let content, !content.isEmpty {
             let covered = secrets.cover(content: content, type: MediaType(of: fields))

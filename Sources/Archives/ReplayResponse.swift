@@ -1,4 +1,4 @@
-// A recorded response as it goes out again: without what belonged to its connection, its day and its host.
+// A recorded response prepared for replay, without fields that depend on the recorded connection, time and host.
 
 import Forwarding
 import HTTPCore
@@ -8,18 +8,18 @@ public struct ReplayResponse: Sendable {
     /// Status line and field lines, without Date, Content-Length and the empty line.
     public let head: [UInt8]
     public let content: [UInt8]
-    /// What Content-Length said; nil where it said nothing.
+    /// Value of Content-Length; nil if absent or invalid.
     public let recordedLength: Int?
-    /// Milliseconds that the upstream took.
+    /// Recorded duration in milliseconds.
     public let duration: Int64
 
     /// - Parameters:
-    ///   - origins: the recorded origins, in lower case, each with its base path; redirects to them become relative.
-    ///   - now: of the day on which it is replayed, in seconds since 1970.
+    ///   - origins: recorded origins with their base paths. Redirects to them become relative.
+    ///   - now: time of the replay, in seconds since 1970.
     public init(_ exchange: ArchivedExchange, origins: [ArchiveOrigin], now: Int64) {
         var fields = exchange.response.fields.removingHopByHop()
         recordedLength = fields.first(.contentLength).flatMap { Int(String(decoding: $0, as: UTF8.self)) }.flatMap { $0 >= 0 ? $0 : nil }
-        // The response is made anew: its Date is of now, and what was said of an older copy is over.
+        // The replay generates the response anew: it gets a current Date, and no Age.
         for field in [KnownField.contentLength, .date, .age] { fields.remove(field) }
         if exchange.isDecoded { fields.remove(.contentEncoding) }
         for field in [KnownField.location, .contentLocation] {
@@ -39,8 +39,8 @@ public struct ReplayResponse: Sendable {
         (status, self.head, content, duration) = (exchange.response.status, head, exchange.content, exchange.duration)
     }
 
-    /// A cookie for the replay's host (RFC 6265 §4.1.2): no client takes one for the recorded host from here, and what was to last for days
-    /// must not be over because the recording is older.
+    /// Adapts a cookie to the replay (RFC 6265 §4.1.2). Removes Domain, which clients would reject from another host. Removes Expires
+    /// unless the cookie was expired when it was recorded.
     static func cookie(_ value: [UInt8], recordedAt: Int64, now: Int64) -> [UInt8] {
         let kept = value.split(separator: UInt8(ascii: ";"), omittingEmptySubsequences: false).enumerated().filter { index, attribute in
             guard index > 0, let equals = attribute.firstIndex(of: UInt8(ascii: "=")) else { return true }
@@ -55,12 +55,12 @@ public struct ReplayResponse: Sendable {
     }
 }
 
-/// Where recorded requests went: scheme and authority in lower case, and what stands before each target.
+/// An origin of recorded requests: scheme and authority in lower case, and the base path of all targets.
 public struct ArchiveOrigin: Sendable, Hashable {
     public let origin: [UInt8]
     public let basePath: [UInt8]
 
-    /// nil where the text is no http or https URL.
+    /// nil if the text is not an http or https URL.
     public init?(_ url: String) {
         guard let (origin, rest) = Self.split(url) else { return nil }
         var path = rest.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
@@ -68,7 +68,7 @@ public struct ArchiveOrigin: Sendable, Hashable {
         (self.origin, basePath) = (origin, Array(path))
     }
 
-    /// Path and query of a URL of this origin, as a client of Cistern asks for it; nil for other URLs.
+    /// Path and query of a URL of this origin, as a client sends them to Cistern; nil for URLs outside it.
     public func target(of url: String) -> [UInt8]? {
         guard let (origin, rest) = Self.split(url), origin == self.origin, rest.starts(with: basePath) else { return nil }
         var target = Array(rest.dropFirst(basePath.count).prefix { $0 != UInt8(ascii: "#") })
@@ -76,10 +76,10 @@ public struct ArchiveOrigin: Sendable, Hashable {
         return target.first == UInt8(ascii: "/") ? target : nil
     }
 
-    /// Whether no byte of it would end a request's line, or a part of it.
+    /// Whether the target has no byte that would end the request line or a part of it.
     public static func canBeSent(_ target: [UInt8]) -> Bool { target.allSatisfy { $0 > 0x20 && $0 != 0x7f } }
 
-    /// Of a recorded URL without a base path.
+    /// Origin of a recorded URL, with an empty base path; nil if it is not an http or https URL.
     public init?(ofRecorded url: String) {
         guard let (origin, _) = Self.split(url) else { return nil }
         (self.origin, basePath) = (origin, [])

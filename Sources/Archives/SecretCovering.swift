@@ -1,5 +1,5 @@
-// Puts a placeholder in the place of each secret, so that an archive can be reviewed and kept beside the tests that use it. The same is done
-// to a request before it is compared with recorded ones: so any credential is as good as the recorded one.
+// Replaces secrets by placeholders, so that an archive can be reviewed and kept beside tests. Requests to a replay get placeholders too
+// before they are compared, so any credential matches the recorded one.
 
 import CachePolicy
 import HTTPCore
@@ -8,20 +8,20 @@ import JSON
 public struct SecretCovering: Sendable {
     /// Request fields that hold credentials.
     private let fields: CredentialNames
-    /// Arguments and members of contents that hold secrets beside those of known names; `-`, `_` and case do not count.
+    /// Additional names of arguments and content members that hold secrets, normalized without `-`, `_` and case.
     private var others: Set<String>
 
     public static let placeholder = SecretNames.redaction
 
     /// - Parameters:
-    ///   - fields: credential fields beside the known ones, in lower case (`CredentialNames`).
-    ///   - names: other fields, arguments and members of contents that hold secrets.
+    ///   - fields: additional credential fields, in lower case (`CredentialNames`).
+    ///   - names: additional fields, arguments and content members that hold secrets.
     public init(fields: [String], names: [String] = []) {
         self.fields = CredentialNames(fields + names.map { $0.lowercased() })
         others = Set(names.map { Self.plain($0.utf8) })
     }
 
-    /// Arguments and members that hold the placeholder in an archive hold secrets, whatever their names.
+    /// Adds the names of arguments and members whose recorded value is the placeholder.
     public mutating func addNames(of exchange: ArchivedExchange) {
         let placeholder = Array(Self.placeholder.utf8)[...]
         let target = Array(exchange.url.utf8)
@@ -55,7 +55,7 @@ public struct SecretCovering: Sendable {
         return PercentCoding.decode(name, plusIsSpace: true).map { SecretNames.isSecret(argument: $0.utf8) } ?? true
     }
 
-    /// Fewer than of arguments: `code`, `state` or `key` are ordinary members of ordinary objects.
+    /// Content members have fewer secret names than arguments: `code`, `state` or `key` are common in ordinary objects.
     private func isSecret(member name: [UInt8]) -> Bool {
         SecretNames.isSecret(member: name) || others.contains(Self.plain(name))
     }
@@ -70,7 +70,7 @@ public struct SecretCovering: Sendable {
 
     // MARK: Covering
 
-    /// Path and query, or a whole URI. Some logins hand tokens over behind the `#` (RFC 6749 §4.2.2).
+    /// - Parameter target: path and query, or a whole URI. Some logins pass tokens after the `#` (RFC 6749 §4.2.2).
     public func cover(target: some Collection<UInt8>) -> [UInt8] {
         let bytes = Array(target)
         let mark = bytes.firstIndex { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }
@@ -90,7 +90,7 @@ public struct SecretCovering: Sendable {
         return Array(arguments.joined(separator: [UInt8(ascii: "&")]))
     }
 
-    /// Of a request or a response. What can be seen of them without the secret stays: the scheme of Authorization, names and attributes of cookies.
+    /// Replaces secrets in the fields of a request or a response. Keeps the scheme of Authorization, and names and attributes of cookies.
     public func cover(_ fields: Fields) -> Fields {
         var covered = Fields()
         for index in 0..<fields.count {
@@ -100,9 +100,9 @@ public struct SecretCovering: Sendable {
         return covered
     }
 
-    /// These hold URIs.
+    /// Fields whose value is a URI.
     private static let linking: Set<String> = ["location", "content-location", "referer"]
-    /// These hold them among other things.
+    /// Fields that contain URIs among other data.
     private static let mentioning: Set<String> = ["link", "refresh"]
 
     private func cover(_ value: ArraySlice<UInt8>, of name: String) -> [UInt8] {
@@ -118,14 +118,14 @@ public struct SecretCovering: Sendable {
         case "set-cookie":
             guard let equals = value.firstIndex(of: UInt8(ascii: "=")) else { return placeholder }
             let attributes = value.firstIndex(of: UInt8(ascii: ";")).map { value[$0...] } ?? []
-            // Without an equals sign in its first part it is not a cookie's name that stands there.
+            // Without an equals sign before the first `;`, the cookie has no name.
             guard attributes.isEmpty || equals < attributes.startIndex else { return placeholder }
             return Array(value[...equals]) + placeholder + Array(attributes)
         default: return placeholder
         }
     }
 
-    /// Of JSON and forms; others stay as they are.
+    /// Replaces secrets in JSON and forms. Content of other types is returned unchanged.
     public func cover(content: [UInt8], type: MediaType?) -> [UInt8] {
         if type?.isForm == true { return cover(arguments: content[...]) }
         guard type?.isJSON == true else { return content }
@@ -139,7 +139,7 @@ public struct SecretCovering: Sendable {
         return copied == 0 ? content : covered + content[copied...]
     }
 
-    /// Gives each member whose value is a text, with the place of the text.
+    /// Calls `take` with the name and the range of each member with a text as its value.
     private static func walk(_ content: [UInt8], _ take: ([UInt8], Range<Int>) -> Void) {
         guard JSONTextChecker.check(content.span) == .valid else { return }
         var name: [UInt8]?

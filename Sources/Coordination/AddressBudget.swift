@@ -1,16 +1,17 @@
-// How many requests of one client address are under way, so that one client cannot crowd out the rest. Only those that need the upstream count.
+// Limits the concurrent requests of one client address, so that one client cannot crowd out all other clients. Only requests that need the
+// upstream count.
 
 import Addresses
 import Locking
 
 public final class AddressBudget: Sendable {
-    /// Of one address (of IPv6: one /64 network).
+    /// Maximum number of concurrent requests of one address (IPv6: of one /64 network).
     private let limit: Int
     private let trustedProxies: NetworkList
     private let counts: AddressCounts
 
-    /// nil where there is no limit.
-    /// - Parameter counts: those of a budget before this one, if there was one: what was taken there counts here too.
+    /// Returns nil if `limit` is 0 or negative: there is no limit.
+    /// - Parameter counts: counts of an earlier budget. Requests that were counted there count here too.
     public convenience init?(limit: Int, trustedProxies: NetworkList, _ counts: AddressCounts = AddressCounts()) {
         guard limit > 0 else { return nil }
         self.init(of: limit, trustedProxies: trustedProxies, counts)
@@ -21,10 +22,10 @@ public final class AddressBudget: Sendable {
         (self.limit, self.trustedProxies, self.counts) = (limit, trustedProxies, counts)
     }
 
-    /// One request that is under way, until it is let go.
+    /// One counted request. Deinitialization ends the count.
     public final class Place: Sendable {
         private let counts: AddressCounts
-        /// nil where the address does not count.
+        /// nil if requests of this address do not count.
         private let client: UInt128?
 
         fileprivate init(_ counts: AddressCounts, _ client: UInt128?) { (self.counts, self.client) = (counts, client) }
@@ -43,14 +44,14 @@ public final class AddressBudget: Sendable {
         return counts.requests.withLock { $0[client, default: 0] >= limit }
     }
 
-    /// Counts one more; nil where the address does not count.
+    /// Counts a request. Returns nil if requests of the address do not count.
     public func take(_ client: ClientAddress) -> Place? {
         guard let client = client.counted(besides: trustedProxies) else { return nil }
         counts.requests.withLock { $0[client, default: 0] += 1 }
         return Place(counts, client)
     }
 
-    /// Counts one more, where the address has fewer than it may, or does not count. nil: it has as many.
+    /// Counts a request if the address is below its limit. Returns nil at the limit. Always succeeds for an address that does not count.
     public func takeWithinLimit(_ client: ClientAddress) -> Place? {
         guard let client = client.counted(besides: trustedProxies) else { return Place(counts, nil) }
         let isFree = counts.requests.withLock { requests in
@@ -62,9 +63,9 @@ public final class AddressBudget: Sendable {
     }
 }
 
-/// How many requests of each address are under way.
+/// Number of concurrent requests of each address.
 public final class AddressCounts: Sendable {
-    /// Only of those who have some: so it is bounded as requests are.
+    /// Contains only addresses with at least one request, so its size is bounded by the number of requests.
     fileprivate let requests = Mutex<[UInt128: Int]>([:])
 
     public init() {}

@@ -1,21 +1,22 @@
-// Requests for one key share one fetch (RFC 9111 §4). Who comes first leads and asks the upstream; who comes later follows, on whatever
-// shard, and is woken when the leader's fetch has ended. Nobody polls. A key whose response could not be shared, or for which the upstream failed, is
-// remembered for ten times the upstream's time: each request for it is sent.
+// Request collapsing (RFC 9111 §4): requests with the same key share one fetch. The first request leads and asks the upstream. Later
+// requests, on any shard, follow and are woken when the leader's fetch ends; none polls. After a failure, or a response that could not be
+// shared, requests for the key are sent separately for ten times the fetch's duration.
 
 import Decisions
 import HTTPCore
 import Locking
 
-/// Who may wait for another's fetch.
+/// A request that may wait for the fetch of another request.
 public protocol FlightFollower: AnyObject, Sendable {
-    /// Called from the leader's thread.
+    /// Called on the leader's thread.
     /// - Parameter isOwn: whether leader and follower are requests of one client.
     func flightEnded(_ outcome: FlightOutcome, isOwn: Bool)
-    /// Number that stands for the client's address.
+    /// Number that represents the client's address.
     var clientNumber: UInt64 { get }
-    /// Its own span; `none` where it is not recorded.
+    /// Span of this request; `none` if it is not recorded.
     var span: SpanPlace { get }
-    /// It waits for the fetch of the request with this span. Called from its own thread, before anything is told of that fetch's end there.
+    /// Notes that this request waits for the fetch of the request with the span `leader`. Called on this request's thread, before that
+    /// thread handles the end of the fetch.
     func follow(_ leader: SpanPlace)
 }
 
@@ -24,28 +25,28 @@ extension FlightFollower {
     public func follow(_ leader: SpanPlace) {}
 }
 
-/// One fetch that others may wait for, or several of which the first to end is waited for.
+/// A fetch that requests may wait for, or several fetches of which the first to end wakes the followers.
 public struct Flight: Sendable, Equatable {
     let key: FlightKey
-    /// Of those under one key the one with the highest number is joined.
+    /// Requests join the flight with the highest number of their key.
     let number: UInt64
 }
 
-/// All shards' fetches that others may wait for; behind one mutex, off the path of a fresh hit.
+/// The flights of all shards, guarded by one mutex. Fresh hits do not use it.
 public final class CollapsedRequests: Sendable {
     private struct State {
-        /// All that are under way, by their numbers; and of each key the one that is joined.
+        /// Flights that are under way, by number; and the number of the flight that requests join, by key.
         var flights: [UInt64: Waiting] = [:]
         var joined: [FlightKey: UInt64] = [:]
         var lastNumber: UInt64 = 0
-        /// Keys for which each request is sent.
+        /// Keys for which each request is sent separately.
         var unshareable = UnshareableTargets()
-        /// Writes that have succeeded; of each user the last, by its number; and the last one of those that are forgotten.
+        /// Number of successful writes; the number of each user's last write; and an upper bound for users without a record.
         var writes: UInt64 = 0
         var lastWrites: [UInt64: UInt64] = [:]
         var lastForgotten: UInt64 = 0
 
-        /// A new one, in the place of any other.
+        /// Begins a flight that replaces any other flight of the key for later requests.
         mutating func begin(_ key: FlightKey, leader span: SpanPlace, client: UInt64, now: Int64) -> Flight {
             lastNumber += 1
             flights[lastNumber] = Waiting(leader: span, client: client, ledSince: now, writes: writes)
@@ -53,7 +54,7 @@ public final class CollapsedRequests: Sendable {
             return Flight(key: key, number: lastNumber)
         }
 
-        /// A response that could be shared lets requests wait for each other again.
+        /// Records an outcome. A stored response allows collapsing for the key again.
         mutating func note(_ outcome: FlightOutcome, of key: FlightKey, upstream: Int64, by client: UInt64, now: Int64, isRemembered: Bool)
         {
             if outcome == .stored {
@@ -64,19 +65,19 @@ public final class CollapsedRequests: Sendable {
         }
     }
 
-    /// What is known of a flight.
+    /// State of one flight.
     private struct Waiting {
-        /// Those to be woken. Who leaves is taken out: what a client that is gone would hold must not wait for a slow upstream.
+        /// Followers to wake. A request that stops waiting is removed, so that its memory is released before a slow upstream responds.
         var followers: [ObjectIdentifier: any FlightFollower] = [:]
-        /// It has taken too long already: who comes now leads anew, and whichever fetch ends first wakes all.
+        /// The fetch has taken too long: the next request leads too. The fetch that ends first wakes all followers.
         var isSlow = false
-        /// That of the request that leads, where it is recorded.
+        /// Span of the leader; `none` if it is not recorded.
         var leader = SpanPlace.none
         /// Client of the current or last leader.
         var client: UInt64
         /// Start of the last leader's fetch.
         var ledSince: Int64
-        /// How many writes there had been when it began.
+        /// Number of writes before the flight began.
         let writes: UInt64
 
         mutating func lead(_ client: UInt64, now: Int64) { (self.client, ledSince) = (client, now) }
@@ -86,22 +87,23 @@ public final class CollapsedRequests: Sendable {
 
     public init() {}
 
-    /// Maximum number of users whose last write is known by user.
+    /// Maximum number of users with a separate record of their last write.
     private static let memoryLimit = 4_096
 
+    /// Assigns a request to a flight: as leader, as follower, or alone.
     /// - Parameters:
     ///   - now: milliseconds of the loop's clock.
-    ///   - user: a number for whose request it is; 0 for nobody in particular.
-    ///   - follower: who comes.
-    ///   - mayWait: false if it may lead, and not follow.
-    /// - Returns: nil for a flight where it is in none.
+    ///   - user: number of the user; 0 if the request belongs to no particular user.
+    ///   - follower: the request.
+    ///   - mayWait: false if the request may lead but not follow.
+    /// - Returns: `flight` is nil if the request is sent alone.
     public func join(
         _ key: FlightKey, now: Int64, by user: UInt64 = 0, as follower: any FlightFollower, mayWait: Bool = true
     ) -> (place: FlightPlace, flight: Flight?) {
         let (span, client) = (follower.span, follower.clientNumber)
         let (place, flight, leader): (FlightPlace, Flight?, SpanPlace) = state.withLock { state in
             if state.unshareable.contains(key.hash, now: now) { return (.alone, nil, .none) }
-            // One that began before may bring what was so before the write that this client knows of.
+            // A flight that began before the user's last write may bring a response from before that write.
             guard let number = state.joined[key], let waiting = state.flights[number],
                 max(state.lastWrites[user] ?? 0, state.lastForgotten) <= waiting.writes
             else { return (.leader, state.begin(key, leader: span, client: client, now: now), .none) }
@@ -120,7 +122,7 @@ public final class CollapsedRequests: Sendable {
         return (place, flight)
     }
 
-    /// A follower waits no more.
+    /// Removes a follower that no longer waits.
     public func leave(_ flight: Flight, _ follower: ObjectIdentifier) {
         state.withLock { _ = $0.flights[flight.number]?.followers.removeValue(forKey: follower) }
     }
@@ -140,7 +142,7 @@ public final class CollapsedRequests: Sendable {
         }
     }
 
-    /// For a fetch that no client waits for. Returns nil where one is under way already.
+    /// Begins a flight for a fetch without a waiting client. Returns nil if a fetch for the key is under way.
     /// - Parameters:
     ///   - span: span of the request that caused the fetch; `none` if it is not recorded.
     ///   - client: client of the request that caused the fetch.
@@ -148,8 +150,8 @@ public final class CollapsedRequests: Sendable {
         state.withLock { $0.joined[key] == nil ? $0.begin(key, leader: span, client: client, now: now) : nil }
     }
 
-    /// A user's write has succeeded: from now on that user waits for no response that was asked for before. The first to come begins a new flight, and all
-    /// who come later join that one, whoever they are; those who wait already go on waiting for theirs.
+    /// Records a user's successful write. From now on, this user's requests do not join a flight that began before. Their first request
+    /// begins a new flight, which later requests of all users join. Followers that already wait keep waiting.
     public func noteWrite(by user: UInt64 = 0) {
         state.withLock { state in
             state.writes += 1
@@ -158,7 +160,7 @@ public final class CollapsedRequests: Sendable {
         }
     }
 
-    /// A write of an unknown user has succeeded in another process: it counts as every user's.
+    /// Records a successful write in another process. Its user is unknown, so it counts for all users.
     public func noteWriteElsewhere() {
         state.withLock { state in
             state.writes += 1
@@ -169,22 +171,22 @@ public final class CollapsedRequests: Sendable {
     /// Whether a fetch is under way that a request for the key would wait for.
     public func isUnderWay(_ key: FlightKey) -> Bool { state.withLock { $0.joined[key] != nil } }
 
-    /// Whether anybody waits for the fetch that is under way.
+    /// Whether a request waits for this fetch.
     public func hasFollowers(_ flight: Flight) -> Bool { state.withLock { $0.flights[flight.number]?.followers.isEmpty == false } }
 
-    /// Called when the fetch of a request that was sent alone has ended.
-    /// - Parameter upstream: milliseconds since it was sent.
+    /// Records the outcome of a request that was sent alone.
+    /// - Parameter upstream: milliseconds since the request was sent.
     public func note(_ outcome: FlightOutcome, of key: FlightKey, upstream: Int64, by client: UInt64, now: Int64, isRemembered: Bool) {
         state.withLock { $0.note(outcome, of: key, upstream: upstream, by: client, now: now, isRemembered: isRemembered) }
     }
 
-    /// Whether each request for the key is sent.
+    /// Whether each request for the key is sent separately.
     public func isUnshareable(_ key: FlightKey, now: Int64) -> Bool { state.withLock { $0.unshareable.contains(key.hash, now: now) } }
 
-    /// Requests that wait for another's fetch now.
+    /// Number of requests that currently wait for the fetch of another request.
     public var waiting: Int { state.withLock { $0.flights.values.reduce(0) { $0 + $1.followers.count } } }
 
-    /// Nobody is to wait for the fetch that is under way any more.
+    /// Marks a flight as slow: the next request leads too and does not wait.
     public func noteSlow(_ flight: Flight) {
         state.withLock { $0.flights[flight.number]?.isSlow = true }
     }

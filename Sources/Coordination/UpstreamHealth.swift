@@ -1,5 +1,5 @@
-// What all shards know together of the upstream's failures: one `FailureMemory`, its changes told in the log. Admission, metrics, `why`,
-// `stats` and `cistern upstream` all read here.
+// The failure memory and the reported state of one upstream, for all shards, and the log of their changes. Admission, metrics, `why`,
+// `stats` and `cistern upstream` read them here.
 
 import HTTPCore
 import Locking
@@ -8,33 +8,33 @@ import Synchronization
 import Telemetry
 import Upstream
 
-/// Asked and fed by all shards, off the path of a fresh hit; what changes is behind its mutex. Times are milliseconds of the loops' clock.
+/// Thread-safe; called by all shards, but not for fresh hits. The state is guarded by a mutex. Times are milliseconds of the loops' clock.
 public final class UpstreamHealth: Sendable {
-    /// Where there are several APIs; else empty.
+    /// Name of the API; empty if there is only one.
     private let api: String
-    /// The routes' names, the last for all other paths.
+    /// Names of the routes. The last entry is for all other paths.
     private let routes: [String]
     private let logger: Logger
     private let settings: FailureSettings
     private let state: Locking.Mutex<State>
-    /// A copy of the memory's own, so that nobody waits for others to learn that nothing is wrong. Who reads it a moment late does what a
-    /// request a moment earlier would have done.
+    /// Copy of `FailureMemory.isCalm`, so that requests skip the lock while nothing fails. A late read acts like a request that came a
+    /// moment earlier.
     private let isCalm = Atomic(true)
-    /// Whether a key may be slow by nature: a copy of the memory's own.
+    /// Copy of `FailureMemory.knowsSlowKeys`: whether some keys may be slow by nature.
     private let knowsSlowKeys = Atomic(false)
     public let first: FirstFailures
     /// Whether the upstream is down, or its last attempts all failed.
     private let isSuspicious = Atomic(false)
-    /// When it was last said that the upstream can be reached.
+    /// Last time at which a successful connection was recorded.
     private let reachedAt = Atomic(Int64.min)
 
     private struct State {
         var memory: FailureMemory
         var upstream: UpstreamState
         var lines = LogAllowance()
-        /// Of several addresses, those that are out of reach, by their places, as the log was told.
+        /// Unreachable addresses of several, by index. Each was logged once.
         var downAddresses: [Int: DownAddress] = [:]
-        /// Names that could not be looked up lately, as the log was told.
+        /// Names that could not be resolved at the last attempt. Each was logged once.
         var failedNames: Set<String> = []
     }
 
@@ -58,10 +58,10 @@ public final class UpstreamHealth: Sendable {
         isCalm.load(ordering: .relaxed) ? .go : change(now: now) { $0.memory.admit(scopes, asking, now: now) }
     }
 
-    /// Whether anything fails, so that a request may be stopped.
+    /// Whether anything fails, so that `admit` may stop a request.
     public var mayStop: Bool { !isCalm.load(ordering: .relaxed) }
 
-    /// Whether `admit` would stop a request. Nothing is changed by the question.
+    /// Whether `admit` would stop a request. Changes nothing.
     public func stops(_ scopes: borrowing RequestScopes, _ asking: FailureMemory.Asking, now: Int64) -> Bool {
         mayStop && state.withLock { $0.memory.stops(scopes, asking, now: now) }
     }
@@ -76,17 +76,18 @@ public final class UpstreamHealth: Sendable {
         !isCalm.load(ordering: .relaxed) && state.withLock { $0.memory.isFailing(scopes) }
     }
 
-    /// How long a request with a copy waits for the upstream: `limit`, or longer if its key is slow by nature.
+    /// Maximum time that a request with a stored response waits for the upstream, in milliseconds: `limit`, or longer if its key is slow by
+    /// nature.
     public func patience(_ scopes: borrowing RequestScopes, limit: Int64, atMost longest: Int64) -> Int64 {
         guard limit > 0, knowsSlowKeys.load(ordering: .relaxed) else { return limit }
         return state.withLock { $0.memory.patience(scopes, limit: limit, atMost: longest) }
     }
 
-    // MARK: What came of it
+    // MARK: Outcomes
 
     /// - Parameters:
     ///   - took: milliseconds since the request was sent.
-    ///   - limit: how long a request with a copy waits; 0 for no limit.
+    ///   - limit: maximum time that a request with a stored response waits, in milliseconds; 0 for no limit.
     public func succeed(_ scopes: borrowing RequestScopes, took: Int64, limit: Int64, now: Int64) {
         change(now: now) {
             $0.memory.succeed(scopes, took: took, limit: limit, now: now)
@@ -96,7 +97,7 @@ public final class UpstreamHealth: Sendable {
     }
 
     public func reach(now: Int64) {
-        // While nothing fails it is the same as was said within this millisecond.
+        // While nothing fails, one record per millisecond is enough.
         guard !isCalm.load(ordering: .relaxed) || reachedAt.exchange(now, ordering: .relaxed) != now else { return }
         change(now: now) { $0.memory.reach(now: now) }
         first.noteReached(now: now)
@@ -205,7 +206,7 @@ public final class UpstreamHealth: Sendable {
     private func line(of change: FailureMemory.Change, _ allowance: inout LogAllowance, now: Int64) -> Line? {
         let (place, begins): (String, String)
         switch change.scope {
-        // The reported state covers these.
+        // Changes of the reported state are logged for these scopes.
         case .address, .upstream: return nil
         case .route(let index): (place, begins) = (" on route \(routes[index])", "fails on every request")
         case .key(let path): (place, begins) = (" on \(Self.text(path))", "fails")
@@ -243,12 +244,13 @@ public final class UpstreamHealth: Sendable {
         return Line(level: level, text: "the upstream\(api.isEmpty ? "" : " of \(api)") is \(words)\(more)")
     }
 
-    /// What a log and a terminal take: no control characters.
+    /// The path for logs and terminals: control characters and non-ASCII bytes are replaced by `?`.
     static func text(_ path: [UInt8]) -> String {
         String(decoding: path.map { (0x21..<0x7f).contains($0) ? $0 : UInt8(ascii: "?") }, as: UTF8.self)
     }
 
-    /// One of several addresses is out of reach, or is not any more. Each shard finds that by itself; the log is told once.
+    /// Records that one of several addresses became unreachable, or reachable again if `error` is nil. All shards report it; it is logged
+    /// once.
     public func noteAddress(_ addresses: [String], _ place: Int, _ error: UpstreamError?, now: Int64) {
         let isNews = state.withLock { state in
             guard let error else { return state.downAddresses.removeValue(forKey: place) != nil }
@@ -264,7 +266,7 @@ public final class UpstreamHealth: Sendable {
         logger.warning("\(subject) cannot be reached (\(error.text)): \(effect)")
     }
 
-    /// Looking a name up fails, or does not any more. The log is told once, too.
+    /// Records that the lookup of a name failed or succeeded. All shards report it; a change is logged once.
     public func noteName(_ name: String, hasFailed: Bool) {
         let isNews = state.withLock { state in
             hasFailed ? state.failedNames.insert(name).inserted : state.failedNames.remove(name) != nil
@@ -278,20 +280,20 @@ public final class UpstreamHealth: Sendable {
         }
     }
 
-    /// An address that is out of reach.
+    /// An unreachable address.
     public struct DownAddress: Sendable {
         /// Milliseconds of the loops' clock.
         public let since: Int64
-        /// Of the last attempt that was told of.
+        /// Error of the last recorded attempt.
         public let error: UpstreamError
     }
 
-    /// Of several addresses, those that are out of reach as far as is known, by their places.
+    /// Known unreachable addresses of several, by index.
     public var downAddresses: [Int: DownAddress] { state.withLock { $0.downAddresses } }
 
-    // MARK: Showing
+    // MARK: Output
 
-    /// By what a scope is called in commands and pages.
+    /// Name of a scope in commands and pages.
     public func name(of scope: FailureMemory.Scope) -> String {
         switch scope {
         case .address, .upstream: scope.kind.rawValue
@@ -303,8 +305,8 @@ public final class UpstreamHealth: Sendable {
 
     public func openScopes(now: Int64) -> [FailureMemory.OpenScope] { state.withLock { $0.memory.openScopes(now: now) } }
 
-    /// Forgets what is known of scopes of this name or kind, or of all.
-    /// - Returns: how many there were.
+    /// Resets the open scopes with this name or kind; nil resets all open scopes.
+    /// - Returns: the number of scopes that were open.
     public func reset(_ name: String?, now: Int64) -> Int {
         let wanted = openScopes(now: now).filter { open in
             name == nil || name == open.scope.kind.rawValue || name == self.name(of: open.scope)
@@ -332,14 +334,14 @@ public final class UpstreamHealth: Sendable {
     }
 }
 
-/// How many lines of the log changes may take: so many of each kind in a minute. What is left out is counted, and told with the next line.
+/// Limits the log lines about changes per kind and minute. Omitted lines are counted, and the next line reports their number.
 struct LogAllowance {
     static let lines = 10
     static let period: Int64 = 60_000
 
     private var kinds: [FailureScopeKind: (since: Int64, lines: Int, leftOut: Int)] = [:]
 
-    /// Returns how many were left out before this one; nil where this one is to be left out.
+    /// Returns the number of lines omitted before this one; nil if this line is to be omitted.
     mutating func take(_ kind: FailureScopeKind, now: Int64) -> Int? {
         var known = kinds[kind] ?? (now, 0, 0)
         if now - known.since >= Self.period { (known.since, known.lines) = (now, 0) }
@@ -357,7 +359,7 @@ struct LogAllowance {
 }
 
 extension FailureMemory.Scope {
-    /// What is stopped while it is open.
+    /// What an open scope stops.
     public var effect: String {
         switch self {
         case .address: "copies go out at once, reads without one get 503, and a connection is tried from time to time"

@@ -1,13 +1,16 @@
-// The state of one upstream as all outputs report it: up, failing, down or unknown. Attempts change it; silence only turns *down* into *unknown*.
-// It affects no request: the failure memory decides which requests are sent. Pure: the time is an argument, in milliseconds of the monotonic clock.
-//
-// - *Down*: the address cannot be reached, or all attempts of a run failed. The known share of failures must not explain the length of the run.
-// - *Failing*: some attempts fail and others succeed, unlike in a short outage. It ends after a run of successes that the known share of failures
-//   does not explain.
-// - *Unknown*: there was no attempt yet, or none for five minutes after *down*. The latter still counts as down.
+// The state of one upstream as all outputs report it: up, failing, down or unknown. Attempts change it; silence only turns *down* into
+// *unknown*. It affects no request: the failure memory decides which requests are sent. Pure: the time is an argument, in milliseconds of
+// the monotonic clock.
 
 import Telemetry
 
+/// The state machine of one upstream.
+///
+/// - *Down*: the address cannot be reached, or all attempts of a run failed. The known share of failures must not explain the length of the
+///   run.
+/// - *Failing*: some attempts fail and others succeed, unlike in a short outage. It ends after a run of successes that the known share of
+///   failures does not explain.
+/// - *Unknown*: there was no attempt yet, or none for five minutes after *down*. The latter still counts as down.
 struct UpstreamState: Sendable {
     /// Consecutive failures after which an upstream is down: the minimum, the maximum while no other failure is known, and the maximum.
     static let shortestRun = 5
@@ -75,8 +78,8 @@ struct UpstreamState: Sendable {
     /// Attempts since the first failure of the current period.
     private var period = Share()
     private var periodSince: Int64?
-    /// Runs of failures in this period, and the start of the last one. One or two runs are an outage with its late failures. More runs mean that a
-    /// part of the upstream fails.
+    /// Runs of failures in this period, and the start of the last one. One or two runs are an outage with its late failures. More runs mean
+    /// that a part of the upstream fails.
     private var runs = 0
     private var lastRunAt = Int64.min
     /// Consecutive failed attempts.

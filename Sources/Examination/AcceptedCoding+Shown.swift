@@ -1,12 +1,12 @@
-// What a client gets of a response that arrived whole: with its coding, or without.
+// Selects the content coding in which a client receives a response that arrived whole.
 
 import CachePolicy
 import Forwarding
 import HTTPCore
 
 extension AcceptedCoding {
-    /// A response that arrived whole, as the client of `request` gets it.
-    /// - Parameter decoded: the content without its coding; nil where it has none, or none that can be taken off.
+    /// The response in the form that the client of `request` receives.
+    /// - Parameter decoded: the content without its coding; nil if it has no coding, or one that cannot be decoded.
     public static func shown(
         _ head: ResponseHead, _ content: [UInt8], decoded: [UInt8]?, to request: RequestHead
     ) -> (head: ResponseHead, content: [UInt8]) {

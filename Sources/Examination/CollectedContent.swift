@@ -1,30 +1,30 @@
-// The content of a response that is taken whole, while it comes, and what was found out about it.
+// Collects the content of a response that is read whole, and holds the findings about it.
 
 import HTTPCore
 import JSON
 
 public struct CollectedContent {
     public private(set) var bytes: [UInt8] = []
-    /// What there was to find out about it, once it has been looked at.
+    /// Result of the examination, once it has ended.
     public var findings = ContentExamination.Findings()
     private var checker = JSONTextChecker()
-    /// JSON without a content coding is checked piece by piece, so that a large response holds nobody up at its end.
+    /// JSON without a content coding is checked piece by piece, so that the end of a large response does not block the loop.
     private var checksAsItComes = false
 
     public init() {}
 
-    /// - Parameter reading: what is taken beyond RFC 8259.
+    /// - Parameter reading: which JSON beyond RFC 8259 is accepted.
     public init(_ reading: JSONReading) { checker = JSONTextChecker(reading) }
 
     /// - Parameters:
-    ///   - length: nil where nobody knows.
-    ///   - isJSON: and without a coding.
+    ///   - length: announced length in bytes; nil if unknown.
+    ///   - isJSON: whether the content is JSON without a coding.
     public mutating func begin(length: Int?, isJSON: Bool) {
         if let length { bytes.reserveCapacity(length) }
         checksAsItComes = isJSON
     }
 
-    /// - Parameter limit: the most that there may be.
+    /// - Parameter limit: maximum length of the whole content, in bytes.
     public mutating func append(_ piece: Span<UInt8>, limit: Int) {
         bytes.append(copying: piece, growingTo: limit)
         if checksAsItComes { _ = checker.consume(piece) }
@@ -32,6 +32,6 @@ public struct CollectedContent {
 
     public mutating func removeAll() { bytes = [] }
 
-    /// Of JSON that was checked as it came.
+    /// Verdict on JSON that was checked piece by piece.
     public mutating func verdict() -> JSONVerdict { checker.finish() }
 }

@@ -1,5 +1,5 @@
-// What there is to find out about the content of a response that was taken whole: what it is without its coding, whether it is good, and
-// the tag of its data. A value that needs nothing else, so that long content can be looked at beside the loop.
+// Examines the content of a response that was read whole: decodes it, judges whether it is good, and computes the entity tag of its data. A
+// self-contained value, so that long content can be examined off the event loop.
 
 import CachePolicy
 import ContentCodings
@@ -8,17 +8,17 @@ import Hashing
 import JSON
 
 public struct ContentExamination: Sendable {
-    /// Content as it came.
+    /// Content as received.
     public struct Arrived: Sendable {
         let bytes: [UInt8]
-        /// nil where it is one that cannot be taken off.
+        /// `identity` if there is no coding; nil for a coding that cannot be decoded.
         let coding: ContentCoding?
         let isJSON: Bool
-        /// Of JSON without a coding, which was checked as it came.
+        /// Verdict on JSON without a coding, which was checked while it arrived.
         let verdict: JSONVerdict
-        /// Whether its end is certain.
+        /// Whether the end of the content is proven.
         let isDelimited: Bool
-        /// What is taken beyond RFC 8259.
+        /// Which JSON beyond RFC 8259 is accepted.
         let reading: JSONReading
 
         public init(
@@ -30,18 +30,18 @@ public struct ContentExamination: Sendable {
         }
     }
 
-    /// What is asked of it.
+    /// Requirements on the content.
     public struct Demands: Sendable {
         let good: GoodResponse
-        /// Content that lacks this is passed on, and not kept.
+        /// Requirements for storing. Content that does not meet them is forwarded and not stored.
         var kept = GoodResponse()
-        /// Whether the request is one of GraphQL: then errors without data are not kept either.
+        /// Whether the request is a GraphQL request. Then a response with errors and without data is not stored.
         var isGraphQL = false
-        /// The length of the stored copy's content, where there is one.
+        /// Content length of the stored response, in bytes; nil if there is none.
         let storedBytes: Int?
-        /// Whether JSON gets a tag of its data.
+        /// Whether JSON gets an entity tag computed from its data.
         let makesTag: Bool
-        /// The most that decoded content may be.
+        /// Maximum length of decoded content, in bytes.
         let limitBytes: Int
 
         public init(
@@ -52,7 +52,7 @@ public struct ContentExamination: Sendable {
             (self.storedBytes, self.makesTag, self.limitBytes) = (storedBytes, makesTag, limitBytes)
         }
 
-        /// Whether content is looked through from end to end.
+        /// Whether the requirements search the whole content.
         var searchesContent: Bool { good.searchesContent || kept.searchesContent || isGraphQL }
     }
 
@@ -62,23 +62,24 @@ public struct ContentExamination: Sendable {
     public init(_ arrived: Arrived, _ demands: Demands) { (self.arrived, self.demands) = (arrived, demands) }
 
     public struct Findings: Sendable, Equatable {
-        /// The content without its coding; nil where it has none, or none that can be taken off.
+        /// The content without its coding; nil if it has no coding, or one that cannot be decoded.
         public var decoded: [UInt8]?
         public var fault: UpstreamFault?
-        /// Why it is not kept although it has no fault: nobody can tell whether it is good, or the route keeps no such content.
+        /// Why content without a fault is not stored: it cannot be judged, or the route excludes such content.
         public var obstacle: NotStoredReason?
-        /// JSON that RFC 8259 refuses, and that readers may take.
+        /// Whether the content is JSON that RFC 8259 rejects but that lenient parsers may accept.
         public var isLenient = false
-        /// An entity tag, with quotes.
+        /// Entity tag, with quotes.
         public var ownTag: [UInt8]?
 
-        /// Why it is not kept; nil where nothing speaks against that.
+        /// Why the response is not stored; nil if the content permits it.
         public var flaw: NotStoredReason? { fault?.notStored ?? obstacle }
     }
 
-    /// - Parameter bytes: so much content may be gone through at most; nil where there is more.
+    /// - Parameter bytes: maximum number of bytes to examine.
+    /// - Returns: nil if there are more bytes to examine.
     public func findings(within bytes: Int = .max) -> Findings? {
-        // Coded in a way that we cannot take off: it is passed on, and perhaps stored, as it is.
+        // The coding cannot be decoded: the content is forwarded, and perhaps stored, as received.
         guard let coding = arrived.coding else { return Findings(fault: arrived.isDelimited ? nil : .unprovenEnd) }
         guard coding != .identity else {
             guard !isGoneThrough || arrived.bytes.count <= bytes else { return nil }
@@ -91,7 +92,7 @@ public struct ContentExamination: Sendable {
             findings.decoded = decoded
             return judged(decoded, findings)
         } catch .tooLarge {
-            // The upstream may well be right: what is behind the limit is not looked at.
+            // The upstream may be healthy: content beyond the limit is not examined.
             return bytes < demands.limitBytes ? nil : Findings(obstacle: .tooLarge)
         } catch {
             return Findings(fault: arrived.bytes.isEmpty ? .emptyContent : .undecodable)
@@ -105,14 +106,14 @@ public struct ContentExamination: Sendable {
             isLenient: verdict == .lenient)
     }
 
-    /// Whether content without a coding is looked at once more at its end.
+    /// Whether content without a coding is examined again once it is complete.
     private var isGoneThrough: Bool { arrived.isJSON && (demands.makesTag || demands.searchesContent) }
 
     private func judged(_ plain: [UInt8], _ findings: Findings) -> Findings {
-        // What looks through content recurses no deeper than the limit.
+        // Content nested deeper than the limit is not searched, because the search is recursive.
         guard findings.obstacle == nil else { return findings }
         var findings = findings
-        // Nothing is looked for in content that readers take in different ways.
+        // Lenient JSON is not searched, because parsers read it in different ways.
         let isJSON = arrived.isJSON && !findings.isLenient
         func fault(_ demands: GoodResponse) -> UpstreamFault? {
             demands.faultOfContent(plain.span, isJSON: isJSON, storedBytes: self.demands.storedBytes)
@@ -128,7 +129,7 @@ public struct ContentExamination: Sendable {
         return findings
     }
 
-    /// A weak tag of what the data means, however it is spelt: so that clients get a 304 where nothing has changed.
+    /// Weak entity tag of the canonical JSON. Clients get a 304 if only the spelling has changed.
     private static func tag(of json: [UInt8]) -> [UInt8]? {
         guard let canonical = CanonicalJSON.make(checked: json.span) else { return nil }
         var tag: [UInt8] = []

@@ -1,5 +1,6 @@
-// Counters and gauges of `/metrics` that have one value each, or a fixed number of labels: each is declared here once. Modules add to a `Figures`
-// by the name of a case. Sums, take-overs and the page go over the declarations, so a new figure is a case, its declaration, and its increment.
+// Declares the counters and gauges of `/metrics` that have one value, or a fixed set of labels. Modules count into a `Figures` by the name
+// of a case. Sums, take-overs and the metrics page iterate over the declarations, so a new figure needs a case, its declaration and its
+// increment.
 
 public enum Figure: Int, CaseIterable, Sendable {
     case requestsInFlight
@@ -78,12 +79,12 @@ public enum Figure: Int, CaseIterable, Sendable {
 
     public enum Kind: Sendable { case counter, gauge }
 
-    /// A metric of the page. Names are without `_total`.
+    /// A metric of the page. Counters are named without `_total`.
     public struct Family: Sendable {
         public let kind: Kind
         public let name: String
         public let help: String
-        /// Labels as on the page, and the figure of each sample. No label: "".
+        /// Labels as on the page, with the figure of each sample; "" for no label.
         public let samples: [(labels: String, figure: Figure)]
     }
 

@@ -1,6 +1,6 @@
 /// One value for each `Figure`. An event loop has its own, and a scrape adds them up.
 public struct Figures: Sendable {
-    /// In place, so that counting on the path of a hit touches no other object. Longer than `Figure.allCases`.
+    /// Stored inline, so that counting on the hot path touches no other object. Must be at least as long as `Figure.allCases`.
     private var values = InlineArray<96, Int>(repeating: 0)
 
     public init() {}

@@ -1,20 +1,20 @@
-// Where several APIs are served: gives each request to the one that it is for (`ServedAPIs`).
+// With several APIs: passes each request to the API that serves its host and path (`ServedAPIs`).
 
 import Addresses
 import Downstream
 import Forwarding
 import HTTPCore
 
-/// Touched on its shard's loop only.
+/// Used on its shard's loop only.
 public final class APIReceiver: RequestReceiver {
     private let apis: [ProxyShard]
     private let served: ServedAPIs
-    /// nil where nobody takes this for a forward proxy.
+    /// nil if clients may not use Cistern as a forward proxy.
     private let proxied: ProxiedAPIs?
-    /// The one whose hits came again last: mostly the next do too.
+    /// Index of the API that served the last repeated hit. It is tried first.
     private var lastRepeated = 0
 
-    /// - Parameter apis: one at least; the first also responds where there is none for a request.
+    /// - Parameter apis: at least one. The first also responds to requests that no API serves.
     public init(_ apis: [ProxyShard]) {
         self.apis = apis
         served = ServedAPIs(apis.map(\.settings.scope))
@@ -22,7 +22,7 @@ public final class APIReceiver: RequestReceiver {
     }
 
     public func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
-        // A request's bytes say which API it is for, so no two of them know the same ones.
+        // The bytes of a request determine its API, so the memos of two APIs never contain the same request.
         if apis[lastRepeated].repeated(bytes, on: stream) { return true }
         for place in apis.indices where place != lastRepeated && apis[place].repeated(bytes, on: stream) {
             lastRepeated = place

@@ -1,4 +1,4 @@
-// Asks for one path from time to time, so that the upstream's state is known without clients.
+// Requests one path at an interval, so that the state of the upstream is known without client requests.
 
 import CachePolicy
 import Coordination
@@ -8,7 +8,7 @@ import Reactor
 import Upstream
 
 public struct ActiveProbeSettings: Sendable {
-    /// Empty: no probe.
+    /// Path at the upstream; empty disables the probe.
     public var path = ""
     public var interval = Duration.seconds(10)
     public var status: Status = 200
@@ -16,7 +16,7 @@ public struct ActiveProbeSettings: Sendable {
     public init() {}
 }
 
-/// Lives on one shard's loop.
+/// Used on one shard's loop only.
 final class ActiveProbe: TransferReceiver {
     private unowned let shard: ProxyShard
     private let settings: ActiveProbeSettings
@@ -27,13 +27,13 @@ final class ActiveProbe: TransferReceiver {
     private var isRepeated = false
     private var isUnderWay = false
     private var isEnded = false
-    /// Of the response, once its head is there.
+    /// Status of the response; nil until its head has arrived.
     private var status: Status?
 
     init(shard: ProxyShard) {
         self.shard = shard
         settings = shard.settings.background.probe
-        // It is the upstream's path; routes and scopes have those of clients.
+        // The setting is a path at the upstream; routes and scopes use the paths of clients.
         let target = (shard.settings.strippedPath + Array(settings.path.utf8))[...]
         let place = shard.routes.place(of: target)
         let route = place == shard.routes.all.count - 1 ? nil : place
@@ -92,7 +92,7 @@ final class ActiveProbe: TransferReceiver {
     }
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
-        // What keeps a connection from coming about is told of the attempt itself.
+        // Failures to connect are recorded by the connection attempt.
         if !error.isOwn, !error.isFailureToReach { shard.shared.health.fail(scopes, .transfer(error), began: began, now: now) }
         again()
     }

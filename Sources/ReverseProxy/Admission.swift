@@ -1,4 +1,5 @@
-// Whose a request is, and whether it may come in at all: asked before anything else is done with it, and before what is stored goes out.
+// Determines the client of a request, and whether the request is refused. Applied before all other steps, also before a stored response is
+// served.
 
 import Addresses
 import CachePolicy
@@ -7,17 +8,17 @@ import Downstream
 import Forwarding
 import HTTPCore
 
-/// What the operator says of it.
+/// The operator's access rules.
 public struct AccessSettings: Sendable {
-    /// The field in which trusted proxies say whose a request is.
+    /// The field in which trusted proxies name the client.
     public var clientField = ForwardedField.auto
-    /// The hosts that requests may be for; empty for any.
+    /// The hosts that requests may name; empty allows any host.
     public var names = ServedNames()
-    /// Whether clients may take this for their forward proxy, for what is served here.
+    /// Whether clients may use Cistern as a forward proxy for what it serves.
     public var isForwardProxy = false
-    /// For every listener that has no rules of its own.
+    /// Address rules of listeners that configure none.
     public var rules = AddressRules()
-    /// Requests of one address that need the upstream at once; 0: no limit.
+    /// Maximum number of concurrent requests of one address that need the upstream; 0: no limit.
     public var requestsPerAddress = 0
 
     public init() {}
@@ -28,14 +29,14 @@ struct Admission: Sendable {
     private let trustedProxies: NetworkList
     private let routes: PathTable<AddressRules>
     private let hasRoutes: Bool
-    /// The routes that want a client certificate.
+    /// The routes that require a client certificate.
     private let certified: PathTable<Bool>
     private let hasCertified: Bool
-    /// Of the upstream.
+    /// Authority of the upstream.
     private let authority: [UInt8]
-    /// By which whole URIs name it, where this is a forward proxy.
+    /// Names that absolute request targets may contain if Cistern is a forward proxy.
     private let proxiedNames: ServedNames
-    /// Whether there is nothing to ask of a request whose target is a path.
+    /// Whether no rule applies to a request with a path as its target.
     let isIdle: Bool
 
     init(_ settings: ProxySettings, _ routes: PathTable<AddressRules>, certified: PathTable<Bool>, authority: [UInt8]) {
@@ -56,8 +57,8 @@ struct Admission: Sendable {
 
     var trustsSome: Bool { !trustedProxies.isEmpty }
 
-    /// Says whose the request is, and whether it is refused.
-    /// - Parameter isForNobody: no API is for it, so no route is.
+    /// Attributes the request to its client, and returns the reason if it is refused.
+    /// - Parameter isForNobody: no API serves the request, so no route applies.
     func admit(_ head: RequestHead, isForNobody: Bool = false, on stream: any ClientStream) -> AccessRefusal? {
         let peer = stream.peer.place
         if trustedProxies.contains(peer) {
@@ -77,21 +78,22 @@ struct Admission: Sendable {
         return place(head, isForNobody: isForNobody, on: stream)
     }
 
-    /// Whether those who trust nobody else believe what the request says of itself.
+    /// Whether to trust what the request says about its origin: it comes from a trusted proxy, or none is configured.
     func isBelieved(_ stream: any ClientStream) -> Bool {
         trustedProxies.isEmpty || trustedProxies.contains(stream.peer.place)
     }
 
-    /// nil where what the request asks for is here.
+    /// Returns nil if the request target is served here.
     private func place(_ head: RequestHead, isForNobody: Bool, on stream: any ClientStream) -> AccessRefusal? {
         if settings.isForwardProxy, let named = ForwardProxyTarget.authority(of: head) {
             guard isForNobody || proxiedNames.contains(named[...]) else { return .notProxied }
-            // With a forward proxy a client may speak TLS whatever it asks for.
+            // With a forward proxy, a client may use TLS for any request target.
             let isSecure = RequestTarget(head.target, method: head.method)?.isSecure ?? false
             return isSecure && !stream.client.isSecure ? .otherScheme : nil
         }
         let isNamed = settings.names.isEmpty || settings.names.contains(head.host)
-        // A whole URI (RFC 9112 §3.2.2) may name any place: a client that takes this for its forward proxy must not be given this upstream's data.
+        // An absolute target (RFC 9112 §3.2.2) may name any server. A client that uses Cistern as its forward proxy must not receive this
+        // upstream's data.
         guard let target = RequestTarget(head.target, method: head.method), let isSecure = target.isSecure, let named = target.authority
         else {
             return isNamed ? nil : .misdirected
@@ -104,17 +106,17 @@ struct Admission: Sendable {
 }
 
 extension ProxyShard {
-    /// nil where it may come in.
-    /// - Parameter isForNobody: no API is for it.
+    /// Returns nil if the request is admitted.
+    /// - Parameter isForNobody: whether no API serves the request.
     func refusal(of request: ReceivedRequest, isForNobody: Bool, on stream: any ClientStream) -> AccessRefusal? {
         if hasBasePath, PathReadings(request.head.pathAndQuery)?.mayLeaveRoot == true { return .outside }
         if admission.isIdle, request.head.target.first == UInt8(ascii: "/") { return nil }
         let refusal = admission.admit(request.head, isForNobody: isForNobody, on: stream)
-        // Own pages are not the upstream's data: whoever asks after our health names us by our address.
+        // The proxy's own pages are not data of the upstream. Health checks may name Cistern by its address.
         return refusal == .misdirected && ownPages != nil && OwnPage(request.head) != nil ? nil : refusal
     }
 
-    /// The request without the fields that its Connection field takes away. Credentials and what proxies say of the client stay.
+    /// Removes the fields that the request's Connection field names. Credentials, and what proxies say about the client, stay.
     func withoutNamed(_ request: ReceivedRequest) -> ReceivedRequest {
         guard request.head.contains(.connection) else { return request }
         let credentials = settings.policy.credentials.names
@@ -122,26 +124,27 @@ extension ProxyShard {
         return ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes)
     }
 
-    /// The request as it counts from here on. What a stranger says of where it comes from is said by nobody: neither the upstream hears it, nor may
-    /// a key, a variant or another client's response depend on it. The same bytes mean another thing from a trusted proxy.
+    /// The request without what an untrusted client says about its origin. The upstream does not receive these fields, and no key or
+    /// variant depends on them. If a trusted proxy is configured, `bytes` is nil, because equal bytes have another meaning from a trusted
+    /// proxy.
     func believed(_ request: ReceivedRequest, on stream: any ClientStream) -> ReceivedRequest {
         guard admission.trustsSome else { return request }
         let head = admission.isBelieved(stream) ? request.head : messages.requestFields.withoutClaims(request.head)
         return ReceivedRequest(head: head, framing: request.framing, bytes: nil)
     }
 
-    /// What was sent a moment ago must be this client's too.
+    /// Whether this client may receive the repeated hit too.
     func mayRepeat(_ head: RequestHead, on stream: any ClientStream) -> Bool {
         admission.isIdle || admission.admit(head, on: stream) == nil
     }
 
-    /// Its content is not waited for.
-    /// - Parameter isForNobody: no API is for it.
+    /// Refuses a request without waiting for its content.
+    /// - Parameter isForNobody: whether no API serves the request.
     func refuse(
         _ request: ReceivedRequest, _ refusal: AccessRefusal, isForNobody: Bool, on stream: any ClientStream
     ) -> (any ClientExchange)? {
         var facts = facts(request.head, on: stream)
-        // It names another place by its nature.
+        // A CONNECT request names another server by definition.
         facts.refusal = request.head.method == .connect && refusal.isOfPlace ? .connect : .access(refusal)
         let body: RequestBody =
             request.framing == .none

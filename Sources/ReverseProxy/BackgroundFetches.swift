@@ -1,5 +1,5 @@
-// Fetches that no client waits for: validation while a stale response is served, refreshing ahead, and looking whether an upstream is back.
-// Bounded in number; what they bring passes the same checks as any response, so a bad one never replaces a good copy.
+// Fetches that no client waits for: background validation, refresh-ahead, and health checks of a failing upstream. Their number is bounded.
+// Responses pass the usual checks, so a bad one never replaces a good stored response.
 
 import CachePolicy
 import Coordination
@@ -11,16 +11,16 @@ import Reactor
 import Telemetry
 import Upstream
 
-/// Touched on its shard's loop only.
+/// Used on its shard's loop only.
 final class BackgroundFetches {
     private unowned let shard: ProxyShard
-    /// Those of fetches, and of look-ups of whom credentials belong to: neither can hold up the other.
+    /// Separate slots for fetches and for identity lookups, so that neither can block the other.
     private var slots: SharedSlots
     private var lookUpSlots: SharedSlots
-    /// Started since the beginning, and not started because too many were running.
+    /// Number of fetches started, and of fetches not started because too many were active.
     private(set) var started = 0
     private(set) var skipped = 0
-    /// Looks under way, and how many there may be: what fails may take long to say so, and the connections are for clients.
+    /// Number of active health checks, and its limit. A check of a failing upstream may take long, and the connections are for clients.
     private var looking = 0
     private let lookLimit: Int
 
@@ -31,7 +31,7 @@ final class BackgroundFetches {
         lookUpSlots = SharedSlots(count: shard.settings.background.limit)
     }
 
-    /// Under way now.
+    /// Number of active fetches and lookups.
     var running: Int { slots.taken + lookUpSlots.taken }
 
     func addUse(to limits: inout LimitUse) {
@@ -51,10 +51,10 @@ final class BackgroundFetches {
         return true
     }
 
-    /// Asks for what the client asked for. Does nothing where that is under way already.
+    /// Starts a background fetch for a client's request, unless one is active.
     /// - Parameters:
-    ///   - request: a GET.
-    ///   - number: that of the client's exchange.
+    ///   - request: a GET request.
+    ///   - number: number of the client's exchange.
     func start(_ request: DecidedRequest, client: UpstreamRequestFields.Client, _ cause: BackgroundCause, behind number: UInt64) {
         shard.loop.assertOnLoop()
         let shares = Self.shares(of: request.scopes)
@@ -66,18 +66,18 @@ final class BackgroundFetches {
         run(request, client: client, record, cause, leads: flight)
     }
 
-    /// A family of paths, one path and one client each have as many slots as are free.
+    /// A path family and a client may each use at most as many slots as are free.
     private static func shares(of scopes: borrowing RequestScopes) -> ConnectionShares {
         var shares = ConnectionShares(ConnectionShare(.family(scopes.family), .free))
         if scopes.client != 0 { shares.append(ConnectionShare(.client(scopes.client), .free)) }
         return shares
     }
 
-    /// None was started since too many were running.
+    /// Counts a fetch that was not started because too many were active.
     func noteSkipped() { skipped += 1 }
 
-    /// Asks for what a client asked for and got a copy of, to look whether what fails is well again. Nobody waits for it, not even those who
-    /// ask for the same: it may take as long as the last look, which may be under way still.
+    /// Repeats a request that was answered with a stored response, to check whether a failing upstream has recovered. No request waits for
+    /// it, because the check may take as long as the previous one, which may still be active.
     func look(_ request: DecidedRequest, client: UpstreamRequestFields.Client, behind number: UInt64) {
         shard.loop.assertOnLoop()
         guard hasRoomToLook else { return noteSkipped() }
@@ -86,8 +86,8 @@ final class BackgroundFetches {
         run(request, client: client, record, .recheck, leads: nil)
     }
 
-    /// Takes a slot for a look-up of whom credentials belong to.
-    /// - Returns: false if none is free, or the client has as many as it may.
+    /// Takes a slot for an identity lookup.
+    /// - Returns: false if no slot is free, or the client has reached its limit.
     func takeLookUp(of client: UInt64) -> Bool {
         guard lookUpSlots.take(Self.lookUpShares(of: client)) else {
             skipped += 1

@@ -1,4 +1,4 @@
-// What takes the client's place in a fetch: it waits for the end and remembers what came of it, so that it can be explained like an exchange.
+// Takes the client's part in a background fetch: waits for its end and records the outcome, so that `why` can explain it like an exchange.
 
 import CachePolicy
 import Decisions
@@ -9,19 +9,19 @@ import ResponseCache
 import Telemetry
 import Upstream
 
-/// Touched on its shard's loop only.
+/// Used on its shard's loop only.
 final class BackgroundRecord: FetchReceiver {
     private let shard: ProxyShard
     private let head: RequestHead
     private var trace: ExchangeTrace
     private let began: Int64
     private let ended: () -> Void
-    /// It holds this until its end.
+    /// The fetch retains this record until its end.
     weak var fetch: Fetch?
 
     /// - Parameters:
-    ///   - exchange: what is known of the exchange that this goes on with or stands behind.
-    ///   - began: when the upstream was asked, in microseconds.
+    ///   - exchange: trace of the exchange that this fetch continues or follows.
+    ///   - began: time at which the request to the upstream began, in microseconds.
     init(
         shard: ProxyShard, head: RequestHead, _ exchange: ExchangeTrace, _ cause: BackgroundCause, began: Int64,
         ended: @escaping () -> Void = {}
@@ -71,7 +71,7 @@ final class BackgroundRecord: FetchReceiver {
         end()
     }
 
-    /// Nothing that can be kept: what comes of it is not wanted.
+    /// The response cannot be stored, so its content is not read.
     func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason) -> Bool {
         trace.result = .miss
         trace.reasons.notStored = notStored

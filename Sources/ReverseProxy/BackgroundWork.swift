@@ -1,13 +1,13 @@
-// What a shard does without a client that waits for it: fetches behind responses that went out, and looks whether what fails is well again.
+// Work of a shard that no client waits for: background fetches, and health checks of a failing upstream.
 
 import Figures
 
-/// Touched on its shard's loop only.
+/// Used on its shard's loop only.
 final class BackgroundWork {
     let fetches: BackgroundFetches
     let rechecks: Rechecks
     let looks: UpstreamLooks
-    /// Held here for as long as the shard is.
+    /// Retained here for the lifetime of the shard.
     private let probe: ActiveProbe
 
     init(shard: ProxyShard) {
@@ -17,10 +17,10 @@ final class BackgroundWork {
         looks = UpstreamLooks(shard: shard, probe: probe)
     }
 
-    /// Looks after the upstream without clients; one shard does it for all.
+    /// Starts the active probe. One shard runs it for all.
     func startProbe() { probe.start() }
 
-    /// What has begun goes on.
+    /// Starts no further work. Active fetches continue.
     func end() {
         probe.end()
         rechecks.end()

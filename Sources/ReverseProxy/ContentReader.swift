@@ -1,5 +1,5 @@
-// Takes a request's content whole before anything is asked for it: so a slow client holds no connection to the upstream, and the key can be
-// made of the content where it is (QUERY, and POST that only reads). What is too long for that, or finds no room, goes on as it comes.
+// Reads the whole content of a request before the request is processed. So a slow client occupies no upstream connection, and the cache key
+// can include the content (QUERY, and POST requests that only read). Content that exceeds a limit is streamed.
 
 import CachePolicy
 import Downstream
@@ -9,14 +9,14 @@ import HTTPCore
 import Reactor
 import Telemetry
 
-/// `@unchecked Sendable` because it is touched on its shard's loop only; the worker's results are brought there.
+/// `@unchecked Sendable` because it is used on its shard's loop only; results of the worker are passed to that loop.
 final class ContentReader: ClientExchange, @unchecked Sendable {
     private let shard: ProxyShard
     private let stream: any ClientStream
     private let head: RequestHead
     private let framing: ContentFraming
     private let hold: ContentHold
-    /// The longest that is taken whole.
+    /// Maximum length of content that is read whole, in bytes.
     private let limit: Int
     private let began: Int64
     private var content: [UInt8] = []
@@ -24,9 +24,9 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
 
     private enum Phase {
         case reading
-        /// The worker makes the key's part of it.
+        /// The worker computes the content's part of the cache key.
         case identifying(RequestBody)
-        /// Handed over, or the client is gone.
+        /// The request was passed on, or the client has disconnected.
         case ended
     }
 
@@ -38,7 +38,7 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         self.hold = hold
         self.limit = limit
         began = shard.loop.batchMicroseconds
-        // Growing would copy it. What is so long comes from the kernel page by page, as it is filled.
+        // Reserves memory for long content at once, because growing would copy it. The kernel supplies the pages as they are filled.
         if case .length(let count) = framing, count > Self.growingBytes { content.reserveCapacity(count) }
     }
 
@@ -60,7 +60,7 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         guard shard.isKeptByContent(head), content.count > shard.settings.content.examinedAtOnceBytes else {
             return handOver(shard.receivedWhole(head, body, on: stream))
         }
-        // What waits for the worker is held in memory: where that is too much already, the response is not kept.
+        // Content that waits for the worker is held in memory. If the queue is full, the request bypasses the store.
         guard !shard.workers.content.isFull else { return handOver(shard.pass(head, body, .unreadContent, on: stream)) }
         phase = .identifying(body)
         shard.countExaminedBeside()
@@ -78,7 +78,7 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         if let next { stream.handOver(to: next) }
     }
 
-    /// What was held goes on first. The client need not be told to send: it does so already.
+    /// Streams the content, beginning with the collected bytes. A 100 (Continue) is not needed, because the client is sending already.
     private func stream(_ reason: StreamingReason, _ bytes: Span<UInt8>) {
         shard.countContent(ContentOutcome(reason))
         let body = StreamedContent(framing: framing, reason: reason, hold: hold, awaitsContinue: false)
@@ -95,7 +95,7 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
 
     func responseDrained() {}
 
-    /// Nothing was asked: so nothing of it reaches the upstream.
+    /// The request has not been processed, so none of it reaches the upstream.
     func clientLeft() { end(status: 499, bodyBytes: 0) }
 
     func respondNow() {

@@ -1,5 +1,5 @@
-// A client's stream on a route for which the operator decides what scripts of other origins may do: every response, whoever makes it, gets the
-// operator's lines in the place of the upstream's. Around the stream, so that no way that a response can go out is forgotten.
+// The client's stream on a route with CORS rules of the operator: the rules' lines replace the upstream's CORS fields in every response. It
+// wraps the stream, so it covers every way to send a response.
 
 import CachePolicy
 import Downstream
@@ -14,9 +14,9 @@ final class CrossOriginStream: StreamAround {
         lines = rules.lines(for: head)
     }
 
-    // MARK: What is changed
+    // MARK: Changed methods
 
-    /// - Returns: nil: another request, of another origin, must not get the same.
+    /// - Returns: nil, so that the response is not repeated for a request of another origin.
     @discardableResult
     func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer? {
         stream.sendWhole(head: CrossOriginRules.strip(head), lines: Array(lines) + self.lines, body: body)

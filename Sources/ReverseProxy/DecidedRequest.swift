@@ -1,4 +1,4 @@
-// A request as the flow hands it on once it is decided what is done with it. It does not change, so all that ask for it share one.
+// A request for which a decision has been made. It is immutable, so all parts of the flow share one instance.
 
 import Addresses
 import CachePolicy
@@ -9,37 +9,37 @@ import ResponseCache
 import Sending
 import Upstream
 
-/// `@unchecked Sendable` because nothing of it changes; what is stored is reached from its shard's loop only.
+/// `@unchecked Sendable` because it is immutable; its stored response is used on its shard's loop only.
 final class DecidedRequest: @unchecked Sendable {
     let head: RequestHead
     let directives: RequestCacheControl
     let mode: ServingMode
-    /// Why Cistern responds itself; nil where the upstream is asked.
+    /// Why Cistern responds with an error; nil if Cistern does not refuse the request.
     let refusal: Refusal?
-    /// Why the upstream is asked, in the registered words (RFC 9211 §2.2).
+    /// Why the request is forwarded, as a registered token (RFC 9211 §2.2).
     let forwardToken: StaticString
-    /// Why what comes is not stored, where that is known without it.
+    /// Why the response is not stored, if the request alone determines that.
     let notStored: NotStoredReason
-    /// What is held against the upstream's response, and what a validation confirms.
+    /// The stored response for comparison, for validation, or for a rescue.
     let found: FoundResponse?
     let mayRescue: Bool
-    /// Where it was looked up; nil where nothing of what comes is stored.
+    /// Key under which the response was looked up; nil if the response is not stored.
     let place: RequestPlace?
-    /// The place of its route.
+    /// Index of the route.
     let route: Int
-    /// Whom its end tells of.
+    /// Scopes of the failure memory that the outcome concerns.
     let scopes: RequestScopes
-    /// A number for its client; 0 for nobody's.
+    /// Number that represents the client; 0 for none.
     let client: UInt64
-    /// When it was looked up.
+    /// Time of the lookup.
     let lookedUpAt: Timestamp
-    /// What its look-up went by; nil where it was not looked up.
+    /// State of the cache on which the lookup was based; nil if there was no lookup.
     let basis: FindingBasis?
-    /// When it began to wait for what other nodes have, milliseconds of the loop's clock; nil where it did not.
+    /// Time at which the request began to wait for another node, in milliseconds of the loop's clock; nil if it did not wait.
     let waitedSince: Int64?
-    /// The upstream connection that it has to go over. nil: any of the pool.
+    /// The upstream connection that the request must use; nil: any connection of the pool.
     let owned: OwnedConnection?
-    /// What is known for explanations by now.
+    /// Facts for explanations so far.
     let trace: ExchangeTrace
 
     init(
@@ -52,7 +52,7 @@ final class DecidedRequest: @unchecked Sendable {
         directives = facts.directives
         mode = facts.mode
         let (copy, mayRescue, place) = decision.copyAndPlace
-        // The upstream may take its time, and the memory be another's by then.
+        // Keeps the head in memory, because its memory may otherwise be reused before the upstream responds.
         found = copy?.holdingHead
         (self.mayRescue, self.place) = (mayRescue, place)
         (refusal, forwardToken, notStored) = (decision.refusal, decision.forwardToken, decision.notStored)
@@ -76,8 +76,9 @@ final class DecidedRequest: @unchecked Sendable {
         self.trace = trace
     }
 
-    /// A request without its client, to be repeated later.
-    /// - Parameter keepsCopy: false if it may be repeated at any later time. A stored copy keeps its segment's file, and may be purged by then.
+    /// Creates a copy without the client's data, for repeating the request later.
+    /// - Parameter keepsCopy: whether to keep the stored response. Pass false if there is no time limit: the response keeps the file of its
+    ///   segment, and may be purged.
     init(unnamed other: DecidedRequest, keepsCopy: Bool = true) {
         head = other.head.unnamed
         (directives, mode, refusal) = (other.directives, other.mode, other.refusal)
@@ -92,76 +93,76 @@ final class DecidedRequest: @unchecked Sendable {
 
     var isRefused: Bool { refusal != nil }
 
-    /// Whether it changes nothing: only of such requests a failure tells of the copies that others could have.
+    /// Whether the request changes nothing. Only failures of such requests are evidence about stored responses for other clients.
     var isReading: Bool { isSafe || place != nil }
     var isSafe: Bool { head.method.isSafe }
 
-    /// Whether it may be one of GraphQL: by its arguments, or since its response is kept by its content.
+    /// Whether the request may be a GraphQL request: its method is not GET or HEAD, or its query indicates one.
     var isGraphQL: Bool { !head.method.isRead || GraphQLResponse.isAsked(for: head.pathAndQuery) }
 
-    /// Whether it may be asked without its client.
+    /// Whether the request may be repeated without its client.
     var isRepeatable: Bool { place?.sharing == .repeated }
 
-    /// - Parameter mayLook: whether the background has room to look whether what fails is well again.
+    /// - Parameter mayLook: whether the background has a free slot for a health check.
     func asking(mayLook: @autoclosure () -> Bool) -> FailureMemory.Asking {
         .init(mayRescue: mayRescue, isReading: isReading, mayLookBehind: isRepeatable && mayLook())
     }
 }
 
 extension FailureMemory.Asking {
-    /// - Parameter mayLookBehind: it may be repeated without its client, and the background has room for that.
+    /// - Parameter mayLookBehind: whether the request may be repeated without its client and the background has a free slot.
     init(mayRescue: Bool, isReading: Bool, mayLookBehind: @autoclosure () -> Bool) {
         self = mayRescue ? .withCopy(mayLookBehind: mayLookBehind()) : isReading ? .reading : .writing
     }
 }
 
-/// When a request came, and what looking into the store took.
+/// Arrival of a request, and the state of its lookup.
 struct Arrival {
-    /// When its head was there, in microseconds.
+    /// Time at which the request head was complete, in microseconds.
     let began: Int64
-    /// What its content says, where the response depends on it; of a preflight, what it asks for.
+    /// Identity of the content, if the response depends on it; for a preflight request, what it asks for.
     var identity: [UInt8]?
-    /// How the memo of hits knows it, where it may. Only while it is being received.
+    /// Key in the memo of hits, if the memo may be used. Valid only while the request is being received.
     var request: HitMemo.Request?
-    /// What its look-up went by.
+    /// State of the cache on which the lookup was based.
     var basis: FindingBasis?
-    /// It has been looked up, or was to be before something was read from the disk.
+    /// A lookup was made, or was to be made before a read from disk.
     var isSeen = false
-    /// What its look-up came to has been noted, which is done once.
+    /// The lookup's result has been recorded. It is recorded once.
     var hasNotedMiss = false
-    /// The number of a field that kept a copy from being used; 0 if none did.
+    /// Number of the request field that prevented the use of a stored response; 0 if none did.
     var unknownField: UInt8 = 0
-    /// What its token came to; nil where none was looked at.
+    /// Result of the identity lookup for the token; nil if there was none.
     var identityOutcome: IdentityOutcome?
-    /// The place of its route, where that has been looked for already.
+    /// Index of the route; nil if not determined yet.
     var route: Int?
-    /// How often something was read from the disk for it.
+    /// Number of disk reads for this request.
     var reads = 0
-    /// What was found, while the shared level is looked into.
+    /// Result of the local lookup, while the shared level is queried.
     var lookedUp: DoneLookUp?
-    /// What other nodes had; nil where that was not looked for.
+    /// Result from the shared level; nil if it was not queried.
     var shared: SharedReply?
-    /// Since when that is looked for, and how long another node may be waited for at most: milliseconds of the loop's clock. nil: none is, and none is to
-    /// wait for this request.
+    /// Start of the query at the shared level, and the maximum wait for another node's fetch, in milliseconds. nil: there is no query, or
+    /// no other node may wait for this request.
     var sharedSince: Int64?
     var sharedWait: Int64?
-    /// Why that is not looked for, should it come to that.
+    /// Why the shared level is not queried, if the request would need it.
     var obstacle: SharedObstacle?
-    /// The upstream connection that it has to go over.
+    /// The upstream connection that the request must use; nil: any connection of the pool.
     var owned: OwnedConnection?
-    /// No API is for it.
+    /// No API serves the request.
     var isForNobody = false
-    /// The client wanted the upstream to be asked, and the operator has that ignored.
+    /// The client requested a response from the upstream, and the operator ignores such directives.
     var isClientIgnored = false
 
-    /// What was found before the shared level was looked into, where nothing has been taken from there and all still is as it was.
+    /// The result of the local lookup, if the shared level brought nothing and the cache has not changed since.
     mutating func stillLookedUp(in cache: ResponseCache) -> DoneLookUp? {
         guard let done = lookedUp.take(), shared?.outcome != .found, let basis, cache.holds(basis) else { return nil }
         return done
     }
 }
 
-/// What looking into the store has brought. A class, since it is large and rarely kept.
+/// Result of a lookup. A class, because it is large and rarely kept.
 final class DoneLookUp {
     let facts: LookUpFacts<FoundResponse>
     let directives: RequestCacheControl

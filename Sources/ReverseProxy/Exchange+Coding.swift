@@ -1,4 +1,4 @@
-// Gzip on what the upstream sent without a coding, for clients that take it: on what was taken whole, and on what is passed on as it comes.
+// Compresses responses without a content coding by gzip, for clients that accept it: whole responses and streamed ones.
 
 import CachePolicy
 import Decisions
@@ -8,10 +8,10 @@ import ResponseCache
 import Sending
 
 extension Exchange {
-    /// Says whether what came without a coding may have one, and whether this client gets it so; nil where no client would.
-    /// - Parameter contentBytes: nil where nobody knows.
+    /// Whether the response may be compressed, and whether this client receives it compressed. nil if no client does.
+    /// - Parameter contentBytes: content length in bytes; nil if unknown.
     func passedForm(_ response: ResponseHead, contentBytes: Int?, isOpen: Bool? = nil) -> SentFormFacts? {
-        // What is longer than anybody would hold is a download: its length says more than a coding would win.
+        // Content above the buffer limit counts as a download, which needs its length more than compression.
         if let contentBytes, contentBytes > shard.settings.content.bufferLimitBytes { return nil }
         return SentFormFacts.passed(
             response, contentBytes: contentBytes ?? .max, to: head, shard.routes.compression.rules(for: head.pathAndQuery),
@@ -19,7 +19,7 @@ extension Exchange {
         ) { isOpen ?? self.isOpen(response.fields) }
     }
 
-    /// Whether nothing in the response is anybody's secret.
+    /// Whether the response contains no secret.
     private func isOpen(_ response: Fields) -> Bool {
         guard let place = request.place, let cache = shard.cache else {
             return !response.contains(.setCookie) && !shard.keys.maker.hasCredentials(head.fields)
@@ -27,14 +27,14 @@ extension Exchange {
         return cache.isOpen(response, to: head, isPartitioned: place.isPartitioned)
     }
 
-    /// Of what was taken whole; nil where it is the same for every client.
+    /// Form of a whole response; nil if all clients receive one form.
     private func negotiatedForm(_ response: FetchedResponse) -> SentFormFacts? {
         let isOpen = response.metadata?.flags.contains(.isOpen)
         guard let facts = passedForm(response.head, contentBytes: response.content.count, isOpen: isOpen) else { return nil }
         return facts.isNegotiated ? facts : nil
     }
 
-    /// A whole response with gzip, where that makes it shorter.
+    /// Compresses a whole response if that makes it shorter.
     func gzipped(_ response: inout FetchedResponse) -> ProducedContent? {
         guard let facts = negotiatedForm(response) else { return nil }
         var produced: ProducedContent?
@@ -51,16 +51,17 @@ extension Exchange {
         return produced
     }
 
-    /// How what is passed on as it comes goes out.
+    /// Content coding of a streamed response.
     enum PassedForm {
-        /// As it comes, as it does to every client.
+        /// As received, for all clients.
         case asItComes
-        /// The same, and another client might get it with gzip.
+        /// As received for this client; other clients may receive it compressed.
         case asItComesHere
         case gzipped
     }
 
-    /// Puts gzip on what follows, where the client takes it and there is memory for one more. HEAD is told what GET would get.
+    /// Starts compression of a streamed response, if the client accepts it and there is memory for another encoder. HEAD receives the
+    /// fields of GET.
     func beginCoding(_ response: ResponseHead, length: Int?) -> PassedForm {
         guard let facts = passedForm(response, contentBytes: length), facts.isNegotiated else { return .asItComes }
         guard facts.form == .gzipped, stream.takesChunks else { return .asItComesHere }
@@ -69,7 +70,7 @@ extension Exchange {
         return coding == nil ? .asItComesHere : .gzipped
     }
 
-    /// A 304 in the place of a whole response says what that would have said.
+    /// Adds to a 304 the fields that the complete response would have (RFC 9110 §15.4.5).
     func negotiated(_ notModified: [UInt8], _ response: FetchedResponse) -> [UInt8] {
         guard let facts = negotiatedForm(response) else { return notModified }
         return notModified.withUnsafeBytes { NegotiatedHead.make($0, facts.form == .gzipped ? NegotiatedHead.Coded(.gzip) : nil) }

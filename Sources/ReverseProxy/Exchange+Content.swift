@@ -1,19 +1,19 @@
-// The request's content of an exchange where it streams: it goes to the upstream as it comes, no faster than the upstream takes it, and not
-// before the upstream wants it where the client waits for that.
+// Streams an exchange's request content to the upstream, at the upstream's pace. If the client waits for 100 (Continue), the content is
+// sent only once the upstream wants it.
 
 import Downstream
 import HTTPCore
 import Reactor
 import Upstream
 
-/// What is still to come of the request's content.
+/// The part of the request content that is still to come.
 enum Upload {
     case nothing
-    /// The client waits to be told to send it; the timer tells it where the upstream does not.
+    /// The client waits for 100 (Continue). The timer sends it if the upstream does not.
     case awaitingContinue(LoopTimer?)
-    /// It comes if the upstream changes to another protocol.
+    /// Content follows if the upstream switches to another protocol.
     case awaitingTunnel
-    /// It comes, and counts as held until the upstream has taken what was held of it before it streamed.
+    /// Content is arriving. The hold counts the bytes collected before streaming, until the upstream has taken them.
     case streaming(ContentHold?)
 
     init(_ body: RequestBody) {
@@ -30,7 +30,7 @@ enum Upload {
 }
 
 extension Exchange {
-    /// An upstream that has never heard of 100 (Continue) is given this long (RFC 9110 §10.1.1); clients themselves mostly wait a second.
+    /// Time after which a 100 (Continue) is sent without one from the upstream (RFC 9110 §10.1.1). Most clients wait for a second.
     private static let continueWait = Duration.seconds(1)
 
     func requestContent(_ bytes: Span<UInt8>) {
@@ -45,7 +45,7 @@ extension Exchange {
     func requestEnded() {
         shard.loop.assertOnLoop()
         switch upload {
-        // Of the request itself; what comes through a tunnel has not begun.
+        // This is the end of the request itself; the content of a tunnel has not begun.
         case .nothing, .awaitingTunnel: return
         case .awaitingContinue, .streaming: break
         }
@@ -54,7 +54,7 @@ extension Exchange {
         fetch?.endContent()
     }
 
-    /// The upstream has changed to another protocol: from now on what the client says is its content.
+    /// The upstream has switched to another protocol. What the client sends from now on is content.
     func beginTunnel() { upload = .streaming(nil) }
 
     func fetchDrained() {
@@ -68,17 +68,17 @@ extension Exchange {
             return
         }
         var head = head
-        // It has no content; who counts some by this would take it from the final response (RFC 9110 §8.6).
+        // An informational response has no content. A client might take this length for that of the final response (RFC 9110 §8.6).
         head.fields.remove(.contentLength)
         stream.sendInformational(head)
     }
 
-    /// The request has gone to the upstream, which says whether it wants the content.
+    /// Starts the timer for 100 (Continue). Called when the request has been sent to the upstream.
     func awaitContinue() {
         guard case .awaitingContinue = upload else { return }
         upload = .awaitingContinue(
             shard.loop.schedule(after: Self.continueWait) { [self] in
-                // It may still wait for a connection.
+                // The request may still wait for a connection.
                 guard let fetch, fetch.times.sent >= 0 else { return awaitContinue() }
                 letContinue()
             })
@@ -98,7 +98,7 @@ extension Exchange {
         upload = .streaming(nil)
     }
 
-    /// The timer holds the exchange: so it must end with it.
+    /// Cancels the timer, which retains the exchange.
     func stopAwaitingContinue() {
         guard case .awaitingContinue(let timer) = upload else { return }
         timer?.cancel()

@@ -1,4 +1,4 @@
-// How a response goes out: a stored one, what the upstream sent, or an error of our own. Each way ends in `finish`, once.
+// Sends the response: a stored one, the upstream's, or an error. Each path ends in `finish`, which is called once.
 
 import CachePolicy
 import Decisions
@@ -13,7 +13,7 @@ import Telemetry
 import Upstream
 
 extension Exchange {
-    // MARK: What was decided
+    // MARK: Decisions
 
     func respond(_ outcome: OutcomeDecision<FoundResponse>) {
         switch outcome {
@@ -26,7 +26,7 @@ extension Exchange {
             send(found, head: found.head, found.metadata, age: age, lines)
         case .rescue(let rescue, let failure): send(rescue, failure)
         case .refuse(let failure, let reason): refuse(failure, reason)
-        // The machine goes on with these.
+        // The state machine handles these outcomes.
         case .askAnew, .askAlone, .keepWaiting: break
         }
     }
@@ -55,7 +55,7 @@ extension Exchange {
         } else {
             // Without a response there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
             let ttl = rescue.ttl ?? -rescue.age
-            // What a write or a purge has made stale is so, whatever lifetime is left.
+            // A response that a write or a purge has marked is stale, whatever its remaining lifetime.
             let isMarked = !rescue.response.metadata.flags.isDisjoint(with: .countsAsStale)
             shard.messages.cacheStatus.hit(
                 ttl: isMarked ? min(ttl, 0) : ttl, key: shownKey, detail: detail, isFaulted: isFaulted, to: &lines)
@@ -64,7 +64,7 @@ extension Exchange {
         send(found, head: found.head, found.metadata, age: rescue.age, lines)
     }
 
-    /// There is no copy, or none that may go out.
+    /// Responds with an error, because no stored response may be served.
     private func refuse(_ failure: FetchFailure, _ reason: NoCopyReason) {
         note(failure)
         switch reason {
@@ -79,7 +79,7 @@ extension Exchange {
         trace.upstream.failure = failure
     }
 
-    /// One of our own.
+    /// Sends a response of Cistern.
     func send(_ response: OwnResponse) {
         var response = response
         if trace.api != ExchangeTrace.noAPI {
@@ -91,7 +91,7 @@ extension Exchange {
         sendWhole(response.head(date: shard.date), [], .bytes(response.content), status: response.status)
     }
 
-    // MARK: What the fetch has brought
+    // MARK: Results of the fetch
 
     func send(_ fetched: FetchedResponse) {
         noteKept(fetched.head.status, isKept: fetched.storage == .allowed)
@@ -124,7 +124,7 @@ extension Exchange {
         sendWhole(bytes, lines, .bytes(response.content), status: response.head.status)
     }
 
-    /// The client's own conditions were not sent on, so they are evaluated here; nil where they do not hold.
+    /// The fetch did not forward the client's preconditions, so they are evaluated here. Returns nil if the response must be sent in full.
     private func notModified(_ response: FetchedResponse) -> [UInt8]? {
         guard head.method.isSafe, let metadata = response.metadata else { return nil }
         return response.storedHead.withUnsafeBytes { stored in
@@ -132,7 +132,7 @@ extension Exchange {
         }
     }
 
-    /// Where the response is not stored, the next request for it has its client's conditions.
+    /// Records whether the response is stored. If not, the next request for this target is forwarded with the client's preconditions.
     private func noteKept(_ status: Status, isKept: Bool) {
         guard let place = request.place, request.found == nil, status.isSuccessful || status == 304, head.asksForChange else { return }
         shard.unkept.note(place.keys, isKept: isKept)
@@ -148,7 +148,7 @@ extension Exchange {
         confirmation.head.withUnsafeBytes { send(confirmation.found, head: $0, confirmation.metadata, age: age, lines) }
     }
 
-    /// It is passed on as it comes.
+    /// Starts a streamed response.
     func begin(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason) {
         noteKept(response.status, isKept: false)
         if request.place != nil { record.notStored = MetricNames.place(of: notStored) }
@@ -165,8 +165,8 @@ extension Exchange {
     }
 
     /// - Parameters:
-    ///   - response: as it goes out.
-    ///   - variesHere: others may get it in another form, which its head has yet to say.
+    ///   - response: head for the client.
+    ///   - variesHere: whether other clients may receive another form, so that Vary must be added.
     private func start(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason, variesHere: Bool) {
         let isTunnel = response.status == 101
         if isTunnel { beginTunnel() }
@@ -186,15 +186,15 @@ extension Exchange {
         let detail = request.place == nil ? nil : notStored.rawValue
         shard.messages.cacheStatus.forwarded(forwarding(detail: detail), to: &bytes)
         appendWhy(to: &bytes)
-        // What could have been taken whole is read at the upstream's pace, so its connection is free at the end.
+        // A response that is short enough for the buffer is read at the upstream's pace, so that its connection becomes free early.
         let limit = shard.settings.content.bufferLimitBytes
         stream.startResponse(head: consume bytes, lines: [], framing: framing, readAhead: (length ?? 0) > limit ? 0 : limit)
     }
 
-    /// Of what stands behind a response's own lines.
+    /// Space for the lines that follow the response's own fields, in bytes.
     private static let usualLineBytes = 256
 
-    /// It has begun, and cannot be brought to its end.
+    /// Aborts a response that has begun and cannot be completed.
     func breakOff() {
         record.result = .error
         finish(Status(rawValue: record.status))
@@ -203,10 +203,10 @@ extension Exchange {
 
     // MARK: Sending
 
-    /// A stored response. It was looked up a while ago perhaps, so it may have to be brought in again.
+    /// Sends a stored response. Its content is loaded first if it is not in memory any more.
     /// - Parameters:
-    ///   - bytes: the stored head, perhaps just brought up to date.
-    ///   - metadata: what belongs to it.
+    ///   - bytes: the stored head, which a validation may have updated.
+    ///   - metadata: metadata of that head.
     private func send(_ found: FoundResponse, head bytes: UnsafeRawBufferPointer, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8])
     {
         guard let cache = shard.cache, !cache.isAtHand(found) else {
@@ -267,17 +267,17 @@ extension Exchange {
         shard.finish(&record, &trace, head, owner, began)
     }
 
-    /// The response is passed on although it is not what the operator calls good (RFC 9209 §2.1.5).
+    /// Adds Proxy-Status (RFC 9209 §2.1.5): the response is forwarded although it does not meet the operator's requirements.
     private func appendProxyStatus(details fault: UpstreamFault, to lines: inout [UInt8]) {
         lines += Array("Proxy-Status: \(shard.settings.forwarding.name); details=\"\(fault.rawValue)\"\r\n".utf8)
     }
 
-    /// For Cache-Status, where the client asks for it and may.
+    /// Cache key for Cache-Status; nil if the client did not request it, or may not see it.
     private var shownKey: String? { shard.shownKey(request.place?.keys.own, head) }
 
     private var isFaulted: Bool { fetch?.isFaulted ?? false }
 
-    /// What Cache-Status says of it.
+    /// Content of the Cache-Status field.
     private func forwarding(
         status: Status? = nil, isStored: Bool = false, isCollapsed: Bool = false, detail: String? = nil
     ) -> CacheStatus.Forwarding {
@@ -286,7 +286,7 @@ extension Exchange {
             detail: fetch?.goesBefore ?? detail)
     }
 
-    /// What the upstream set with a response of which the client gets another's content, or none (RFC 6265 §3).
+    /// Adds the upstream's cookies when the client receives a stored response or a 304 instead of the upstream's content (RFC 6265 §3).
     private func appendCookies(_ values: [ArraySlice<UInt8>], to lines: inout [UInt8]) {
         for value in values {
             lines.append("Set-Cookie: ")
@@ -296,7 +296,7 @@ extension Exchange {
     }
 
     func noteUpstream() {
-        // Not the batch's time: a response often comes within the batch in which it was asked for.
+        // Not the time of the batch: a response often arrives in the batch in which its request was sent.
         record.upstreamMicroseconds = SystemTime.monotonicMicroseconds - began - waited
         guard let fetch else { return }
         trace.upstream.times = fetch.times
@@ -306,13 +306,13 @@ extension Exchange {
         trace.upstream.status = fetch.status?.rawValue ?? 0
     }
 
-    /// The explanation, where the client asks for it and may.
+    /// Adds the explanation field, if the client requests it and may see it.
     private func appendWhy(to lines: inout [UInt8]) {
         if shard.explains(head) { lines += shard.whyField(record, trace, head) }
     }
 }
 
-/// A stored copy with all that is sent before it. A class, so that exchanges without one need no room for it.
+/// A stored response with the lines that are sent before it. A class, so that other exchanges need no memory for it.
 final class PreparedResponse {
     let found: FoundResponse
     let head: [UInt8]

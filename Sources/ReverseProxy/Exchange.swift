@@ -1,5 +1,5 @@
-// The shell of one client's exchange that is not a fresh hit: it asks through a `Fetch`, and the client gets what that brings, or the stored copy
-// where it fails. What comes next is said by `ExchangeMachine`, what goes out by `RequestDecision` and `OutcomeDecision`; here it is done.
+// A client's exchange that is not a fresh hit: fetches the response, or serves the stored one if the fetch fails. `ExchangeMachine` decides
+// the next step; `RequestDecision` and `OutcomeDecision` decide what is sent. This class carries out their decisions.
 
 import CachePolicy
 import Coordination
@@ -15,43 +15,43 @@ import Sharing
 import Telemetry
 import Upstream
 
-/// `@unchecked Sendable` because it is touched on its shard's loop only; others carry it there to wake it.
+/// `@unchecked Sendable` because it is used on its shard's loop only; other threads only pass it to that loop.
 final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked Sendable {
     let shard: ProxyShard
-    /// The connection lets go of its exchange when it has its response or is closed; so this is no cycle that lasts.
+    /// The connection releases its exchange when the response is sent or the connection closes, so no reference cycle remains.
     let stream: any ClientStream
     let request: DecidedRequest
-    /// Let go of when nothing can need it again.
+    /// Content of the request. Released when no further attempt can need it.
     private var body: RequestBody
-    /// Microseconds from its head until its content was whole.
+    /// Time from the request head until the content was complete, in microseconds.
     let waited: Int64
-    /// When its head was there.
+    /// Time at which the request head was complete, in microseconds.
     let began: Int64
     private var machine: ExchangeMachine
     private(set) var fetch: Fetch?
-    /// That it leads or follows, or did last.
+    /// The flight that this exchange leads or follows, or did last.
     private var flight: Flight?
     var upload: Upload
-    /// What goes out once it is in memory.
+    /// A stored response that is sent once it is in memory.
     var prepared: PreparedResponse?
-    /// The soft deadline, or the end of waiting for another.
+    /// The soft deadline, or the end of the wait for another request.
     private var timer: LoopTimer?
     /// Soft deadline in milliseconds of the loop's clock. It covers all fetches and waits of the exchange.
     private var deadline: Int64?
     /// End of all waits for other requests, of this node and of others, in milliseconds of the loop's clock.
     private var waitEnd: Int64?
-    /// Whether the last awaited fetch was another client's.
+    /// Whether the last awaited fetch belonged to another client.
     private var hasWaitedForAnother = false
     var record: ExchangeRecord
     var trace: ExchangeTrace
-    /// What is passed on gets gzip.
+    /// Compression of a streamed response; nil if it is forwarded unchanged.
     var coding: PassedCoding?
-    /// Whose it is, and what the upstream is told of that.
+    /// The client of the request, and what is forwarded to the upstream about it.
     let owner: RequestClient
     let client: UpstreamRequestFields.Client
-    /// Among those of its client that are under way; nil where they are not counted, and where its fetch has it.
+    /// Slot in the request budget of the client's address. nil if the address does not count, or once the fetch holds the slot.
     private var place: AddressBudget.Place?
-    /// nil where nothing is recorded.
+    /// nil if no recording is active.
     let recording: ExchangeRecording?
 
     init(
@@ -73,7 +73,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         trace = request.trace
         trace.number = shard.records.why.nextNumber()
         trace.content.outcome = body.outcome
-        // What goes through a tunnel is no content of a response.
+        // The data of a tunnel is not the content of a response.
         let recorder = body.framing == .tunnel ? nil : shard.process.recorder
         recording = recorder.map {
             ExchangeRecording(
@@ -96,7 +96,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     func handle(_ event: ExchangeMachine.Event) { perform(machine.handle(event)) {} }
 
-    /// - Parameter accept: does what the event brought.
+    /// - Parameter accept: handles the data of the event.
     private func perform(_ action: ExchangeMachine.Action, accept: () -> Void) {
         shard.loop.assertOnLoop()
         switch action {
@@ -134,8 +134,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         handle(.admitted(admission))
     }
 
-    /// Keeps a rescued request for checks if it belongs to a failing scope. Also called for a request that waited for `rescue_after`: otherwise
-    /// an upstream that hangs and gets few requests would never be checked.
+    /// Keeps a rescued request for checks if it belongs to a failing scope. Also called for a request that waited for `rescue_after`:
+    /// otherwise an upstream that hangs and gets few requests would never be checked.
     func keepForChecks() {
         guard request.isRepeatable, shard.isFailing(request) else { return }
         shard.background.rechecks.keep(request, client: client, behind: trace.number)
@@ -160,7 +160,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     func flightEnded(_ outcome: FlightOutcome, isOwn: Bool) {
         shard.loop.execute {
             self.hasWaitedForAnother = !isOwn
-            // The flight may have been that of another target, which has a lease of its own.
+            // The flight may belong to another target, which has a separate lease.
             if outcome != .abandoned { self.endLease() }
             self.handle(.flightEnded(outcome))
         }
@@ -180,7 +180,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     // MARK: Time
 
-    /// Where a copy may go out, the upstream has so long for a whole good response; else only waiting for another is bounded.
+    /// If a stored response may be served, the soft deadline applies to the upstream's complete response. Otherwise only the wait for other
+    /// requests is limited.
     private func startTimer() {
         timer?.cancel()
         timer = nil
@@ -188,7 +189,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         if softDeadline > 0 {
             trace.upstream.patience = softDeadline == shard.routes.all[request.route].rescueAfter ? 0 : UInt32(clamping: softDeadline)
             let now = shard.loop.time.monotonicMilliseconds
-            // Another node may have been waited for already.
+            // The request may have waited for another node already.
             let deadline = self.deadline ?? (request.waitedSince ?? now) + softDeadline
             self.deadline = deadline
             startTimer(deadline, sendingAt: deadline - softDeadline / 2, now)
@@ -198,7 +199,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
     }
 
-    /// Another client's fetch may be slow because of that client. After half the time this request is sent too.
+    /// Another client's fetch may be slow because of that client. After half the time, this request is sent too.
     private func startTimer(_ deadline: Int64, sendingAt half: Int64, _ now: Int64) {
         guard case .waiting = machine.state, let flight, now < half else {
             timer = shard.loop.schedule(after: .milliseconds(max(0, deadline - now))) { self.handle(.softDeadlinePassed) }
@@ -211,23 +212,23 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
     }
 
-    /// The timers hold the exchange: so they must end with it.
+    /// Cancels the timers, which retain the exchange.
     func stopTimers() {
         timer?.cancel()
         timer = nil
         stopAwaitingContinue()
     }
 
-    // MARK: Leaving
+    // MARK: Ending a wait or a fetch
 
-    /// A response goes out that does not come from where this has asked or waited.
+    /// Ends the wait and the fetch, because the response comes from another source.
     private func leave(isSlow: Bool) {
         if isSlow || fetch != nil { noteUpstream() }
         leaveFlight(isSlow: isSlow)
         leaveFetch(.slow)
     }
 
-    /// - Parameter isSlow: then nobody else is to wait for it.
+    /// - Parameter isSlow: if true, no further request waits for the flight.
     private func leaveFlight(isSlow: Bool) {
         guard request.place != nil else { return }
         if let flight {
@@ -238,7 +239,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         if fetch == nil { endLease() }
     }
 
-    /// It goes on without us where it may fill the store, or change something.
+    /// Hands the fetch over to a background record. It continues if it may fill the store or change something.
     private func leaveFetch(_ cause: BackgroundCause) {
         guard let fetch else { return }
         let record = BackgroundRecord(shard: shard, head: head, trace, cause, began: began + waited)
@@ -246,17 +247,17 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         self.fetch = nil
     }
 
-    /// This request does not ask the upstream. If no request of this node does, another node may.
+    /// Ends the lease of the target. This request does not ask the upstream. If no request of this node does, another node may.
     private func endLease() {
         guard let level = shard.level, let place = request.place, place.takesLease, !shard.shared.collapsed.isUnderWay(place.flight)
         else { return }
         level.ended(place.keys.own, .free)
     }
 
-    // MARK: What follows an end
+    // MARK: Outcomes
 
-    /// The store is looked into first. What of it is not in memory is brought there.
-    /// - Parameter reads: how often something was.
+    /// Decides what follows an ending. If the decision needs stored data that is not in memory, the data is loaded first.
+    /// - Parameter reads: number of disk reads so far.
     private func decide(_ ending: Ending, reads: Int = 0) {
         guard machine.expects(ending) else { return }
         switch ending {
@@ -296,7 +297,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             stored.current = try cache.find(head, from: keys).result.found.map { ($0, $0.metadata) }
         }
         guard ending.isFailure else { return stored }
-        // What was taken out meanwhile is not served any more, though it is still at hand; what only had to make room is.
+        // A response that was removed by a write or a purge must not be served, even if it is still in memory. An evicted one may be.
         if stored.current == nil, let found = request.found, let keys = request.place?.keys,
             cache.mayBeTakenOut(found, of: head, at: keys, since: request.lookedUpAt)
         {
@@ -334,7 +335,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         }
     }
 
-    /// A client that is gone must not wait for a connection before those who are there. One that still reads has what can be had without one.
+    /// A client that has disconnected must not wait for a connection before other clients. If it still reads, it receives what needs no
+    /// connection.
     func clientEnded() {
         guard case .asking = machine.state, let fetch, fetch.mayLeaveQueue else { return }
         leaveFetch(.clientLeft)
@@ -403,7 +405,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     func streamBroke(_ error: UpstreamError) {
         guard machine.state == .streaming else { return }
-        // A client whose connection ends without a response may send its request again.
+        // A client retries a request if its connection closes without a response, so a response that is still unsent is withdrawn.
         let isTakenBack = stream.takeBackResponse()
         coding = nil
         if isTakenBack {

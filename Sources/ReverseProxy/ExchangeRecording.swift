@@ -1,15 +1,15 @@
-// What a recording keeps of an exchange: the client's request, and what the upstream sent for it, byte by byte. It stands beside the flow and
-// changes nothing there: what cannot be held is left out of the recording, never out of the response.
+// Records an exchange for an archive: the client's request and the upstream's response, byte for byte. Recording never changes the
+// exchange. If memory is exhausted, the exchange is missing in the recording.
 
 import HTTPCore
 
-/// One exchange, whole.
+/// A complete exchange.
 public struct RecordedExchange: Sendable {
-    /// Its place among all, in the order in which their requests came.
+    /// Number of the exchange, in the order of the requests' arrival.
     public let number: Int
     public let request: RequestHead
     public fileprivate(set) var requestContent: [UInt8] = []
-    /// As the upstream sent it, without what concerned the connection.
+    /// The response as the upstream sent it, without hop-by-hop fields.
     public fileprivate(set) var response = ResponseHead(status: 200)
     public fileprivate(set) var content: [UInt8] = []
     /// Milliseconds since 1970.
@@ -17,15 +17,15 @@ public struct RecordedExchange: Sendable {
     public fileprivate(set) var milliseconds: Int64 = 0
 }
 
-/// Why an exchange is not in the recording.
+/// Why an exchange was not recorded.
 public enum NotRecordedReason: String, Sendable, CaseIterable {
-    /// What is recorded already takes all memory that it may.
+    /// The recording has reached its memory limit.
     case noRoom = "no_room"
-    /// No replay would compare so long a content.
+    /// The request content is longer than a replay compares.
     case requestTooLong = "request_too_long"
-    /// The upstream sent no response: what the client got is Cistern's own.
+    /// The upstream sent no response; the client received a response from Cistern.
     case noResponse = "no_response"
-    /// The client left, or the upstream broke off.
+    /// The client disconnected, or the response was incomplete.
     case brokenOff = "broken_off"
 
     public var sentence: String {
@@ -38,22 +38,22 @@ public enum NotRecordedReason: String, Sendable, CaseIterable {
     }
 }
 
-/// Takes the exchanges of all shards.
+/// Records the exchanges of all shards. Thread-safe.
 public protocol ExchangeRecorder: AnyObject, Sendable {
-    /// Longest content of a request that is recorded.
+    /// Maximum length of recorded request content, in bytes.
     var requestContentLimitBytes: Int { get }
     /// Returns the number of an exchange that begins.
     func begin() -> Int
-    /// Whether so many more bytes may be held. They count until `leaveOut` gives them back, or for ever.
+    /// Reserves memory, and returns whether it is available. It is released by `leaveOut` only.
     func hold(_ bytes: Int) -> Bool
     func take(_ exchange: RecordedExchange)
-    /// - Parameter held: bytes that are given back.
+    /// - Parameter held: number of bytes to release.
     func leaveOut(_ reason: NotRecordedReason, held: Int)
-    /// How many exchanges were recorded, and left out by reason.
+    /// Numbers of exchanges: recorded, and not recorded by reason.
     var counts: [(result: String, count: UInt64)] { get }
 }
 
-/// Belongs to one exchange, on its shard's loop.
+/// Belongs to one exchange. Used on its shard's loop only.
 final class ExchangeRecording {
     private let recorder: any ExchangeRecorder
     private let began: Int64
@@ -70,8 +70,8 @@ final class ExchangeRecording {
     }
 
     /// - Parameters:
-    ///   - started: milliseconds since 1970.
-    ///   - began: the same moment by the loop's clock, in milliseconds.
+    ///   - started: wall-clock time in milliseconds since 1970.
+    ///   - began: time in milliseconds of the loop's clock.
     init(_ recorder: any ExchangeRecorder, _ request: RequestHead, content: [UInt8], started: Int64, began: Int64) {
         (self.recorder, self.began) = (recorder, began)
         exchange = RecordedExchange(number: recorder.begin(), request: request, started: started)
@@ -79,10 +79,10 @@ final class ExchangeRecording {
         addRequest(content.span)
     }
 
-    /// What an exchange takes beside its fields and contents, about.
+    /// Approximate memory of an exchange without its fields and contents, in bytes.
     private static let exchangeBytes = 512
 
-    /// The upstream may respond before it has all of it.
+    /// Adds request content. The upstream may respond before it has received all of it.
     func addRequest(_ bytes: Span<UInt8>) {
         guard phase != .ended else { return }
         guard exchange.requestContent.count + bytes.count <= recorder.requestContentLimitBytes else { return leaveOut(.requestTooLong) }
@@ -100,7 +100,7 @@ final class ExchangeRecording {
         exchange.content.append(copying: bytes)
     }
 
-    /// The response is whole.
+    /// Records the exchange. The response is complete.
     func end(at now: Int64) {
         guard phase == .response else { return }
         phase = .ended
@@ -108,7 +108,7 @@ final class ExchangeRecording {
         recorder.take(exchange)
     }
 
-    /// The exchange is over, whole or not.
+    /// Ends the recording of the exchange, whether or not it is complete.
     func finish() {
         switch phase {
         case .request: leaveOut(.noResponse)
@@ -117,7 +117,7 @@ final class ExchangeRecording {
         }
     }
 
-    /// Where there is no room for more, it is left out as a whole.
+    /// Reserves memory. If none is available, the whole exchange is left out.
     private func hold(_ count: Int) -> Bool {
         guard recorder.hold(count) else {
             leaveOut(.noRoom)

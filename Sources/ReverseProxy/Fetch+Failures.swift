@@ -1,4 +1,4 @@
-// What the failure memory learns of a fetch.
+// Reports the outcome of a fetch to the failure memory.
 
 import CachePolicy
 import Coordination
@@ -8,7 +8,7 @@ import Reactor
 import Upstream
 
 extension Fetch {
-    /// What the status tells of the upstream's state. That it is well is known only when the response is whole.
+    /// Reports what the status says about the upstream. A success is reported only once the response is complete.
     func judge(_ head: ResponseHead) {
         guard LastGood.isTrouble(head.status) else { return }
         report.isTrouble = true
@@ -16,7 +16,7 @@ extension Fetch {
         if head.status == 429 || head.status == 503, let retryAfter = RetryAfter.milliseconds(head.fields, now: shard.now) {
             shard.shared.health.pause(subject.scopes, head.status, retryAfter: retryAfter, now: clock)
         }
-        // 429 is one client's share: each request's own matter.
+        // 429 concerns one client's rate limit, so it is no failure of the upstream.
         if head.status != 429 { noteFailure(.status(head.status)) }
     }
 
@@ -37,13 +37,14 @@ extension Fetch {
         if fault == .redirected { noteFailure(.status(status ?? 302)) } else if fault.isFailure { noteFailure(.junk) }
     }
 
-    /// What of it is our own, or is told of each attempt to connect, is not told again.
-    /// An injected fault is no attempt: it counts for what was asked, and not for the whole upstream.
+    /// Reports a failed transfer, except for errors of Cistern and failures to connect, which the connection attempt reports. An injected
+    /// failure to connect counts for the request, and not for the upstream's address.
     func note(_ error: UpstreamError) {
         if !error.isOwn, isFaulted || !error.isFailureToReach { noteFailure(.transfer(error)) }
     }
 
-    /// Whether it says that the upstream is in trouble, or that what it says is not to be relied upon: not what it may mean, nor what is our own doing.
+    /// Whether the failure shows an outage of the upstream, or that its responses are unreliable. A redirect or an unexpected response may
+    /// be intended, and errors of Cistern show nothing.
     func isOutage(_ failure: FetchFailure) -> Bool {
         switch failure {
         case .fault(let fault, _): fault != .redirected && fault != .crowd

@@ -1,5 +1,5 @@
-// The response to a write goes out when three have what the write has changed: the store's files, since a killed process must not bring back what was stored
-// before; the process that takes over; and the log of the fleet. Whoever has the response may ask another next.
+// The response to a write is held until its invalidation marks have reached the store's files, the process that takes over, and the fleet
+// log. The client may then send its next request to any process or node. Each wait is limited.
 
 import Explanation
 import HTTPCore
@@ -8,11 +8,11 @@ import ResponseCache
 import Sharing
 import Upstream
 
-/// Those on one loop that wait until their marks are in the store's files. A disk that hangs never holds a client longer.
+/// The fetches of one loop that wait until their marks are in the store's files. The limit also holds if the disk hangs.
 typealias MarkPatience = PatienceLine<Fetch>
 
 extension MarkPatience {
-    /// Milliseconds that a response waits for its marks at most.
+    /// Maximum time that a response waits for its marks, in milliseconds.
     static var milliseconds: Int64 { 50 }
 
     convenience init(loop: EventLoop) {
@@ -20,7 +20,8 @@ extension MarkPatience {
     }
 }
 
-/// What a transfer has brought meanwhile, behind its head. Of content no more than one read brings: then the transfer is held.
+/// What the transfer delivers after its head while the response is held. The content is that of one read at most, because the transfer is
+/// paused.
 final class HeldResponse {
     enum End {
         case ended(isDelimited: Bool)
@@ -29,15 +30,15 @@ final class HeldResponse {
 
     var content: [UInt8] = []
     var end: End?
-    /// Its number among those that wait for their marks; nil: it waits no longer.
+    /// Index in `MarkPatience`; nil once the wait for the marks has ended.
     fileprivate var place: Int?
 }
 
 extension Fetch {
-    /// Whether its response tells of a change.
+    /// Whether the response may follow a change, so that clients of other processes and nodes may have to be notified first.
     var mayBeAwaited: Bool { !subject.head.method.isSafe && subject.place == nil && shard.cache != nil }
 
-    /// What the response to a write did not wait for, as Cache-Status says it.
+    /// What the response to a write did not wait for, as text for Cache-Status; nil if it waited for everything.
     var goesBefore: String? { goesBeforeMarks ? CacheStatus.goesBeforeMarks : goesBeforeNodes ? CacheStatus.goesBeforeNodes : nil }
 
     func hold(_ transfer: Transfer) {

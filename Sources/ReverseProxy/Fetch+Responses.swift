@@ -1,5 +1,5 @@
-// What a transfer brings to its fetch: the head, on which it is decided what is done with the response; the content, held or passed on; the end, at which
-// what was held is looked at and goes to the cache.
+// Handles the events of a transfer. The head decides how the response is used; its content is collected or forwarded. At the end, collected
+// content is examined and passed to the cache.
 
 import CachePolicy
 import Coordination
@@ -13,7 +13,7 @@ import Sharing
 import Upstream
 
 extension Fetch: TransferReceiver {
-    /// It may have waited for a connection, or be sent for the second time.
+    /// Records the time of sending again: the request may have waited for a connection, or be a retry.
     func transferBegins(_ transfer: Transfer) { noteSending() }
 
     func transfer(_ transfer: Transfer, informational head: ResponseHead) {
@@ -50,18 +50,18 @@ extension Fetch: TransferReceiver {
         hold(transfer)
     }
 
-    /// What has come is seen from now on.
+    /// Processes the response head, at once or when a held response is released.
     func use(_ response: consuming ResponseHead, of transfer: Transfer) {
         let length = response.contentLength
         var decision = decide(response, to: transfer.request, length: length)
-        // It would change what is stored for others.
+        // A 304 for one user's connection must not update a response that is stored for other users.
         if isOfConnectionUser, decision == .confirm { decision = .fail(.unexpectedStatus) }
         if decision.isUse, !isOfConnectionUser { shard.noteGrant(response, to: subject.head) }
         let action = machine.handle(.decided(admit(decision)))
         updateStored(by: response)
         if case .stream(let reason) = action { return stream(response, length: length, reason) }
         if case .collect = action, case .collect(let purpose) = decision {
-            // Those who wait learn it from the head.
+            // Followers learn from the head that the response will not be stored.
             if purpose != .store {
                 land(.unshareable)
             } else if isTooLongForNodes(length ?? 0) {
@@ -107,7 +107,7 @@ extension Fetch: TransferReceiver {
             return
         }
         shard.countUpstreamError(error)
-        // How a stream ends tells nothing of other requests.
+        // The end of a stream is no evidence about other requests.
         if !report.isStream { note(error) }
         perform(machine.handle(.transferFailed(error)))
     }
@@ -117,7 +117,7 @@ extension Fetch: TransferReceiver {
     // MARK: The head
 
     private func decide(_ response: ResponseHead, to request: UpstreamRequest, length: Int?) -> ResponseDecision {
-        // The operator's demands matter where there is a copy.
+        // The operator's requirements on good responses matter only if there is a stored response.
         var facts = ResponseFacts(
             subject.head, sent: request.fields.known, response.status, copy: subject.found.map { ($0.metadata, $0.head) },
             mayRescue: subject.mayRescue, isLookedUp: hasPlace, good: subject.found == nil ? nil : good,
@@ -127,7 +127,7 @@ extension Fetch: TransferReceiver {
             || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: shard.routes.stream(subject.head.pathAndQuery))
         facts.upstream = shard.shared.cacheSettings.upstream
         if let decision = facts.judge(response, hasStandIn: hasStandIn, hasSeen) { return decision }
-        // Now its place is known, where that is another than its request's.
+        // The response to a POST may have a cache key now: that of a GET.
         let storage = storageDecision(response)
         facts.isLookedUp = hasPlace
         return facts.use(
@@ -137,7 +137,7 @@ extension Fetch: TransferReceiver {
                 examinedAtOnceBytes: shard.settings.content.examinedAtOnceBytes, isExaminerFull: shard.workers.content.isFull))
     }
 
-    /// A stream takes part of the connections that streams may hold.
+    /// Admits a stream if the limit on connections that streams occupy permits it.
     private func admit(_ decision: ResponseDecision) -> ResponseDecision {
         guard decision == .stream(.stream) else { return decision }
         guard becomeStream() else { return .turnAway }
@@ -146,12 +146,12 @@ extension Fetch: TransferReceiver {
         return decision
     }
 
-    /// What the operator demands of this route's responses.
+    /// The operator's requirements on good responses of this route.
     private var good: GoodResponse {
         subject.head.method == .options ? GoodResponse() : shard.routes.good(on: subject.route)
     }
 
-    /// What the operator demands of the responses of this route that are kept.
+    /// The operator's requirements for storing responses of this route.
     private var kept: GoodResponse {
         subject.head.method == .options ? GoodResponse() : shard.routes.kept(on: subject.route)
     }
@@ -170,7 +170,8 @@ extension Fetch: TransferReceiver {
         return decision
     }
 
-    /// RFC 9110 §9.3.3: a response to POST that says how long it is fresh, and that it is what GET would bring, may answer later GETs.
+    /// RFC 9110 §9.3.3: the response to a POST may be stored for later GETs if it has an explicit lifetime and a Content-Location equal to
+    /// the target.
     private func takeKeyOfGet(_ response: ResponseHead) {
         guard let cache = shard.cache else { return }
         let control = control(response, for: cache)
@@ -185,9 +186,9 @@ extension Fetch: TransferReceiver {
     // MARK: The content
 
     private func stream(_ response: ResponseHead, length: Int?, _ reason: NotStoredReason) {
-        // One who waits for the same would get the same trouble: one of them may look, the others hear of it.
+        // A follower may meet this failure too. With this outcome it serves a stored response or sends its own request.
         land(report.isTrouble ? .failed(.fault(.serverError, response.status)) : .unshareable)
-        // Whether it is good is known at its end, which may be far away.
+        // Whether the response is good is known at its end, which may be far away.
         shard.noteReached()
         if isPresent(response.status) { notePresent(response) }
         body = .none
@@ -195,7 +196,7 @@ extension Fetch: TransferReceiver {
         if !isWanted { perform(machine.handle(.unwanted)) }
     }
 
-    /// What was held is passed on first.
+    /// Forwards the collected content, and then streams.
     private func passOnHeld(_ bytes: Span<UInt8>) {
         guard let response else { return }
         let held = collected.bytes
@@ -205,9 +206,9 @@ extension Fetch: TransferReceiver {
         receiver?.streamBrought(bytes)
     }
 
-    // MARK: The whole
+    // MARK: Complete responses
 
-    /// Looks at what was taken whole; where that takes long, beside the loop.
+    /// Examines collected content; long content is examined off the event loop.
     func examine(_ purpose: CollectedFor, isDelimited: Bool) {
         guard let response else { return }
         let hasContent = !response.status.forbidsContent
@@ -231,7 +232,7 @@ extension Fetch: TransferReceiver {
     private func examined(_ purpose: CollectedFor, _ findings: ContentExamination.Findings) {
         shard.loop.assertOnLoop()
         collected.findings = findings
-        // A client that has just written gets what the upstream says, also where that is nothing.
+        // After a client's own write, an empty response is what the upstream means.
         let isWanted = findings.fault == .emptyContent && subject.mayRescue && hasSeen(.afterOwnWrite)
         let decision = purpose.decide(
             findings.fault, obstacle: findings.obstacle ?? obstacle(of: findings), mayRescue: subject.mayRescue && !isWanted,
@@ -239,14 +240,14 @@ extension Fetch: TransferReceiver {
         perform(machine.handle(.examined(decision)))
     }
 
-    /// JSON that RFC 8259 refuses never takes the place of a copy that it allows.
+    /// JSON that RFC 8259 rejects never replaces a stored response with valid JSON.
     private func obstacle(of findings: ContentExamination.Findings) -> NotStoredReason? {
         guard findings.isLenient, let response, let found = subject.found else { return nil }
         let copy = LastGood.Copy(found.metadata, head: found.head, beside: response)
         return LastGood.obstacle(response, isLenient: true, inPlaceOf: copy, strictness: shard.settings.policy.strictness)
     }
 
-    /// Goes on once what storing the response looks at is in memory: nearly always at once.
+    /// Continues once the stored data that storing needs is in memory, which is nearly always at once.
     func readIn(_ step: FetchMachine.CacheStep) {
         guard let response else { return }
         switch step {
@@ -274,14 +275,14 @@ extension Fetch: TransferReceiver {
         }
     }
 
-    /// It goes out, and is not stored.
+    /// Forwards a complete response without storing it.
     func passOnWhole(_ reason: NotStoredReason, _ fault: UpstreamFault?) {
         guard let response else { return }
         if fault == nil { noteWhole(response) }
         bring(response, .forbidden(reason)) { $0.fault = fault }
     }
 
-    /// - Parameter isOvertaken: it is not stored since a write or a purge came after its request.
+    /// - Parameter isOvertaken: whether the response is not stored because a write or a purge followed its request.
     private func bring(
         _ response: ResponseHead, _ storage: StorageDecision, isOvertaken: Bool = false, _ complete: (inout FetchedResponse) -> Void
     ) {
@@ -298,13 +299,14 @@ extension Fetch: TransferReceiver {
         if isPresent(response.status) { notePresent(response) }
     }
 
-    /// Whether the upstream has what the copy is of: where content was, a status without any says nothing of that.
+    /// Whether the status shows that the resource of the stored response exists. A 204 or 205 shows it only if the stored response has that
+    /// status.
     private func isPresent(_ status: Status) -> Bool {
         guard status == 204 || status == 205 else { return status.isSuccessful }
         return subject.found?.metadata.status == status
     }
 
-    /// Without a type it must still be JSON where the copy is.
+    /// Whether the content is checked as JSON. Without a Content-Type, this depends on the stored response.
     private func isJSON(_ head: ResponseHead) -> Bool {
         // Only the fields of a preflight's response matter, not its content type. A 205 has no content (RFC 9110 §15.3.6).
         subject.head.method != .options && head.status != 205

@@ -1,5 +1,5 @@
-// What a fetch does with the cache: a good response goes in, a confirmed one is brought up to date, what a write has changed goes out. What
-// becomes of each is decided there.
+// Passes the results of a fetch to the cache: stores a good response, updates a confirmed one, and invalidates what a write has changed.
+// The cache decides what it does with each.
 
 import CachePolicy
 import Coordination
@@ -13,7 +13,7 @@ import Sharing
 import Upstream
 
 extension Fetch {
-    /// The request as the cache knows it; nil where it has nothing to do with it.
+    /// The request in the form that the cache uses; nil if the response is not stored.
     var placedRequest: PlacedRequest? {
         if let placed { return placed }
         guard let keys = subject.place?.keys ?? keysOfGet else { return nil }
@@ -23,7 +23,7 @@ extension Fetch {
         return placed
     }
 
-    /// What the head of its response says of caching, read once.
+    /// Caching directives of the response head, parsed once.
     func control(_ response: ResponseHead, for cache: ResponseCache) -> ResponseCacheControl {
         if let control { return control }
         let control = cache.control(response)
@@ -31,13 +31,13 @@ extension Fetch {
         return control
     }
 
-    /// Whether the store has anything to do with the response.
+    /// Whether the response has a cache key.
     var hasPlace: Bool { subject.place != nil || keysOfGet != nil }
 
-    /// Calls `store` once what storing the response looks at is at hand: nearly always at once.
+    /// Calls `store` once the stored data that storing needs is in memory, which is nearly always at once.
     /// - Parameters:
-    ///   - isUpdate: it brings up to date what is stored.
-    ///   - reads: how often something was brought in for it.
+    ///   - isUpdate: whether a stored response is updated.
+    ///   - reads: number of loads so far.
     func whenAtHand(storing head: ResponseHead, isUpdate: Bool = false, reads: Int = 0, then store: @escaping @Sendable () -> Void) {
         guard let placedRequest, reads < ResponseCache.readLimit, let cache = shard.cache,
             let wanted = cache.firstNotAtHand(storing: head.fields, for: placedRequest, isUpdate: isUpdate, now: shard.now)
@@ -45,12 +45,12 @@ extension Fetch {
         shard.bringIn(wanted) { self.whenAtHand(storing: head, isUpdate: isUpdate, reads: reads + 1, then: store) }
     }
 
-    /// The response as it is stored, and how that went; nil where it has no place.
+    /// Stores the response. Returns the result and the stored form; nil if the response has no cache key.
     func store(_ head: ResponseHead) -> (result: StoringResult, head: [UInt8], metadata: StoredMetadata)? {
         guard let placedRequest, let cache = shard.cache else { return nil }
         let findings = collected.findings
         let control = control(head, for: cache)
-        // What no-transform keeps in its coding is only checked without it.
+        // If the content must keep its coding, as with no-transform, it was decoded for the checks only.
         let decoded = findings.decoded.flatMap { Storing.staysCoded(head, control) ? nil : $0 }
         var whole = WholeResponse(
             head, control, decoded ?? collected.bytes, isDecoded: decoded != nil, ownTag: findings.ownTag, recency,
@@ -60,7 +60,7 @@ extension Fetch {
         return cache.store(whole, for: placedRequest, at: shard.cacheTime)
     }
 
-    /// Its own client gets what was found, as that is from now on.
+    /// Updates the stored response after a 304. The client receives the updated response.
     func confirm(by response: ResponseHead) {
         guard let placedRequest, let confirmed = shard.cache?.confirm(by: response, for: placedRequest, recency, at: shard.cacheTime) else {
             return fail(.fault(.unexpectedStatus, 304))
@@ -71,7 +71,7 @@ extension Fetch {
         letGo { $0.fetchConfirmed(confirmed.confirmation) }
     }
 
-    /// Whatever is done with it: a 200 to HEAD tells of what is stored for GET (RFC 9111 §4.3.5).
+    /// A 200 to HEAD updates the response stored for GET (RFC 9111 §4.3.5), whatever else is done with it.
     func updateStored(by response: ResponseHead) {
         guard subject.head.method == .head, response.status == 200, !isOfConnectionUser else { return }
         whenAtHand(storing: response, isUpdate: true) { [self] in
@@ -79,7 +79,8 @@ extension Fetch {
         }
     }
 
-    /// - Returns: whether the response has to wait until all of that is in the store's files.
+    /// Invalidates what a write has changed.
+    /// - Returns: whether the response must wait until the marks are in the store's files.
     func invalidate(after head: ResponseHead) -> Bool {
         guard !subject.head.method.isSafe, subject.place == nil else { return false }
         if head.status.isSuccessful || head.status.isRedirection { shard.noteWrite(subject) }
@@ -92,10 +93,10 @@ extension Fetch {
         return mayHaveChanged && cache.shared.hasUnwrittenMarks
     }
 
-    /// Whether the copy of others may stand in, where the request has none of its own.
+    /// Whether the stored response without credentials may be served instead, if the request has no stored response of its partition.
     func hasStandIn() -> Bool {
         guard let place = subject.place, place.isPartitioned else { return false }
-        // It was in memory when the request was looked up.
+        // The data was in memory when the request was looked up.
         let result = try? shard.cache?.waiting { () throws(NotAtHand) in
             try shard.standIn(for: subject.head, at: place.keys, subject.directives)
         }
@@ -103,9 +104,9 @@ extension Fetch {
         return false
     }
 
-    // MARK: Unexpected responses, and what is gone
+    // MARK: Unexpected responses and deleted resources
 
-    /// What other responses, and the client's own requests, tell of an unexpected response.
+    /// Whether other responses, or the client's own requests, show that an unexpected response is intended.
     func hasSeen(_ unexpected: UnexpectedResponse) -> Bool {
         guard let found = subject.found, let cache = shard.cache else { return false }
         return switch unexpected {
@@ -115,15 +116,15 @@ extension Fetch {
         }
     }
 
-    /// Whether the head says that the copy is gone.
-    /// - Parameter decision: where it is stored as any other response, that is what counts.
+    /// Whether the response head says that the resource is gone.
+    /// - Parameter decision: a response that is stored normally is handled as such.
     func saysGone(_ response: ResponseHead, _ decision: StorageDecision) -> Bool {
         guard subject.found != nil, !isOfConnectionUser, let placedRequest, let cache = shard.cache else { return false }
         return cache.saysGone(response, decision, for: placedRequest)
     }
 
-    /// Remembers that it is gone, if the whole response says so.
-    /// - Returns: whether it did.
+    /// Records that the resource is gone, if the complete response says so.
+    /// - Returns: whether it was recorded.
     func rememberGone(_ response: ResponseHead) -> Bool {
         let findings = collected.findings
         guard let placedRequest, let cache = shard.cache, response.status == 410 || findings.flaw == nil else { return false }
@@ -132,7 +133,7 @@ extension Fetch {
         return cache.rememberGone(whole, for: placedRequest, at: shard.cacheTime)
     }
 
-    /// The upstream has it: what said that it is gone counts no more.
+    /// Records that the upstream has the resource. An earlier record that it is gone is discarded.
     func notePresent(_ response: ResponseHead) {
         guard let found = subject.found, let cache = shard.cache else { return }
         cache.notePresent(found, response, recency, for: subject.head, by: subject.scopes.client, at: shard.cacheTime)

@@ -1,6 +1,6 @@
-// The shell of one fetch: it asks the upstream, takes the response whole where it may be kept or a stored copy could replace it, has it looked at, and
-// hands it to the cache. What comes next is said by `FetchMachine`, what a response is good for by `ResponseDecision`; here it is done. A fetch does not
-// know whether a client still waits: one that fills the store goes on without one.
+// One request to the upstream. A response that may be stored, or that a stored response could replace, is collected, examined and passed to
+// the cache. `FetchMachine` decides the next step, `ResponseDecision` the use of the response. A fetch does not depend on its client: one
+// that fills the store continues without it.
 
 import CachePolicy
 import Coordination
@@ -14,64 +14,65 @@ import Sharing
 import Tracing
 import Upstream
 
-/// `@unchecked Sendable` because it is touched on its shard's loop only; the worker's results are brought there, and the store's readers do no
-/// more than carry it back.
+/// `@unchecked Sendable` because it is used on its shard's loop only; the worker and the store's readers only pass it and their results to
+/// that loop.
 final class Fetch: @unchecked Sendable {
-    /// What the failure memory has heard of it.
+    /// What was reported to the failure memory.
     struct Report {
-        /// The response's status says that the upstream is in trouble.
+        /// The response's status shows that the upstream is in trouble.
         var isTrouble = false
-        /// It has failed: that is reported once.
+        /// A failure has been reported. It is reported once.
         var hasFailed = false
-        /// The response is a stream: that it has begun is all that it tells.
+        /// The response is a stream. Its beginning counts as success.
         var isStream = false
     }
 
     let shard: ProxyShard
     let subject: DecidedRequest
-    /// Where the response to a POST is stored that may answer later GETs.
+    /// Key under which the response to a POST may be stored for later GETs; nil if it may not.
     var keysOfGet: TargetKeys?
-    /// Made when it is asked for first.
+    /// Created on first use of `placedRequest`.
     var placed: PlacedRequest?
-    /// Let go of when the response is passed on: the request is not sent again then.
+    /// Content of the request. Released when the response is streamed, because the request is not sent again then.
     var body: RequestBody
-    /// Where others may wait for what this fetch brings. They are told once.
+    /// The flight that this fetch leads. Its followers are notified once.
     private var flight: Flight?
-    /// Let go of when the fetch has told its end, or when the client left.
+    /// Released when the fetch has reported its end, or when the client has disconnected.
     private(set) var receiver: (any FetchReceiver)?
     private var transfer: Transfer?
-    /// Its client's, also where that has left: the upstream is busy all the same.
+    /// Slot in the request budget of the client's address. It is kept after the client has disconnected, because the upstream is still
+    /// busy.
     var place: AddressBudget.Place?
     var machine = FetchMachine()
-    /// What the upstream responds with, without what concerns the connection, where it is not passed on as it comes.
+    /// The response without hop-by-hop fields; nil for a response that is streamed.
     var response: ResponseHead?
-    /// Its status, as soon as that is known.
+    /// Status of the response; nil until its head has arrived.
     var status: Status?
-    /// What that says of caching, once it was asked.
+    /// Caching directives of the response; nil until they are first used.
     var control: ResponseCacheControl?
-    /// The upstream knows a user by the connection, or wants to: the response is its client's alone.
+    /// The upstream authenticates the connection, or requests that, so the response is for this client only.
     var isOfConnectionUser: Bool
     var collected = CollectedContent()
-    /// Which of the upstream's addresses has responded, by its place.
+    /// Index of the upstream address that responded.
     var address = 0
-    /// Until the response to an unsafe request is there.
+    /// Exists until the response to an unsafe request has arrived.
     private var identityWrite: IdentityWrite?
     /// Milliseconds of the loop's clock.
     private(set) var began: Int64 = 0
     var report = Report()
-    /// What has come and is not to be seen yet.
+    /// Part of the response that has arrived and is held back.
     var held: HeldResponse?
-    /// The response to a write goes out although what it has changed is not in the store's files.
+    /// The response to a write is sent although its marks are not in the store's files.
     var goesBeforeMarks = false
-    /// The same where the fleet's log does not have it.
+    /// The response to a write is sent although its marks are not in the fleet log.
     var goesBeforeNodes = false
     /// `FleetLevel.lastTold` before the change.
     var lastToldBefore: UInt64 = 0
-    /// Of what comes of it: when the request was sent and its response came, and its place among all that were sent.
+    /// Times of the request and its response, and the request's number among all requests sent.
     var recency = Recency(
         order: .unknown, isImported: false, requestTime: Timestamp(milliseconds: 0), responseTime: Timestamp(milliseconds: 0))
 
-    /// nil where it is not recorded, or it is over.
+    /// nil if tracing does not record the fetch, or once it has ended.
     private(set) var span: FetchSpan?
 
     init(
@@ -84,10 +85,10 @@ final class Fetch: @unchecked Sendable {
         isOfConnectionUser = subject.owned != nil
     }
 
-    /// Sends the request, which the transfer has from then on; the receiver is told at once where it cannot even be tried.
+    /// Sends the request. The receiver is notified at once if the request cannot be sent.
     /// - Parameters:
-    ///   - flight: in which others wait for this fetch.
-    ///   - cause: why it is made, where no client waits for it.
+    ///   - flight: the flight that this fetch leads; nil if there is none.
+    ///   - cause: cause of a background fetch; nil if a client waits.
     func start(_ request: consuming UpstreamRequest, leads flight: Flight?, because cause: BackgroundCause? = nil) {
         shard.loop.assertOnLoop()
         span = shard.beginSpan(&request, for: subject, cause)
@@ -110,7 +111,7 @@ final class Fetch: @unchecked Sendable {
         if case .whole(let content) = body { transfer?.write(whole: content.bytes) }
     }
 
-    /// Ends what was learned of the request's tokens, where the response may have changed whom they belong to.
+    /// Discards identity data of the request's tokens if the response may have changed whom they identify.
     func noteIdentity(_ response: ResponseHead) {
         identityWrite?.isRejected = response.status.rawValue / 100 == 4
         identityWrite = nil
@@ -124,23 +125,23 @@ final class Fetch: @unchecked Sendable {
 
     func becomeStream() -> Bool { transfer?.becomeStream() ?? false }
 
-    /// When each phase of asking ended.
+    /// End times of the phases of the transfer.
     var times: TransferTimes { transfer?.times ?? TransferTimes() }
 
-    /// On the connection that carries it, or did.
+    /// Protocol of the connection that carries the request, or carried it.
     var spoken: SpokenProtocol? { transfer?.spoken }
 
-    /// Whether what comes is not the upstream's doing, but practised.
+    /// Whether the outcome comes from an injected fault.
     var isFaulted: Bool { transfer?.fault != nil }
 
     var clock: Int64 { shard.loop.batchMilliseconds }
 
-    /// What asks; nil where it has been stopped.
+    /// The active transfer; nil once it has been stopped.
     var running: Transfer? { transfer }
 
     // MARK: The client's side
 
-    /// Returns false where the exchange should wait for `fetchDrained`.
+    /// Returns false if the exchange must wait for `fetchDrained` before it writes more.
     func write(_ bytes: Span<UInt8>) -> Bool {
         shard.loop.assertOnLoop()
         return transfer?.write(bytes) ?? true
@@ -161,17 +162,17 @@ final class Fetch: @unchecked Sendable {
         transfer?.resume()
     }
 
-    /// Whether nothing has been sent, nothing will change anything, and nobody else waits for it: so nobody misses it if it is never sent. A write
-    /// whose content is whole is not among them: its client may have left in the belief that it is done.
+    /// Whether the fetch may be cancelled while it waits for a connection: nothing has been sent, nothing would change, and no request
+    /// follows it. A complete write is excluded, because its client may have disconnected in the belief that it is done.
     var mayLeaveQueue: Bool {
         shard.loop.assertOnLoop()
         guard case .awaitingHead = machine.state, transfer?.isQueued == true, subject.isReading else { return false }
         return flight.map { !shard.shared.collapsed.hasFollowers($0) } ?? true
     }
 
-    /// The client is gone. What fills the store goes on, unless it still waits for a connection: then others have that sooner. So does a request
-    /// that has been sent whole, since it may change something.
-    /// - Parameter successor: takes the client's place.
+    /// Called when the client has disconnected. A fetch that fills the store continues, unless it still waits for a connection that other
+    /// requests need. A request that was sent completely continues too, because it may change something.
+    /// - Parameter successor: becomes the receiver of a fetch that continues.
     func abandon(isRequestWhole: Bool, to successor: BackgroundRecord) {
         shard.loop.assertOnLoop()
         receiver = nil
@@ -181,9 +182,9 @@ final class Fetch: @unchecked Sendable {
         receiver = successor
     }
 
-    // MARK: What the machine says
+    // MARK: Actions of the state machine
 
-    /// What needs the event's own data (a head, bytes, a successor) is done where the event comes in.
+    /// Actions that need the data of their event, such as a head or bytes, are performed where the event is handled.
     func perform(_ action: FetchMachine.Action) {
         switch action {
         case .nothing, .collect, .hold, .stream, .passOn, .passOnHeld, .handOver: break
@@ -198,7 +199,7 @@ final class Fetch: @unchecked Sendable {
         case .take(let step): take(step)
         case .bring(let reason, let fault): passOnWhole(reason, fault)
         case .askWithoutConditions:
-            // RFC 9111 §4.3.4: a 304 for what is not stored is no response to anybody, so the upstream is asked for the whole.
+            // RFC 9111 §4.3.4: a 304 that matches no stored response cannot be used, so the request is repeated without conditions.
             guard var request = transfer?.request else { return }
             Validation.removeConditions(from: &request.fields)
             control = nil
@@ -220,7 +221,7 @@ final class Fetch: @unchecked Sendable {
 
     private func fail(_ fault: UpstreamFault) { fail(.fault(fault, status ?? 502)) }
 
-    /// Nothing good comes.
+    /// Ends the fetch without a usable response.
     func fail(_ failure: FetchFailure) {
         span?.work.failure = failure
         if isOutage(failure), let found = subject.found { shard.cache?.noteFailed(found, at: shard.cacheTime) }
@@ -237,13 +238,13 @@ final class Fetch: @unchecked Sendable {
         transfer = nil
     }
 
-    /// Tells those who wait for this fetch, once.
+    /// Reports the outcome to the followers and to the lease, once.
     func land(_ outcome: FlightOutcome) {
         let (collapsed, client) = (shard.shared.collapsed, subject.scopes.client)
-        // A follower takes over what its leader has abandoned.
+        // A follower takes over an abandoned fetch, and with it the lease.
         if outcome != .abandoned || flight.map(collapsed.hasFollowers) != true { endLease(outcome) }
         let told = outcome == .stored && givesCookie ? .unshareable : outcome
-        // With a copy the failure memory decides, and no wait is longer than the soft deadline.
+        // If there is a stored response, the failure memory decides, and no wait exceeds the soft deadline.
         let isRemembered = told == .unshareable || subject.found == nil
         if let flight {
             self.flight = nil
@@ -257,7 +258,7 @@ final class Fetch: @unchecked Sendable {
         guard let level = shard.level, let place = subject.place, place.takesLease else { return }
         let end: LeaseEnd =
             switch outcome {
-            // A response that is the same for all users is stored under another key than the request's own.
+            // A response for all users is stored under another key than that of the request.
             case .stored: place.keys.common == nil ? .stored : .free
             case .unshareable: .eachRequest
             case .failed(let failure) where failure.isOfUpstream: subject.found == nil ? .eachRequest : .eachNode
@@ -266,24 +267,24 @@ final class Fetch: @unchecked Sendable {
         level.ended(place.keys.own, end, by: subject.scopes.client)
     }
 
-    /// The response is longer than what nodes share. They need not wait for its end.
+    /// Ends the wait of other nodes, because the response is longer than what nodes share.
     func noteTooLongForNodes() {
         guard let level = shard.level, let place = subject.place, place.takesLease else { return }
         level.ended(place.keys.own, .eachNode, by: subject.scopes.client)
     }
 
-    /// Whether content of this length is more than what nodes share.
+    /// Whether content of this length exceeds what nodes share.
     func isTooLongForNodes(_ bytes: Int) -> Bool { shard.level.map { bytes > $0.contentLimitBytes } ?? false }
 
-    /// Whether the response begins something with this client, and does not say that others may have it, ever or for a while: who waits for it asks for
-    /// himself.
+    /// Whether the response sets a cookie and permits no reuse by other clients (`public`, or a positive lifetime). Followers then send
+    /// their own requests.
     private var givesCookie: Bool {
         guard let response, response.fields.contains(.setCookie) else { return false }
         let control = ResponseCacheControl(response.fields)
         return !control.isPublic && control.sharedMaxAge ?? control.maxAge ?? 0 <= 0
     }
 
-    /// The receiver hears of the end, and nothing more.
+    /// Reports the end to the receiver and releases it.
     func letGo(_ tell: (any FetchReceiver) -> Void) {
         place = nil
         endSpan()

@@ -1,5 +1,5 @@
-// The seam between the two machines of the flow: what a fetch tells the exchange that waits for it. An exchange whose client left simply
-// lets go of its fetch, which goes on filling the store where there is something to fill.
+// The interface between the state machines of `Exchange` and `Fetch`: the results that a fetch reports. After its client disconnects, an
+// exchange releases its fetch, which continues if it fills the store.
 
 import CachePolicy
 import Decisions
@@ -8,42 +8,42 @@ import HTTPCore
 import ResponseCache
 import Upstream
 
-/// A response that arrived whole and is held in memory (at most `bufferLimitBytes`).
+/// A complete response in memory, with at most `bufferLimitBytes` of content.
 struct FetchedResponse {
-    /// End-to-end fields only: what concerned the connection is gone, Content-Length is not among them.
+    /// End-to-end fields only, without Content-Length.
     var head: ResponseHead
-    /// As this client gets it: coded only where it accepts that.
+    /// Content in a coding that this client accepts.
     var content: [UInt8]
-    /// Whether it was handed to the store, or why not.
+    /// Whether the response was passed to the store, or why not.
     var storage: StorageDecision
-    /// As it was stored, where it was.
+    /// The stored form of the head; empty if the response was not stored.
     var storedHead: [UInt8] = []
-    /// The entity tag that was made here, where the upstream sent no validator.
+    /// The entity tag that Cistern generated because the upstream sent no validator; nil if there is none.
     var ownTag: [UInt8]?
-    /// What the operator's demands say against it, where it is passed on all the same.
+    /// The operator's requirement that a forwarded response fails; nil if it fails none.
     var fault: UpstreamFault?
     var metadata: StoredMetadata?
-    /// It says that the resource is gone, and stands for its copy from now on.
+    /// The response says that the resource is gone, and replaces its stored response from now on.
     var isRememberedAsGone = false
 }
 
-/// Is told what a fetch brings, on the shard's loop. After `fetchBrought`, `fetchConfirmed`, `fetchFailed`, `streamEnded` or
-/// `streamBroke` nothing more comes.
+/// Receives the results of a fetch on the shard's loop. `fetchBrought`, `fetchConfirmed`, `fetchFailed`, `streamEnded` and `streamBroke`
+/// are final.
 protocol FetchReceiver: AnyObject {
     func fetchInformed(_ head: ResponseHead)
-    /// The upstream wants to authenticate the connection.
+    /// The upstream requests authentication of the connection.
     func fetchChallenged(_ transfer: Transfer)
     func fetchBrought(_ response: FetchedResponse)
     /// The upstream confirmed the stored response by a 304.
     func fetchConfirmed(_ confirmation: Confirmation)
-    /// The upstream failed where a stored copy may go out, or sent no response at all.
+    /// The upstream sent no response, or a bad one that a stored response may replace.
     func fetchFailed(_ failure: FetchFailure)
-    /// The response is passed on piece by piece: too large to hold, or nothing to be kept.
-    /// Returns whether it is wanted; if not, nothing more comes.
+    /// The response is streamed, because it is too large to hold or is not stored.
+    /// - Returns: whether the content is wanted. If not, this call is final.
     func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason) -> Bool
     func streamBrought(_ bytes: Span<UInt8>)
     func streamEnded()
     func streamBroke(_ error: UpstreamError)
-    /// More of the request's content may be written.
+    /// More of the request content may be written.
     func fetchDrained()
 }

@@ -1,11 +1,12 @@
-// Where clients take Cistern for their forward proxy (RFC 9112 §3.2.2): which whole URIs name what is served here, and nothing else does.
+// Use as a forward proxy (RFC 9112 §3.2.2): determines which absolute request targets name a server for which Cistern responds. All other
+// targets are refused.
 
 import Addresses
 import HTTPCore
 import Upstream
 
 enum ForwardProxyTarget {
-    /// The authority that a whole URI names, with a port; nil where the request's target is something else.
+    /// The authority of an absolute request target, with a port; nil for other targets.
     static func authority(of head: RequestHead) -> [UInt8]? {
         guard head.target.first != UInt8(ascii: "/"), let target = RequestTarget(head.target, method: head.method),
             let authority = target.authority, let isSecure = target.isSecure
@@ -16,11 +17,11 @@ enum ForwardProxyTarget {
 }
 
 extension ProxySettings {
-    /// The names by which whole URIs mean it: those that are served here, else the upstream's own; of that also the other scheme's usual port, since
-    /// clients that leave TLS to us ask for http. Empty where there are none.
+    /// The authorities for which Cistern responds as a forward proxy: the configured names, or else the upstream's own. The upstream's also
+    /// match with the default port of the other scheme, because clients that leave TLS to the proxy use http. Empty if there are none.
     var proxiedNames: ServedNames {
         guard access.names.isEmpty else { return access.names }
-        // Else clients' paths would be others than the upstream's.
+        // With a path prefix, the paths of clients would differ from those of the upstream.
         guard strippedPath.isEmpty, upstream.atEachAddress.allSatisfy(\.basePath.isEmpty) else { return ServedNames() }
         return ServedNames(
             upstream.atEachAddress.flatMap { address in
@@ -30,10 +31,10 @@ extension ProxySettings {
     }
 }
 
-/// For which of several APIs a whole URI is.
+/// Chooses the API for an absolute request target.
 struct ProxiedAPIs {
     private let served: ServedAPIs
-    /// Of those that any URI can mean.
+    /// Indices of the APIs that absolute targets can name.
     private let places: [Int]
 
     init(_ apis: [ProxySettings]) {
@@ -42,7 +43,7 @@ struct ProxiedAPIs {
         served = ServedAPIs(
             known.map { _, api in
                 var scope = api.scope
-                // What is left of `forwarding.names` is looked at where it comes in.
+                // Other names of `forwarding.names` are checked at admission.
                 if scope.names.isEmpty, api.access.names.isEmpty { scope.names = api.proxiedNames }
                 return scope
             })

@@ -1,5 +1,5 @@
-// A request whose look-up needs what is not in memory: it waits while that is read from the disk by a thread that may wait, or is looked for in the
-// shared level, and is then looked up again, since meanwhile anything may have happened to what is stored.
+// Suspends a request if its lookup needs data that is not in memory. Another thread reads the data from disk, or the shared level is
+// queried. Then the lookup is repeated, because the cache may have changed meanwhile.
 
 import CachePolicy
 import Decisions
@@ -12,34 +12,34 @@ import Sharing
 import Telemetry
 
 extension ProxyShard {
-    /// Goes on, on the loop, once what was not in memory has been read from the disk.
+    /// Loads the data, and then continues on the loop.
     func bringIn(_ wanted: NotAtHand, then goOn: @escaping @Sendable () -> Void) {
         cache?.bringIn(wanted) { [loop] in loop.execute(goOn) }
     }
 }
 
-/// What is sent from the store's files is read by its own threads.
+/// Content that is sent from the store's files is loaded by the store's threads.
 extension SharedCacheState: ContentMemory {}
 
-/// `@unchecked Sendable` because it is touched on its shard's loop only; the readers do no more than carry it back there.
+/// `@unchecked Sendable` because it is used on its shard's loop only; the readers only pass it back to that loop.
 final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     private let shard: ProxyShard
     private let stream: any ClientStream
     private let head: RequestHead
     private let body: RequestBody
     private var arrival: Arrival
-    /// What the shared level was asked for.
+    /// The query to the shared level; nil if there was none.
     private var asked: SharedLookUp?
-    /// When, in microseconds; and whether that call has not returned yet.
+    /// Time of the query in microseconds, and whether the call that made it has not returned yet.
     private var askedAt: Int64 = 0
     private var isAsking = false
-    /// Whether another node that asks the upstream was waited for.
+    /// Whether the request waited for another node that asks the upstream.
     private var hasWaited = false
-    /// The request's content, where it has come whole already: it is short, since the key is made of it.
+    /// Request content that has arrived. It is short, because it is part of the cache key.
     private var content: [UInt8] = []
     private var isRequestWhole = false
     private var isOver = false
-    /// Set when it is known what becomes of the request; from then on everything goes there.
+    /// The exchange that handles all further events, once the lookup is complete.
     private var exchange: (any ClientExchange)?
 
     init(
@@ -83,7 +83,7 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         broughtIn()
     }
 
-    /// The upstream has been asked meanwhile.
+    /// The upstream has been asked already.
     func sharedCameLate() {
         guard isOver, let exchange = exchange as? Exchange else { return }
         exchange.handle(.copyTaken)
@@ -106,7 +106,7 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     private func goOn(_ next: (any ClientExchange)?) {
         isOver = true
         exchange = next
-        // Nobody asks the upstream, though this node may be the one that was to.
+        // This node may hold the lease, but does not ask the upstream.
         if next == nil, arrival.sharedWait != nil, let asked { shard.level?.ended(asked.keys.own, .served) }
         let held = content
         content = []

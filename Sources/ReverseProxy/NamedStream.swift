@@ -1,5 +1,5 @@
-// A client's stream where clients are told their requests' names (`log.request_id`): every response, whoever makes it, has the name as its last
-// line, in the place of what the upstream or a stored response says. Around the stream, so that no way that a response can go out is forgotten.
+// The client's stream if responses carry the request's ID (`log.request_id`): its line replaces the ID of the upstream or of a stored
+// response. It wraps the stream, so it covers every way to send a response.
 
 import CachePolicy
 import Downstream
@@ -10,12 +10,12 @@ final class NamedStream: StreamAround {
     let stream: any ClientStream
     private let line: [UInt8]
 
-    /// - Parameter line: with its end.
+    /// - Parameter line: field line with its line end.
     init(_ stream: any ClientStream, line: [UInt8]) { (self.stream, self.line) = (stream, line) }
 
-    // MARK: What is changed
+    // MARK: Changed methods
 
-    /// - Returns: with the name in its last line (`sendComplete`, `sendAgain`).
+    /// - Returns: the sent bytes, with the ID in the last line (see `sendComplete`, `sendAgain`).
     @discardableResult
     func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer? {
         followed(lines).withUnsafeBytes { lines in

@@ -1,14 +1,16 @@
-// What the upstream last let scripts of which origin read, by target and by path, and by host where it is told that: for the responses that we make
-// ourselves, and for stored ones that came without. In memory only. A good response to the same origin that gives no leave takes it back.
+// Remembers the CORS permissions that the upstream last gave, by origin, target and path, and by host if the upstream receives it. They
+// apply to responses of Cistern, and to stored responses without CORS fields. Kept in memory only. A later good response to the origin
+// without a permission revokes it.
 
 import CachePolicy
 import HTTPCore
 import Locking
 
-/// Shared by all shards: noted with responses of the upstream to requests with Origin, asked where it fails, and for hits that say nothing of it themselves.
+/// Shared by all shards. Written for responses to requests with Origin; read for responses of Cistern and for hits without CORS fields.
 final class OriginGrants: Sendable {
     private struct State {
-        /// What was noted or asked for lately moves into the young half; when that is full, the old one is dropped.
+        /// Recently written or read entries move to the young half. When it is full, it becomes the old half, and the previous old half is
+        /// dropped.
         var young: [[UInt8]: OriginWord] = [:]
         var old: [[UInt8]: OriginWord] = [:]
         var youngBytes = 0
@@ -17,9 +19,9 @@ final class OriginGrants: Sendable {
     private let state = Mutex(State())
     let isKeyedByHost: Bool
 
-    /// Of each half, keys and lines together.
+    /// Maximum size of each half, with keys and lines, in bytes.
     private static let limitBytes = 2 << 20
-    /// Longer ones are not remembered.
+    /// Maximum length of a remembered key, in bytes.
     private static let keyLimitBytes = 4_096
     private static let entryBytes = 128
 
@@ -34,10 +36,10 @@ final class OriginGrants: Sendable {
         }
     }
 
-    /// For this very target.
+    /// Permission for this target.
     func ofTarget(_ head: RequestHead) -> OriginWord? { find(head, head.pathAndQuery) }
 
-    /// For the path, whatever its arguments: what we say ourselves tells nothing of them.
+    /// Permission for the path without its query. Responses of Cistern reveal nothing about the query.
     func ofPath(_ head: RequestHead) -> OriginWord? { find(head, head.pathAndQuery.withoutQuery) }
 
     private func find(_ head: RequestHead, _ target: ArraySlice<UInt8>) -> OriginWord? {
@@ -63,7 +65,7 @@ final class OriginGrants: Sendable {
 
     private static func size(_ key: [UInt8], _ word: OriginWord) -> Int { key.count + (word.grant?.lines.count ?? 0) + entryBytes }
 
-    /// None of them has a space in it, but for an origin: so that comes last.
+    /// Only the origin may contain a space, so it comes last.
     private func key(_ target: ArraySlice<UInt8>, _ origin: ArraySlice<UInt8>, _ head: RequestHead) -> [UInt8] {
         let host = isKeyedByHost ? head.host.map(\.asciiLowercased) : []
         return Array(target) + [0x20] + host + [0x20] + Array(origin)

@@ -1,4 +1,4 @@
-// The proxy's own pages: /metrics, /healthz, /readyz. Here they are told from other requests; the server responds to them.
+// The proxy's own pages: /metrics, /healthz, /readyz. This file recognizes the requests; the server responds to them.
 
 import Downstream
 import HTTPCore
@@ -17,7 +17,7 @@ public enum OwnPage: Sendable {
         default: return nil
         }
         guard head.method.isRead else { return nil }
-        // No longer than /metrics/ with the beginning of its arguments.
+        // At most `/metrics/` and the beginning of a query.
         var path = bytes.prefix(10).prefix { $0 != UInt8(ascii: "?") }
         if path.last == UInt8(ascii: "/") { path.removeLast() }
         if path.elementsEqual("/metrics".utf8) {
@@ -32,7 +32,7 @@ public enum OwnPage: Sendable {
     }
 }
 
-/// Responds to requests for the own pages.
+/// Responds to requests for the proxy's own pages.
 public protocol OwnPageSource: AnyObject {
     /// Responds at once, or returns the exchange that will.
     func respond(
@@ -40,12 +40,13 @@ public protocol OwnPageSource: AnyObject {
     ) -> (any ClientExchange)?
 }
 
-/// A challenge of an ACME authority: what comes behind `/.well-known/acme-challenge/` in its request.
+/// Token of an ACME challenge: the part of the path after `/.well-known/acme-challenge/`.
 public enum AcmeToken {
     private static let path: StaticString = "/.well-known/acme-challenge/"
     private static let limitBytes = 256
 
-    /// nil where the request is for something else: a token is letters, digits, - and _ (RFC 8555 §8.3), so no file outside is named.
+    /// Returns nil if the request is no ACME challenge. A token consists of letters, digits, - and _ (RFC 8555 §8.3), so it cannot name a
+    /// file outside the directory.
     static func of(_ head: RequestHead) -> String? {
         let bytes = head.target
         guard bytes.count > path.utf8CodeUnitCount, bytes.count <= limitBytes, head.method.isRead,
@@ -57,7 +58,7 @@ public enum AcmeToken {
     }
 }
 
-/// Responds to requests for files that are put here for others to see.
+/// Responds to ACME challenges with files that an ACME client has written.
 public protocol OwnFileSource: AnyObject {
     func respond(with token: String, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard) -> any ClientExchange
 }

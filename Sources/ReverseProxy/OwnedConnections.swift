@@ -1,5 +1,5 @@
-// The upstream connections that one client connection owns, since the upstream knows users by connections (NTLM, Negotiate, Kerberos): one for each
-// API and each client that a trusted proxy speaks for on it.
+// Upstream connections that belong to one client connection, because the upstream authenticates connections (NTLM, Negotiate, Kerberos).
+// There is one for each API, and for each client of a trusted proxy.
 
 import Addresses
 import Coordination
@@ -11,22 +11,22 @@ import Logging
 import Reactor
 import Upstream
 
-/// Kept with the client's connection, on its loop.
+/// Belongs to the client's connection. Used on its loop only.
 final class OwnedConnections: ConnectionCompanion {
     struct Owner: Equatable {
-        /// The API's place: it lasts over a reload.
+        /// Number of the API, which is unchanged by a reload.
         let api: UInt16
         let client: ClientAddress
     }
 
     private var all: [(owner: Owner, connection: OwnedConnection)] = []
 
-    /// A trusted proxy may speak for many clients on one connection.
+    /// Maximum number of owned connections, because a trusted proxy may forward many clients on one connection.
     private static let limit = 16
 
     func find(_ owner: Owner) -> OwnedConnection? { all.first { $0.owner == owner }?.connection }
 
-    /// That of the owner, at this upstream. After a reload it is another one, which has no connection yet.
+    /// The connection of the owner at this upstream. After a reload, a new one without a transport connection replaces it.
     /// - Returns: nil if there are too many.
     func make(_ owner: Owner, at upstream: UpstreamClient) -> OwnedConnection? {
         let number = owner.client.address.map(\.clientNumber) ?? 0
@@ -55,16 +55,16 @@ extension ProxyShard {
         OwnedConnections.Owner(api: shared.place, client: stream.client.place)
     }
 
-    /// Whether the request has to go over an upstream connection of its client's connection, and has nothing to do with the store.
+    /// Whether the request must use an upstream connection that its client connection owns, and bypasses the store.
     func isOfConnectionUser(_ head: RequestHead, on stream: any ClientStream) -> Bool {
         if ConnectionAuthentication.isUsed(by: head.fields) { return true }
-        // Nearly no connection has any.
+        // Hardly any connection has one.
         guard let companion = stream.companion else { return false }
         return (companion as? OwnedConnections)?.find(owner(stream))?.isSignedIn ?? false
     }
 
-    /// The connection that such a request goes over.
-    /// - Throws: why there is none.
+    /// Returns the owned connection for such a request.
+    /// - Throws: why none is available.
     func claimConnection(on stream: any ClientStream) throws(AccessRefusal) -> OwnedConnection {
         guard !stream.isMultiplexed else { throw .userOverHTTP2 }
         guard !settings.upstream.knowsHTTP2 else { throw .userAtHTTP2Upstream }
@@ -86,16 +86,16 @@ extension ProxyShard {
         process.ownedConnections.takeWithinLimit(stream.client.place)
     }
 
-    /// The upstream has offered such a scheme, or begun a handshake: its connection is set aside for the client's next request.
+    /// Reserves the upstream connection for the client's next request, because the upstream has offered such a scheme or begun a handshake.
     func setAside(_ transfer: Transfer, on stream: any ClientStream) {
         guard !stream.isMultiplexed, stream.staysOpen, let owned = ownedConnection(on: stream) else { return }
         transfer.setAside(for: owned) { takePermit(stream) }
     }
 }
 
-/// What the log is told of connections with a user: each API's first, and refusals once a minute.
+/// Log lines about authenticated connections: the first use of each API, and refusals at most once a minute.
 final class ConnectionUserLog: Sendable {
-    /// Changed by all shards.
+    /// Accessed by all shards.
     private let state = Mutex((hasBegun: false, refusedAt: Int64?.none))
 
     private static let interval: Int64 = 60_000

@@ -1,5 +1,5 @@
-// The process that goes on in this one's place, or in whose place this one goes on, as long as the old one still ends what it has begun: what changes here
-// is told there, and no response to a write goes out before that has taken note.
+// The link to the other process of a take-over while both run: sends this process's changes and waits for their acknowledgement. The
+// response to a write waits for it too.
 
 import Dispatch
 import Locking
@@ -7,31 +7,32 @@ import TakeOver
 
 public final class PeerProcess: Sendable {
     private struct State {
-        /// nil where there is none.
+        /// Sends a message; nil if there is no other process.
         var tell: (@Sendable (TakeOverMessage) -> Void)?
-        /// It is the one that goes on.
+        /// The other process is the new one.
         var isSuccessor = false
-        /// It has all, and this process none of it.
+        /// The other process owns everything, and this one nothing.
         var hasAll = false
-        /// Numbered messages that were told, and those of them that were followed.
+        /// Number of numbered messages sent, and of those acknowledged.
         var told: UInt64 = 0
         var acknowledged: UInt64 = 0
         var waiting: [(number: UInt64, then: @Sendable () -> Void)] = []
-        /// It was waited for in vain, and has acknowledged nothing since: nobody waits for it again.
+        /// A wait for the other process timed out, and it has acknowledged nothing since. No request waits for it until it does.
         var isLate = false
         var hasFollowed = false
-        /// Counts those that have been there.
+        /// Number of sessions so far.
         var session = 0
     }
 
     private let state = Mutex(State())
 
-    /// Who has not heard by then goes on all the same: it is stuck, or gone.
+    /// Maximum wait for an acknowledgement. A process that does not acknowledge is blocked or has ended.
     private static let patience = DispatchTimeInterval.milliseconds(1_000)
 
     init() {}
 
-    /// Where this process does what the other one tells. What is done there is told nobody: both would tell each other for ever.
+    /// Creates a queue for applying the other process's changes. Changes made on it are not sent back, because the processes would send
+    /// them to each other for ever.
     public static func makeFollowingQueue() -> DispatchQueue {
         let queue = DispatchQueue(label: "cistern.following", qos: .userInitiated)
         queue.setSpecific(key: isFollowing, value: true)
@@ -40,22 +41,23 @@ public final class PeerProcess: Sendable {
 
     private static let isFollowing = DispatchSpecificKey<Bool>()
 
+    /// Starts a session.
     /// - Parameters:
-    ///   - isSuccessor: whether it is the one that goes on.
-    ///   - tell: called in the order of the messages, by whoever tells: it does no more than queue.
+    ///   - isSuccessor: whether the other process is the new one.
+    ///   - tell: sends a message. Called in the order of the messages, on any thread; it must only enqueue.
     public func begin(isSuccessor: Bool, _ tell: @escaping @Sendable (TakeOverMessage) -> Void) {
         state.withLock { $0 = State(tell: tell, isSuccessor: isSuccessor, session: $0.session + 1) }
     }
 
-    /// Whether one is there that goes on, or may soon: it is to know of all counts that anybody sees here.
+    /// Whether the other process is the new one, or is about to be. It must receive all counts before clients see them here.
     public var isSuccessor: Bool { state.withLock { $0.tell != nil && $0.isSuccessor } }
 
-    /// Whether another process has all, and what is asked of an administrator is to be asked there.
+    /// Whether the other process owns everything. Requests of administrators must go to it.
     public var hasAll: Bool { state.withLock { $0.hasAll } }
 
     public func takeAll() { state.withLock { $0.hasAll = true } }
 
-    /// Nothing where there is none.
+    /// Sends a message. Does nothing if there is no other process.
     public func tell(_ message: TakeOverMessage) {
         guard DispatchQueue.getSpecific(key: Self.isFollowing) == nil else { return }
         state.withLock { state in
@@ -82,7 +84,7 @@ public final class PeerProcess: Sendable {
         return ready
     }
 
-    /// Nobody is there any more, or nobody has come to be: what waits goes on.
+    /// Ends the session. All waits end.
     public func end() {
         let waiting = state.withLock { state in
             defer { (state.tell, state.waiting, state.acknowledged) = (nil, [], state.told) }
@@ -91,13 +93,13 @@ public final class PeerProcess: Sendable {
         for one in waiting { one.then() }
     }
 
-    /// Whether something was told that has not been acknowledged.
+    /// Whether a sent message has not been acknowledged, and a request should wait for that.
     public var isAwaited: Bool { state.withLock { $0.told > $0.acknowledged && !$0.isLate } }
 
-    /// Whether it has all, and was gone before it followed anything: then it has never served.
+    /// Whether the other process took over and ended before it acknowledged any message, so that it never served.
     public var isLost: Bool { state.withLock { $0.hasAll && $0.tell == nil && !$0.hasFollowed } }
 
-    /// Calls `then` once all that was told until now has been acknowledged, or after a second: at once, or from any thread.
+    /// Calls `then` once all messages sent so far have been acknowledged, or after a second. It is called at once or on any thread.
     public func whenKnown(_ then: @escaping @Sendable () -> Void) {
         let awaited = state.withLock { state -> (number: UInt64, session: Int)? in
             guard state.told > state.acknowledged, !state.isLate else { return nil }

@@ -1,4 +1,4 @@
-// What all APIs and all shards of one process have in common: each has a reference to it, and all of it guards itself.
+// State that all APIs and shards of a process share. It is thread-safe.
 
 import Coordination
 import Downstream
@@ -14,40 +14,40 @@ import Telemetry
 import Tracing
 import Upstream
 
-/// From one reload of the settings to the next. What lasts longer is handed on.
+/// Valid from one reload of the settings to the next. Longer-lived state is passed to the next instance.
 public final class ProcessState: Sendable {
-    /// Of the process. What an API has for itself is in its own (`SharedFlowState`).
+    /// Settings of the process. Those of each API are in `SharedFlowState`.
     public let settings: ProxySettings
     public let logger: Logger
     public let accessLog: AccessLog?
-    /// nil where no spans are recorded.
+    /// nil if no spans are recorded.
     public let spans: SpanExporter?
-    /// Of this process, whoever exported them.
+    /// Counts of the process, over all exporters.
     public let spanCounts: SpanCounts
-    /// nil where nothing is recorded.
+    /// nil if no recording is active.
     public let recorder: (any ExchangeRecorder)?
     public let connections: ConnectionBudget
-    /// nil where one address may have any number.
+    /// nil if the number of requests per address is not limited.
     let requestsPerAddress: AddressBudget?
     private let addresses: AddressCounts
-    /// Upstream connections that belong to clients' connections, by client.
+    /// Number of upstream connections that client connections own, by client.
     let ownedConnections: AddressBudget
     private let ownedCounts: AddressCounts
     public let content: ContentBudget
     let sentRequests: SentRequests
-    /// What Via and Forwarded tell this process by.
+    /// Identifies this process in Via and Forwarded.
     let instance: String
-    /// By which records and counts call APIs.
+    /// Numbers of APIs in records and counters.
     let places: APIPlaces
     private let sharedFaults: SharedFaults
-    /// The process that takes over, or that this one takes over from, as long as both are there.
+    /// The link to the other process during a take-over.
     public let peer: PeerProcess
-    /// This node, where it is one of a fleet.
+    /// This node of a fleet; nil if there is no fleet.
     public let fleet: FleetNode?
     let identityTables: IdentityTables
     let adminRefusals: AdminRefusals
 
-    /// - Parameter time: by which the log of the fleet is followed.
+    /// - Parameter time: clock for following the fleet log.
     public init(
         _ settings: ProxySettings, logger: Logger, accessLog: AccessLog?, recorder: (any ExchangeRecorder)? = nil, time: any TimeSource
     ) {
@@ -71,7 +71,7 @@ public final class ProcessState: Sendable {
         fleet = settings.store.flatMap { [fleet = settings.fleet] store in fleet.map { FleetNode($0, beside: store, logger, time: time) } }
     }
 
-    /// The same process with other settings.
+    /// The state of this process after a reload.
     public init(_ settings: ProxySettings, accessLog: AccessLog?, after former: ProcessState) {
         (self.settings, self.accessLog) = (settings, accessLog)
         (recorder, logger) = (former.recorder, former.logger)
@@ -88,7 +88,7 @@ public final class ProcessState: Sendable {
         spans = isSame ? former.spans : SpanExporter(settings, instance, spanCounts, logger)
     }
 
-    /// From now on its limits hold.
+    /// Applies the limits of these settings to connections and content.
     public func limit() {
         connections.use(settings.downstream)
         content.use(settings.downstream)
@@ -112,16 +112,16 @@ public final class ProcessState: Sendable {
     }
 }
 
-/// Which refusals of the administrator's interface get a line in the log: whoever guesses tokens does not fill it.
+/// Limits the log lines about refused requests to the admin interface, so that guessing tokens does not flood the log.
 final class AdminRefusals: Sendable {
     private struct State {
         var lastLine: Int64?
         var unlogged = 0
     }
 
-    /// All shards note theirs.
+    /// Accessed by all shards.
     private let state = Mutex(State())
-    /// Least time between two lines, in milliseconds.
+    /// Minimum time between two lines, in milliseconds.
     static let pause: Int64 = 60_000
 
     /// - Parameter now: milliseconds of the monotonic clock.
@@ -138,12 +138,12 @@ final class AdminRefusals: Sendable {
     }
 }
 
-/// Changed by the administrator; each shard has a copy.
+/// The current faults, which an administrator changes. Each shard has a copy.
 private final class SharedFaults: Sendable {
     let table = Mutex(FaultTable())
 }
 
-/// A number for each API that there has been, which stays its own for as long as the process lives.
+/// Assigns a number to each API name. The number does not change while the process runs.
 final class APIPlaces: Sendable {
     private let names = Mutex<[String]>([])
 
@@ -157,19 +157,19 @@ final class APIPlaces: Sendable {
 }
 
 extension AddressBudget {
-    /// nil where there is no limit.
+    /// Returns nil if there is no limit.
     fileprivate convenience init?(_ settings: ProxySettings, _ counts: AddressCounts) {
         self.init(limit: settings.access.requestsPerAddress, trustedProxies: settings.downstream.trustedProxies, counts)
     }
 
-    /// Of upstream connections that belong to clients' connections.
+    /// Budget of upstream connections that client connections own.
     fileprivate convenience init(ownedIn settings: ProxySettings, _ counts: AddressCounts) {
         self.init(of: OwnedConnection.limitPerClient, trustedProxies: settings.downstream.trustedProxies, counts)
     }
 }
 
 extension SpanExporter {
-    /// nil where no spans are recorded.
+    /// Returns nil if no spans are recorded.
     fileprivate convenience init?(_ settings: ProxySettings, _ instance: String, _ counts: SpanCounts, _ logger: Logger) {
         guard settings.tracing.isOn else { return nil }
         let source = SpanSource(service: settings.tracing.serviceName, version: settings.version, instance: instance)

@@ -1,10 +1,10 @@
-// What settings that were read again let fewer clients have than those before. What is stored was stored by the former rules, and goes out further:
-// that is the operator's to purge.
+// Warnings about reloaded settings that narrow which clients may receive a response. Responses stored under the former settings are still
+// served until the operator purges them.
 
 import CachePolicy
 
 extension ProxySettings {
-    /// A sentence for each such rule.
+    /// One sentence for each such setting.
     public func warningsOfNarrowing(since former: ProxySettings) -> [String] {
         guard store != nil, former.store != nil else { return [] }
         var changes: [String] = []
@@ -32,7 +32,7 @@ extension ProxySettings {
         return changes.map { "\(place)\($0), until it is purged (cistern purge)" }
     }
 
-    /// Whether it was so for some path, and is not any more.
+    /// Whether the property held for some path under the former settings and does not hold any more.
     private func isNarrowed(since former: ProxySettings, _ isSo: (Route) -> Bool) -> Bool {
         func holds(_ settings: ProxySettings, on pattern: RoutePattern) -> Bool {
             isSo(settings.routes.first { $0.pattern == pattern } ?? settings.otherRoute)
@@ -43,7 +43,7 @@ extension ProxySettings {
 }
 
 extension CredentialSettings {
-    /// Whether requests that were alike may not be any more.
+    /// Whether requests that had equal credentials under the former settings may now differ.
     fileprivate func tellsMore(than former: CredentialSettings) -> Bool {
         !Set(fields).isSubset(of: former.fields) || !Set(groupFields).isSubset(of: former.groupFields)
             || !Set(cookies).isSubset(of: former.cookies) || !Set(former.ignoredCookies).isSubset(of: ignoredCookies)

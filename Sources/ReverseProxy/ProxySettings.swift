@@ -1,4 +1,4 @@
-// Everything the flow and the server need to know, as plain values: the sides' own settings, and what belongs to the flow alone.
+// Settings of the flow and the server, as plain values: the settings of other modules, and those of the flow itself.
 
 import Addresses
 import Administration
@@ -12,19 +12,19 @@ import Tracing
 import Upstream
 
 public struct ProxySettings: Sendable {
-    /// Several APIs, each with settings of its own, those of the process among them; empty where these are the only one's.
+    /// Settings of each of several APIs, which include those of the process; empty if there is one API.
     public var apis: [ProxySettings] = []
-    /// Of one of several APIs; empty for the only one.
+    /// Name of the API; empty if there is one.
     public var apiName = ""
-    /// Which requests it is for.
+    /// Which requests the API serves.
     public var scope = ServedAPIs.Scope()
-    /// What is taken off clients' paths before the upstream is asked; without a slash at its end.
+    /// Prefix that is removed from clients' paths before forwarding, without a final slash. Empty: nothing is removed.
     public var strippedPath: [UInt8] { scope.isStripped ? scope.path : [] }
     public var upstream: UpstreamSettings
     public var downstream = DownstreamSettings()
     public var policy = CachePolicySettings()
     public var forwarding = ForwardingSettings()
-    /// nil: nothing is kept.
+    /// nil: nothing is stored.
     public var store: StorePlace?
     /// nil: nothing is shared with other nodes.
     public var fleet: FleetSettings?
@@ -32,16 +32,16 @@ public struct ProxySettings: Sendable {
     public var access = AccessSettings()
     public var admin = AdminSettings()
     public var ownFields = OwnFieldSettings()
-    /// Exchanges of each shard that are remembered, so that they can be explained.
+    /// Number of exchanges that each shard records for explanations.
     public var records = 1_000
-    /// The mode at the start.
+    /// Serving mode at the start.
     public var mode = ServingMode.live
     public var content = ContentSettings()
-    /// What is different for some paths; the first that fits counts.
+    /// Routes for paths with their own settings. The first that matches applies.
     public var routes: [Route] = []
-    /// For all other paths.
+    /// Settings of all other paths.
     public var otherRoute = Route()
-    /// Whether a 410, a 404 in JSON, or a 403 to a user, stands for its copy while the upstream fails.
+    /// Whether a 410, a 404 with JSON, or a 403 for a user is served instead of its stored response while the upstream fails.
     public var remembersGone = true
     public var collapsing = CollapsingSettings()
     public var background = BackgroundSettings()
@@ -56,21 +56,22 @@ public struct ProxySettings: Sendable {
 
 public struct ListeningSettings: Sendable {
     public var listeners: [ListenerSettings] = []
-    /// Where /metrics, /healthz and /readyz are served instead of on the proxy's own addresses, and the administrator's interface is.
+    /// Listeners for the admin interface and for /metrics, /healthz and /readyz. If there are any, the proxy's own addresses do not serve
+    /// these pages.
     public var adminListeners: [ListenerSettings] = []
-    /// Whether those pages are served on the proxy's own addresses, where there are no others for them.
+    /// Whether the proxy's own addresses serve these pages if there are no admin listeners.
     public var servesOwnPages = true
-    /// For those that speak it.
+    /// Settings of listeners with TLS.
     public var tls = ServerTLSSettings()
-    /// Where challenges of ACME authorities lie; nil for nowhere.
+    /// Directory of ACME challenges; nil for none.
     public var challengeDirectory: String?
 
     public init() {}
 }
 
 extension ProxySettings {
-    /// What connections say of their clients counts where it makes a difference: certificates as credentials, and the scheme as part of keys
-    /// where there are two and the upstream gets to know which.
+    /// Adds what connections reveal about clients where it matters: client certificates as credentials, and the scheme as a part of cache
+    /// keys. The scheme matters if clients may use both and it is forwarded to the upstream.
     func countingConnections() -> ProxySettings {
         var settings = self
         let listeners = listening.listeners
@@ -86,11 +87,11 @@ extension ProxySettings {
     }
 }
 
-/// Which of our own fields clients may use.
+/// Which request fields of Cistern clients may use.
 public struct OwnFieldSettings: Sendable {
-    /// Whether a request with Cistern-Why gets that field back.
+    /// Whether a request with Cistern-Why receives that field in the response.
     public var allowsWhy = false
-    /// Whether a request with Cistern-Key gets its key in Cache-Status.
+    /// Whether a request with Cistern-Key receives its cache key in Cache-Status.
     public var allowsKey = false
     /// Whether a request with Cistern-Mode chooses its mode.
     public var allowsMode = false
@@ -99,15 +100,15 @@ public struct OwnFieldSettings: Sendable {
 }
 
 public struct ContentSettings: Sendable {
-    /// Longest response that is taken whole before its first byte goes out, so that a broken one can still be replaced; also the largest that
-    /// is stored. Larger ones are streamed.
+    /// Maximum length in bytes of a response that is read whole before it is sent, so that an incomplete one can be replaced. Longer
+    /// responses are streamed and not stored.
     public var bufferLimitBytes = 8 << 20
-    /// Content up to this length is decoded, searched and brought into one spelling on the loop, which takes less than a millisecond; what is
-    /// longer, by the shard's worker. No setting: tests make it small.
+    /// Maximum length in bytes of content that is decoded, searched and canonicalized on the loop, which takes less than a millisecond. The
+    /// shard's worker examines longer content. Not configurable; tests reduce it.
     public var examinedAtOnceBytes = 64 << 10
-    /// Shorter content is neither stored nor sent with a coding that it does not have.
+    /// Minimum length in bytes of content that Cistern compresses, for the store or for clients.
     public var compressFromBytes = 1_400
-    /// Stored contents that went out in another form than they lie in the store are remembered so, of all shards together.
+    /// Maximum memory in bytes for stored contents that were recoded for clients, over all shards.
     public var recodedBytes = 32 << 20
 
     public init() {}
@@ -116,15 +117,15 @@ public struct ContentSettings: Sendable {
 public struct CollapsingSettings: Sendable {
     /// Whether requests for one key share one fetch.
     public var isOn = true
-    /// The milliseconds that one waits for another's.
+    /// Maximum time that a request waits for the fetch of another, in milliseconds.
     public var wait: Int64 = 5_000
 
     public init() {}
 }
 
-/// Of what no client waits for.
+/// Settings of work that no client waits for.
 public struct BackgroundSettings: Sendable {
-    /// Fetches of one shard.
+    /// Maximum number of concurrent background fetches of one shard.
     public var limit = 32
     public var probe = ActiveProbeSettings()
 

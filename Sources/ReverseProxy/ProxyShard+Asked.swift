@@ -1,5 +1,5 @@
-// What a client may ask of the proxy itself, where the operator allows it: an explanation (Cistern-Why), its key (Cistern-Key),
-// and a mode (Cistern-Mode).
+// Fields with which a client addresses the proxy itself, if the operator permits it: Cistern-Why (explanation), Cistern-Key (cache key) and
+// Cistern-Mode (serving mode).
 
 import CachePolicy
 import Downstream
@@ -10,15 +10,15 @@ import ResponseCache
 import Telemetry
 
 extension ProxyShard {
-    /// Whether this response is to carry its explanation.
+    /// Whether the response must carry its explanation.
     @inline(__always)
     func explains(_ head: RequestHead) -> Bool { head.contains(.cisternWhy) && settings.ownFields.allowsWhy }
 
-    /// Whether this response may have to say more than others.
+    /// Whether the response may need lines that other responses do not have.
     @inline(__always)
     func asksForWords(_ head: RequestHead) -> Bool { head.contains(.cisternWhy) || head.contains(.cisternKey) }
 
-    /// The field's line.
+    /// The line of the Cistern-Why field.
     func whyField(_ record: ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead) -> [UInt8] {
         let target = Array(head.pathAndQuery)
         var trace = trace
@@ -31,18 +31,18 @@ extension ProxyShard {
         ).field
     }
 
-    /// The key for Cache-Status, without secrets; nil where it is not asked for, not allowed, or there is none.
+    /// The cache key for Cache-Status, without secrets. nil if it was not requested, is not permitted, or does not exist.
     @inline(__always)
     func shownKey(_ key: @autoclosure () -> [UInt8]?, _ head: RequestHead) -> String? {
         guard head.contains(.cisternKey), settings.ownFields.allowsKey else { return nil }
         return key().flatMap { StoredKey($0)?.readableTarget }
     }
 
-    /// Whether it takes more than a look to know that the mode is `live`.
+    /// Whether the mode may be other than `live`, so that it must be determined.
     @inline(__always)
     func isModal(_ head: RequestHead) -> Bool { !areModesLive || head.contains(.cisternMode) }
 
-    /// The request's own choice where that is allowed, else what is set for its path or its route.
+    /// The mode that the request selects, if permitted; otherwise the mode of its path or route.
     func mode(of head: RequestHead) -> ServingMode {
         guard isModal(head) else { return .live }
         if settings.ownFields.allowsMode, let value = head.fields.first(.cisternMode),

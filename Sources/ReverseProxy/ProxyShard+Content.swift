@@ -1,4 +1,4 @@
-// What is done with a request that has content, or whose key is made of it: taken whole first, or passed on as it comes.
+// Requests with content, or with a cache key that includes the content: decides whether the content is read whole or streamed.
 
 import CachePolicy
 import Decisions
@@ -8,10 +8,10 @@ import HTTPCore
 import ResponseCache
 
 extension ProxyShard {
-    /// A request with content, or one that is kept by its content.
+    /// Receives a request with content, or with a response that is stored by content.
     func receive(_ head: RequestHead, _ framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
         let isKept = isKeptByContent(head)
-        // A client that is refused anyway need not send the content first.
+        // The client of a refused request need not send the content first.
         guard isKept || !isRefused(head, on: stream) else {
             return pass(head, .streamed(.unread(framing)), on: stream)
         }
@@ -37,7 +37,7 @@ extension ProxyShard {
         }
     }
 
-    /// The content is whole.
+    /// Processes a request with complete content.
     func receivedWhole(_ head: RequestHead, _ body: RequestBody, on stream: any ClientStream) -> (any ClientExchange)? {
         guard isKeptByContent(head) else {
             var arrival = arrival(body)
@@ -46,7 +46,7 @@ extension ProxyShard {
         return receivedWhole(head, body, identity: identification(of: head, body.bytes)(), on: stream)
     }
 
-    /// - Parameter identity: what the content says; nil where its response must not be kept.
+    /// - Parameter identity: identity of the content for the cache key; nil if the response must not be stored.
     func receivedWhole(
         _ head: RequestHead, _ body: RequestBody, identity: [UInt8]?, on stream: any ClientStream
     ) -> (any ClientExchange)? {
@@ -59,10 +59,11 @@ extension ProxyShard {
         return look(head, body, &arrival, on: stream)
     }
 
-    /// What the content says is longer than this only until a digest stands for it: a key is kept, and compared at every look-up.
+    /// Maximum length of a content identity in bytes. A digest replaces a longer one, because keys are stored, and compared at every
+    /// lookup.
     private static let identityLimitBytes = 1 << 10
 
-    /// Makes the key's part of the content. What it returns touches nothing that the loop owns.
+    /// Returns a function that computes the content's part of the key. It uses no state of the loop.
     func identification(of head: RequestHead, _ content: [UInt8]) -> @Sendable () -> [UInt8]? {
         let (target, cache) = (head.pathAndQuery, cache?.shared)
         let limit = routes.all[routes.place(of: target)].contentLimitBytes
@@ -77,7 +78,7 @@ extension ProxyShard {
         }
     }
 
-    /// Whether its response is kept by its content: QUERY, and what the route says only reads.
+    /// Whether the response is stored by content: for QUERY, and for requests that only read by their route's settings.
     func isKeptByContent(_ head: RequestHead) -> Bool {
         guard cache != nil, !head.method.isRead, !routes.stream(head.pathAndQuery) else { return false }
         return routes.reads(head.method, head.pathAndQuery)
@@ -89,7 +90,7 @@ extension ProxyShard {
 }
 
 extension BypassReason {
-    /// Of a request that would be kept by its content.
+    /// Bypass reason of a request that would otherwise be stored by its content.
     init(_ reason: StreamingReason) {
         self =
             switch reason {

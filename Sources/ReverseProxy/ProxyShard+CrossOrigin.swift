@@ -1,4 +1,5 @@
-// What scripts of other origins may read and send: by the operator's word where there is one (`cors`), else by the upstream's last one.
+// CORS: which responses scripts of other origins may read. The operator's rules (`cors`) apply if there are any, otherwise the upstream's
+// last permission.
 
 import CachePolicy
 import Downstream
@@ -10,10 +11,10 @@ import ResponseCache
 import Telemetry
 
 extension ProxyShard {
-    // MARK: The operator's word
+    // MARK: The operator's rules
 
-    /// Responds to a preflight where the operator decides.
-    /// - Returns: whether it did.
+    /// Responds to a preflight request by the operator's rules.
+    /// - Returns: false if the request is no preflight request.
     func respondToPreflight(_ head: RequestHead, _ rules: CrossOriginRules, on stream: any ClientStream) -> Bool {
         guard let verdict = rules.verdict(of: head) else { return false }
         let response =
@@ -34,10 +35,10 @@ extension ProxyShard {
         return true
     }
 
-    // MARK: The upstream's word
+    // MARK: The upstream's permissions
 
-    /// Whether a stored response may be no use to the script that asks for it: it came for another origin, or for none, and nobody knows what the
-    /// upstream says to this one.
+    /// Whether the requesting script may be unable to use the stored response. It was stored for another origin, or for none, and the
+    /// upstream's permission for this origin is unknown.
     func isOfOtherOrigin(_ stored: FoundResponse, _ head: RequestHead) -> Bool {
         guard isBound(stored, head), routes.crossOrigin(head.pathAndQuery) == nil,
             let origin = head.fields.first(.origin), let fields = StoredHead.parse(stored.head)?.fields
@@ -51,28 +52,29 @@ extension ProxyShard {
         }
     }
 
-    /// Whether what a script may read of it is a question of its own.
+    /// Whether the permission to read the response depends on the origin.
     func isBound(_ stored: FoundResponse, _ head: RequestHead) -> Bool {
         stored.metadata.flags.contains(.boundToOrigin) && head.contains(.origin) && head.method != .options
     }
 
-    /// Remembers what a good response lets scripts of the request's origin read. A 304 need not say it again.
+    /// Remembers which permission a good response gives to the request's origin. A 304 need not repeat it.
     func noteGrant(_ response: ResponseHead, to head: RequestHead) {
         guard let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil else { return }
         let word = OriginWord(response.fields, to: origin)
         if response.status.isSuccessful || (response.status == 304 && word.grant != nil) { shared.grants.note(word, to: head) }
     }
 
-    /// Lets scripts of the request's origin read one of our own responses, where the upstream has let them read the last good one of the path.
-    /// - Returns: whether it has.
+    /// Adds CORS fields to a response of Cistern if the last good response for the path permitted the origin.
+    /// - Returns: whether a permission was added.
     func appendGrant(ofPath head: RequestHead, to lines: inout [UInt8]) -> Bool {
         guard head.contains(.origin), head.method != .options, let grant = shared.grants.ofPath(head)?.grant else { return false }
         append(grant, to: &lines)
         return true
     }
 
-    /// The same for a stored response that says nothing of it, where the last good one for the very same target did. What an upstream says to one
-    /// origin alone is for no other, also where it forgets to tell.
+    /// Adds CORS fields to a stored response without them, if the last good response for this target permitted the origin. A stored
+    /// permission for one origin gets `Vary: Origin`, also if the upstream did not send it.
+    /// - Returns: whether a permission was added.
     func appendGrant(ofTarget head: RequestHead, beside stored: UnsafeRawBufferPointer, to lines: inout [UInt8]) -> Bool {
         guard head.contains(.origin), head.method != .options, let fields = StoredHead.parse(stored)?.fields else { return false }
         if let allowed = fields.first(.accessControlAllowOrigin) {

@@ -1,4 +1,4 @@
-// What is counted of one API on a shard, and what of it goes to the page at /metrics.
+// Counters of one API on a shard, and their part in the page at /metrics.
 
 import Coordination
 import Downstream
@@ -15,7 +15,7 @@ import Telemetry
 import Upstream
 
 extension ProxyShard {
-    /// Adds what is counted here, beside what all APIs of the shard have in common.
+    /// Adds the counters of this API. The counters that all APIs of the shard share are added elsewhere.
     public func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
         addCounts(to: &snapshot.figures)
@@ -38,7 +38,7 @@ extension ProxyShard {
         background.addFigures(to: &figures)
     }
 
-    /// Leaves this shard's counters to the shard that stays when this API ends.
+    /// Adds this API's counters to the shard's past counts when the API ends.
     func leaveCounts() {
         addCounts(to: &records.past.upstream.figures)
         records.past.upstream.add(upstream.counters)
@@ -47,7 +47,7 @@ extension ProxyShard {
 
     // MARK: Counting
 
-    /// For one of several.
+    /// Counts an exchange for its API.
     func countOfAPI(_ record: borrowing ExchangeRecord) {
         let place = Int(shared.place)
         records.apis[place].countRequest(record)
@@ -55,7 +55,7 @@ extension ProxyShard {
         records.apis[place].countNotStored(reason, isServerError: record.isServerError, of: records.metrics.notStored.count)
     }
 
-    /// - Parameter route: its place, or `ExchangeTrace.noRoute`.
+    /// - Parameter route: index of the route, or `ExchangeTrace.noRoute`.
     func count(_ record: borrowing ExchangeRecord, _ route: UInt16, _ head: RequestHead) {
         records.metrics.record(record, at: loop.batchWallMilliseconds)
         let figures = routeFigures?.figures(of: route)
@@ -63,7 +63,7 @@ extension ProxyShard {
         if head.contains(.traceparent) || head.span.isRecorded { noteExemplar(record, figures, head) }
     }
 
-    /// The trace that it belongs to stands for its like, where somebody keeps that.
+    /// Records the exchange's trace as an exemplar, if it is sampled.
     @inline(never)
     private func noteExemplar(_ record: borrowing ExchangeRecord, _ figures: RouteFigures?, _ head: RequestHead) {
         var trace = head.span.isRecorded ? head.span.trace : nil
@@ -75,7 +75,7 @@ extension ProxyShard {
         figures?.note(exemplar)
     }
 
-    /// Which targets fail, are rescued, or are not in the store.
+    /// Counts targets that fail, are rescued, or are not stored.
     @inline(never)
     func tally(_ record: borrowing ExchangeRecord, _ api: UInt16, _ target: ArraySlice<UInt8>) {
         let now = loop.batchMilliseconds
@@ -88,7 +88,7 @@ extension ProxyShard {
         }
     }
 
-    /// The upstream has responded, whoever asked.
+    /// Counts a response of the upstream, whatever caused its request.
     func countResponse(_ head: ResponseHead, _ times: TransferTimes) {
         let firstByte = times.sent < 0 || times.firstByte < times.sent ? nil : Int64(times.firstByte - times.sent)
         let place = Int(shared.place)
@@ -111,7 +111,7 @@ extension ProxyShard {
 
     func countIgnoredDirectives() { records.metrics.figures[.clientDirectivesIgnored] += 1 }
 
-    /// A request to the administrator's interface was refused, such as for a wrong token.
+    /// Records a refused request to the admin interface, for example one with a wrong token.
     public func noteAdminRefusal(of client: RequestClient) {
         records.metrics.figures[.adminRefused] += 1
         guard let earlier = process.adminRefusals.note(now: loop.time.monotonicMilliseconds) else { return }
@@ -135,7 +135,7 @@ extension ProxyShard {
 
     func countExaminedBeside() { records.metrics.figures[.examinedBeside] += 1 }
 
-    /// Only counted: whoever watches us is not in the access log.
+    /// Counts a request for an own page. Such requests are not in the access log.
     public func countOwnPage(_ method: MethodLabel, _ status: Status) {
         var record = ExchangeRecord(result: .own, method: method, status: status.rawValue)
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - loop.batchMicroseconds
@@ -156,7 +156,7 @@ extension ProxyShard {
 }
 
 extension CacheResult {
-    /// Whether it is said of which target.
+    /// Whether results of this kind are counted by target.
     var isTallied: Bool {
         switch self {
         case .rescued, .miss, .bypass: true

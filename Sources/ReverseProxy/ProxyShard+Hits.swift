@@ -1,4 +1,4 @@
-// How a stored response goes out without asking: at once, in one go.
+// Serves a stored response without contacting the upstream.
 
 import CachePolicy
 import Decisions
@@ -46,7 +46,7 @@ extension ProxyShard {
         record.source = .store
         record.bodyBytes = sent.bodyBytes
         record.age = age
-        // An error that is kept for a moment may lie beside a copy, and goes with what happens to that.
+        // A stored error is not remembered: it may lie beside a stored response, and changes of that may remove it.
         if isPlain, serving.cause == .fresh, !found.metadata.isNegative, let response = sent.bytes {
             remember(head, arrival) { basis in
                 let ageEnds = Freshness.ageEnds(of: found.metadata, now: now)
@@ -57,12 +57,12 @@ extension ProxyShard {
         finish(&record, &trace, head, client, arrival.began)
     }
 
-    /// Whether a script is told that it may read this, also where the copy was stored without: in a 304 to its own condition too.
+    /// Whether CORS fields may have to be added, also to a 304 for the client's precondition.
     private func asksFromScript(_ head: RequestHead, _ found: FoundResponse) -> Bool {
         head.contains(.origin) && (head.contains(.ifNoneMatch) || head.contains(.ifModifiedSince) || isBound(found, head))
     }
 
-    /// Those of a hit that has more to tell than how old it is and how long it is fresh.
+    /// Field lines of a hit that needs more than Age and the usual Cache-Status.
     @inline(never)
     private func longerLines(
         _ found: FoundResponse, _ serving: Serving, _ head: RequestHead, _ record: ExchangeRecord, _ trace: ExchangeTrace

@@ -1,23 +1,22 @@
-// What a connection says of its client counts as what a request says itself: it is put among the request's fields, where keys and credentials are
-// made, and from there it goes wherever they go (`ConnectionField`).
+// Adds what the connection reveals about the client to the request's fields (`ConnectionField`), so that keys and credentials include it.
 
 import CachePolicy
 import Downstream
 import HTTPCore
 
 extension ProxyShard {
-    /// The request with what is known of its client beside what it says.
+    /// The request with fields for what its connection reveals about the client.
     func marked(_ request: ReceivedRequest, of stream: any ClientStream) -> ReceivedRequest {
         let marks = marks(of: stream)
         guard !marks.isEmpty else { return request }
-        // With a certificate its bytes are no longer all of it; of the scheme the memo of hits knows (`countsAsSecure`).
+        // With a certificate, the request's bytes do not identify it. The memo of hits takes the scheme into account (`countsAsSecure`).
         let bytes = hasNoCertificateMark(stream) ? request.bytes : nil
         return ReceivedRequest(head: request.head.adding(marks), framing: request.framing, bytes: bytes)
     }
 
     func hasNoCertificateMark(_ stream: any ClientStream) -> Bool { !mayMark || stream.security?.certificateField == nil }
 
-    /// Whether this client's request gets other responses than the same request by http.
+    /// Whether responses to this client may differ from those by http.
     func countsAsSecure(_ client: RequestClient) -> Bool { marksScheme && client.isSecure }
 
     private func marks(of stream: any ClientStream) -> [(name: String, value: [UInt8])] {

@@ -1,4 +1,4 @@
-// Requests' names, and the lines of the access log, which tell them.
+// Request IDs, and access log lines, which contain them.
 
 import Downstream
 import Explanation
@@ -9,7 +9,7 @@ import Sending
 import Telemetry
 
 extension ProxyShard {
-    /// The request has a name from here on, or a span, where the operator wants that.
+    /// Gives the request a span and an ID, if the settings require them.
     @inline(never)
     func takeMarked(_ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream) -> (any ClientExchange)? {
         var request = request
@@ -21,7 +21,7 @@ extension ProxyShard {
         return takeNamed(request, forNobody: reason, on: stream)
     }
 
-    /// Its client is told its name where the operator wants that.
+    /// Gives the request an ID, and returns it to the client if the settings require it.
     private func takeNamed(
         _ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream
     ) -> (any ClientExchange)? {
@@ -34,14 +34,14 @@ extension ProxyShard {
         return take(request, forNobody: reason, on: NamedStream(stream, line: line))
     }
 
-    /// Gives a hit again to a request that is known by its bytes, which may be those of many.
+    /// Sends a repeated hit to a request that was recognized by its bytes, which many requests may share.
     @inline(never)
     func sendAgainMarked(_ entry: HitMemo.Entry, _ head: RequestHead, on stream: any ClientStream) {
         let client = stream.client
         let head = records.tracer?.recorded(head, now: loop.batchWallMilliseconds) ?? head
         var (request, line): (RequestHead, [UInt8]?) = (head, nil)
         if records.accessLog?.namesRequests == true {
-            // The log wants to know it later.
+            // The access log needs the ID later.
             if requestIDUse.isReturned { (request, line) = records.name(head) } else { request = records.number(head) }
         } else if requestIDUse.isReturned {
             line = records.nameLine(of: head)
@@ -50,12 +50,12 @@ extension ProxyShard {
         finishRepeated(entry.hit, request, client)
     }
 
-    /// What the upstream is told; nil where it gets what the client has sent.
+    /// The request ID for the upstream; nil if the client's fields are forwarded unchanged.
     func sentName(of head: RequestHead) -> [UInt8]? {
         records.namesRequests && requestIDUse.isSent ? records.name(of: head) : nil
     }
 
-    /// The line of an exchange that is over.
+    /// Access log line of a completed exchange.
     @inline(never)
     func accessLine(
         _ record: borrowing ExchangeRecord, _ trace: borrowing ExchangeTrace, _ head: RequestHead, _ client: RequestClient, _ log: AccessLog

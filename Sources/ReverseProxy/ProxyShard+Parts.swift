@@ -1,5 +1,5 @@
-// What exchanges and fetches ask of the shard's parts at nearly every request. It is asked of the shard, which asks its part: who reaches through the shard
-// for a part counts a reference to that, and counting takes longer than most of these questions.
+// Operations that exchanges and fetches need for nearly every request. They are methods of the shard, because access to its parts from
+// outside would count references, which takes longer than most of these operations.
 
 import CachePolicy
 import Coordination
@@ -20,7 +20,7 @@ extension ProxyShard {
 
     func isFailing(_ request: DecidedRequest) -> Bool { health.isFailing(request.scopes) }
 
-    /// How long the upstream has for a request that a stored response may answer, in milliseconds; 0 for no limit.
+    /// Maximum time that a request with a stored response waits for the upstream, in milliseconds; 0 for no limit.
     func patience(for request: DecidedRequest) -> Int64 {
         health.patience(
             request.scopes, limit: routes.all[request.route].rescueAfter, atMost: settings.upstream.firstByteTimeout.wholeMilliseconds)
@@ -32,19 +32,19 @@ extension ProxyShard {
         background.looks.note(request, fails: false)
     }
 
-    /// The upstream has been reached.
+    /// Records that the upstream was reached.
     func noteReached() { health.reach(now: loop.batchMilliseconds) }
 
-    // MARK: Those who ask for the same
+    // MARK: Collapsed requests
 
-    /// - Parameter mayWait: false if the exchange has waited for as long as it may.
+    /// - Parameter mayWait: false if the exchange has waited for its maximum time.
     func join(_ place: RequestPlace, as exchange: Exchange, mayWait: Bool) -> (place: FlightPlace, flight: Flight?) {
         if let level, level.isForEachRequest(place.keys.own) { return (.alone, nil) }
         return collapsed.join(
             place.target.flight, now: loop.batchMilliseconds, by: user(of: exchange.request), as: exchange, mayWait: mayWait)
     }
 
-    /// A write has succeeded.
+    /// Records a successful write.
     func noteWrite(_ request: DecidedRequest) {
         collapsed.noteWrite(by: user(of: request))
         cache?.shared.surprises.noteWrite(writer(of: request), now: loop.batchMilliseconds)
@@ -55,7 +55,7 @@ extension ProxyShard {
         cache?.shared.surprises.hasWritten(writer(of: request), now: loop.batchMilliseconds) ?? false
     }
 
-    /// A number for the client and the path that its request names; without credentials the client's address tells clients apart.
+    /// A number for the client and the path of its request. Without credentials, the client's address identifies the client.
     private func writer(of request: DecidedRequest) -> UInt64 {
         var hasher = Hasher()
         let user = user(of: request)
@@ -64,22 +64,22 @@ extension ProxyShard {
         return max(1, UInt64(truncatingIfNeeded: hasher.finalize()))
     }
 
-    /// By what the reads and the writes of one user have in common.
+    /// A number for the user, which the user's reads and writes have in common.
     private func user(of request: DecidedRequest) -> UInt64 {
         keys.maker.userWithoutForgeryTokens(of: request.head) ?? request.scopes.user
     }
 
-    // MARK: Asking
+    // MARK: Sending
 
     func ask(_ request: consuming UpstreamRequest, for fetch: Fetch) -> Transfer? { upstream.start(request, receiver: fetch) }
 
-    /// The place of a request among all that are sent.
+    /// Number of a request in the order of all requests sent.
     func takeSentOrder() -> SentOrder { sentRequests.take() }
 
     func noteCookies(sentWith request: DecidedRequest) { cache?.noteCookies(sentWith: request.head, isReading: request.isReading) }
 
     // MARK: Time
 
-    /// Milliseconds of the loop's clock, as exact as that is.
+    /// Current time in milliseconds of the loop's clock, not the time of the batch.
     var monotonicMilliseconds: Int64 { loop.time.monotonicMilliseconds }
 }

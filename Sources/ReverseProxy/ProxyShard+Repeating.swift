@@ -1,4 +1,4 @@
-// Hits that are the same as a moment ago.
+// Repeated hits: serves the response that an identical request received a moment ago.
 
 import Downstream
 import Explanation
@@ -15,7 +15,7 @@ extension ProxyShard {
         guard let entry = memo?.find(bytes, isSecure: countsAsSecure(peer), now: loop.batchWallMilliseconds),
             let head = entry.head, mayRepeat(head, on: stream), hasNoCertificateMark(stream)
         else { return false }
-        // Whose request it is, is known only now, where others are believed.
+        // With trusted proxies, the client is known only after admission.
         let client = admission.isIdle ? peer : stream.client
         guard countsAsSecure(client) == entry.isSecure else { return false }
         if records.marksRequests {
@@ -27,10 +27,10 @@ extension ProxyShard {
         return true
     }
 
-    /// A request that has no content and may be like one before.
+    /// Processes a request without content, which may equal a recent one.
     func considerPlain(_ received: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         var arrival = arrival(.none)
-        // What another request got says nothing of the connection's end, nor whether a whole URI names this listener.
+        // A remembered hit does not say whether the connection stays open, or whether an absolute target names this listener.
         guard let memo, stream.staysOpen, received.head.target.first == UInt8(ascii: "/"),
             let request = memo.request(received.head, received.bytes, isSecure: countsAsSecure(stream.client))
         else {
@@ -54,7 +54,7 @@ extension ProxyShard {
         finish(&hit.record, &hit.trace, head, client, loop.batchMicroseconds)
     }
 
-    /// Keeps what a plain hit has just sent, if such requests come often.
+    /// Remembers what a plain hit has sent, if such requests are frequent.
     func remember(_ head: RequestHead, _ arrival: Arrival, _ makeHit: (FindingBasis) -> KeptHit) {
         guard let memo, let request = arrival.request, let basis = arrival.basis else { return }
         memo.keep(request, head, basis) { makeHit(basis) }

@@ -1,5 +1,5 @@
-// What is done with a request: it is looked up, `RequestFacts.decide` says what follows, and that is done. What a plain
-// fresh hit needs is known before, by the same rule.
+// Processes a request: looks it up, decides by `RequestFacts.decide`, and carries out the decision. For a plain fresh hit the decision is
+// known earlier, by an equivalent rule.
 
 import Addresses
 import CachePolicy
@@ -15,7 +15,7 @@ import Sharing
 import Upstream
 
 extension ProxyShard {
-    /// What becomes of a request that is whole.
+    /// Processes a complete request.
     func consider(
         _ head: RequestHead, _ body: RequestBody, _ arrival: inout Arrival, on stream: any ClientStream
     ) -> (any ClientExchange)? {
@@ -28,13 +28,13 @@ extension ProxyShard {
         return look(head, body, &arrival, on: stream)
     }
 
-    /// nil where the store has nothing to do with it.
+    /// Returns nil if the request is no preflight request that can be stored.
     private func preflight(_ head: RequestHead, _ body: RequestBody) -> Preflight? {
         guard settings.policy.strictness == .rescue else { return nil }
         return Preflight(head, content: body.framing, credentials: settings.policy.credentials.names)
     }
 
-    /// Why the store has nothing to do with a request; nil where it may have.
+    /// Why the request bypasses the store; nil if it may be looked up.
     private func bypass(_ head: RequestHead, _ body: RequestBody) -> BypassReason? {
         if case .tunnel = body.framing { return .upgrade }
         if case .bypass(let reason) = RequestUse(head, content: body.framing) { return reason }
@@ -45,8 +45,8 @@ extension ProxyShard {
         Arrival(began: loop.batchMicroseconds - body.waitedMicroseconds, identity: identity)
     }
 
-    /// Passes a request on that the store has nothing to do with.
-    /// - Parameter reason: why, where its head does not tell.
+    /// Forwards a request that bypasses the store.
+    /// - Parameter reason: why; nil if the request head shows it.
     func pass(
         _ head: RequestHead, _ body: RequestBody, _ reason: BypassReason? = nil, on stream: any ClientStream
     ) -> (any ClientExchange)? {
@@ -83,8 +83,8 @@ extension ProxyShard {
         head.fields.containsAny(of: Self.directiveFields) ? RequestCacheControl(head.fields) : RequestCacheControl()
     }
 
-    /// As far as they count.
-    /// - Parameter isIgnored: some of them do not.
+    /// The client's caching directives, as far as the operator permits them.
+    /// - Parameter isIgnored: set to whether some directives are ignored.
     private func directives(of head: RequestHead, isIgnored: inout Bool) -> RequestCacheControl {
         let said = directives(of: head)
         guard head.fields.containsAny(of: Self.directiveFields), !obeysClient(of: head) else { return said }
@@ -93,7 +93,7 @@ extension ProxyShard {
         return directives
     }
 
-    // MARK: Looking into the store
+    // MARK: Lookup
 
     func look(
         _ head: RequestHead, _ body: RequestBody, _ arrival: inout Arrival, on stream: any ClientStream
@@ -106,7 +106,7 @@ extension ProxyShard {
         }
     }
 
-    /// Responds at once and returns nil, or returns the exchange that will.
+    /// Responds at once and returns nil, or returns the exchange that responds later.
     func lookInMemory(
         _ head: RequestHead, _ body: RequestBody, _ arrival: inout Arrival, _ stream: any ClientStream
     ) throws(NotAtHand) -> (any ClientExchange)? {
@@ -127,14 +127,18 @@ extension ProxyShard {
         arrival.identityOutcome = finding.basis.identityOutcome
         if let told = finding.basis.toldDue { askWhose(head, told, client: upstreamClient(of: stream, head), at: stream.client.place) }
         let directives = directives(of: head, isIgnored: &arrival.isClientIgnored)
-        let reuse = finding.result.found.map { Reuse.decide($0.metadata, directives, now: now) }
         let isCounted = refreshAhead?.counts(head.pathAndQuery) ?? false
         // A repeated hit would not be counted.
         if isCounted { arrival.request = nil }
-        // Most hits end here. `RequestFacts.decide` would make the same decision.
-        if case .found(let found) = finding.result, case .serve(let ttl, let age)? = reuse, !isCounted, !isModal(head) {
-            serveHit(found, Serving(age: age, ttl: ttl, .fresh), to: head, arrival, stream)
-            return nil
+        var reuse: ReuseDecision?
+        if case .found(let found) = finding.result {
+            let decided = Reuse.decide(found.metadata, directives, now: now)
+            // Most hits end here. `RequestFacts.decide` would make the same decision.
+            if case .serve(let ttl, let age) = decided, !isCounted, !isModal(head) {
+                serveHit(found, Serving(age: age, ttl: ttl, .fresh), to: head, arrival, stream)
+                return nil
+            }
+            reuse = decided
         }
         let route = routes.place(of: head.pathAndQuery)
         arrival.route = route
@@ -160,7 +164,7 @@ extension ProxyShard {
         return facts
     }
 
-    /// What other nodes may have stored is looked for before the upstream is asked; nil where it is asked in any case, or nothing is shared.
+    /// Returns the query to the shared level that precedes a request to the upstream. nil if the query is not permitted or useful.
     @inline(never)
     private func sharedLookUp(
         _ facts: borrowing RequestFacts<FoundResponse>, _ keys: TargetKeys, _ arrival: inout Arrival, _ head: RequestHead,
@@ -180,8 +184,8 @@ extension ProxyShard {
         return cache?.sharedLookUp(for: head, at: keys, good: routes.good(on: route), kept: routes.kept(on: route))
     }
 
-    /// How long another node that asks the upstream is waited for, milliseconds; nil where no other would wait for this request: it is of no use to others, or
-    /// the upstream will not be asked.
+    /// Maximum wait for another node that asks the upstream, in milliseconds. nil if no other node would wait for this request: its
+    /// response is not shared, or no fetch will follow.
     private func sharedWait(
         _ decision: RequestDecision<FoundResponse>, _ head: RequestHead, route: Int, of client: RequestClient
     ) -> Int64? {
@@ -193,17 +197,17 @@ extension ProxyShard {
             if shared.health.stops(scopes, asking, now: loop.time.monotonicMilliseconds) { return nil }
         }
         let wait = Int64(settings.collapsing.wait)
-        // Who has a copy waits for another node no longer than for the upstream.
+        // A request with a stored response waits for another node no longer than for the upstream.
         let softDeadline = routes.all[route].rescueAfter
         return softDeadline > 0 && mayRescue ? min(wait, softDeadline) : wait
     }
 
-    /// Whether what a client says of freshness counts.
+    /// Whether the operator permits the client's freshness directives.
     private func obeysClient(of head: RequestHead) -> Bool {
         routes.obeysClient(head.pathAndQuery)
     }
 
-    /// What is not plainly a fresh hit. Apart from `look`, so that what a hit needs stays small.
+    /// Completes the lookup of a request that is not a plain fresh hit. A separate function, so that the code of a hit stays small.
     @inline(never)
     private func lookFurther(
         _ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead, _ directives: RequestCacheControl, route: Int,
@@ -211,10 +215,11 @@ extension ProxyShard {
     ) throws(NotAtHand) -> LookUpFacts<FoundResponse> {
         var lookedUp = LookUpFacts(result.fact, KeyedTarget(keys: keys, flight: flightKey(result, keys, head)))
         lookedUp.isForPart = RequestUse(head, content: .none) == .lookUpPart
-        // Of all requests by OPTIONS only preflights are looked up.
+        // Preflight requests are the only OPTIONS requests that are looked up.
         lookedUp.isKeptByContent = isKeptByContent(head) || head.method == .options
         guard let found = result.found else {
-            // What may stand in where the upstream fails: by then it is known at once whether it does.
+            // Loads the stored response without credentials that may be served if the upstream fails, so that the failure can be handled at
+            // once.
             if keys.isPartitioned, routes.rescueWithShared(head.pathAndQuery) != .never || keys.former != nil {
                 _ = try standIn(for: head, at: keys, directives)
             }
@@ -230,7 +235,7 @@ extension ProxyShard {
         return lookedUp
     }
 
-    /// What the upstream says to one origin may be no use to another's scripts.
+    /// Key of the flight. It contains the origin, because a response for one origin may not be usable for scripts of another.
     private func flightKey(_ result: LookUpResult, _ keys: TargetKeys, _ head: RequestHead) -> [UInt8] {
         let key = result.flightKey(keys)
         guard let origin = head.fields.first(.origin), head.method != .options, routes.crossOrigin(head.pathAndQuery) == nil else {
@@ -239,7 +244,7 @@ extension ProxyShard {
         return key + [0] + origin
     }
 
-    // MARK: Doing what was decided
+    // MARK: Carrying out decisions
 
     func perform(
         _ facts: borrowing RequestFacts<FoundResponse>, _ head: RequestHead, _ body: RequestBody, _ arrival: borrowing Arrival,
@@ -253,7 +258,7 @@ extension ProxyShard {
         case .serveAndRefresh(let found, let serving, let cause, _):
             let request = DecidedRequest(head, facts, decision, arrival, client: stream.client.place, shard: self)
             guard isValidatedNow(request, facts, cause) else {
-                // With its response the connection's next request may begin.
+                // When the response is sent, the connection's next request may begin, so the client is determined before.
                 let client = upstreamClient(of: stream, head)
                 serveHit(found, serving, to: head, arrival, stream)
                 refresh(request, cause, client)
@@ -269,8 +274,8 @@ extension ProxyShard {
         return exchange.isFinished ? nil : exchange
     }
 
-    /// Whether a stale response that could go out at once is validated first, since no background fetch can be started for it. The client waits for
-    /// `rescue_after` at most.
+    /// Whether a stale response that may be served at once is validated first, because no background fetch can be started. The client waits
+    /// for at most `rescue_after`.
     private func isValidatedNow(
         _ request: DecidedRequest, _ facts: borrowing RequestFacts<FoundResponse>, _ cause: BackgroundCause
     ) -> Bool {
@@ -279,7 +284,7 @@ extension ProxyShard {
         return facts.decide(mayRefresh: false).copyAndPlace.mayRescue
     }
 
-    /// Behind the client's back, unless the upstream is known to fail there.
+    /// Starts a background fetch or a health check, unless the failure memory forbids it.
     private func refresh(_ request: DecidedRequest, _ cause: BackgroundCause, _ client: UpstreamRequestFields.Client) {
         let asking = request.asking(mayLook: background.fetches.hasRoomToLook)
         switch shared.health.admit(request.scopes, asking, now: loop.time.monotonicMilliseconds) {
@@ -291,7 +296,7 @@ extension ProxyShard {
 }
 
 extension LookUpResult {
-    /// The same for the decision.
+    /// The result in the form that the decision uses.
     fileprivate var fact: LookUpFacts<FoundResponse>.Result {
         switch self {
         case .found(let found): .found(found, found.metadata)

@@ -1,4 +1,4 @@
-// Spans of requests and of fetches, where they are recorded (`tracing`).
+// Spans of requests and fetches (`tracing`).
 
 import CachePolicy
 import Decisions
@@ -11,7 +11,7 @@ import Tracing
 import Upstream
 
 extension ProxyShard {
-    /// An exchange that is recorded is over.
+    /// Exports the span of a completed exchange.
     @inline(never)
     func noteSpan(
         _ record: borrowing ExchangeRecord, _ trace: borrowing ExchangeTrace, _ head: RequestHead, _ client: RequestClient, _ began: Int64
@@ -26,8 +26,8 @@ extension ProxyShard {
         tracer.exporter.append(span)
     }
 
-    /// - Parameter cause: of a fetch that no client waits for.
-    /// - Returns: nil where it is not recorded.
+    /// - Parameter cause: cause of a background fetch; nil if a client waits.
+    /// - Returns: nil if the fetch is not recorded.
     func beginSpan(_ request: inout UpstreamRequest, for subject: DecidedRequest, _ cause: BackgroundCause?) -> FetchSpan? {
         guard let tracer = records.tracer else { return nil }
         let head = subject.head
@@ -53,7 +53,7 @@ extension SpanSubject {
     convenience init(_ shared: SharedFlowState, shard: Int) {
         self.init(
             api: shared.name,
-            // What no route is for has none.
+            // The last route, for all other paths, has no name.
             routes: shared.routes.all.dropLast().map { SpanSubject.Route(name: $0.name, pattern: $0.pattern.text) },
             upstreams: shared.settings.upstream.atEachAddress.map {
                 SpanSubject.Upstream(url: $0.origin + $0.basePath, host: $0.host, port: $0.port)

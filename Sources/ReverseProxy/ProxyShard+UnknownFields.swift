@@ -1,4 +1,4 @@
-// What is learnt of requests' unknown fields, and what the log says of it.
+// Learns which unknown request fields separate stored responses, and logs the findings.
 
 import Addresses
 import Downstream
@@ -17,7 +17,7 @@ extension ProxyShard {
 }
 
 extension FieldFinding {
-    /// With the setting that would change it.
+    /// The finding, with the setting that helps.
     fileprivate func sentence(ofAPI api: String) -> String {
         let subject = api.isEmpty ? "" : "API \(api): "
         let change = "cache.harmless_fields: +\(name)"

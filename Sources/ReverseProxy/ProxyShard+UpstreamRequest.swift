@@ -1,5 +1,5 @@
-// The request that goes to the upstream for an exchange or in the background: the client's, with our own conditions in the place of its own
-// and a coding that can be taken off again.
+// Makes the upstream request for an exchange or a background fetch. Cistern's own conditions replace those of the client, and only content
+// codings that Cistern can decode are accepted.
 
 import CachePolicy
 import Decisions
@@ -27,7 +27,7 @@ extension ProxyShard {
         return sent
     }
 
-    /// As the upstream knows it.
+    /// The request target at the upstream.
     private func upstreamTarget(_ target: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
         let target = shared.cacheSettings.arguments.sent(target)
         guard !settings.strippedPath.isEmpty else { return target }
@@ -37,16 +37,16 @@ extension ProxyShard {
 
     private func prepareForStore(_ fields: inout Fields, _ found: FoundResponse?, _ head: RequestHead, _ place: RequestPlace) {
         let method = head.method
-        // A 304 need not tell a script whether it may read what it confirms.
+        // A 304 need not contain the CORS fields of the response that it confirms.
         if let found, found.metadata.flags.contains(.ofOtherOrigin) {
             Validation.removeConditions(from: &fields)
         } else if let found, method.isSafe {
             Validation.addConditions(to: &fields, stored: found.metadata, head: found.head)
         } else if found != nil {
-            // The response to a POST whose condition does not hold is 412 (RFC 9110 §13.1.2).
+            // The response to a POST with a failed precondition is 412 (RFC 9110 §13.1.2).
             Validation.removeConditions(from: &fields)
         } else if head.asksForChange, !unkept.contains(place.keys) {
-            // A 304 fills no store: the client's conditions are answered here (RFC 9111 §4.3.2).
+            // A 304 cannot be stored. The client's preconditions are evaluated here (RFC 9111 §4.3.2).
             Validation.removeConditions(from: &fields)
         }
         guard fields.contains(.acceptEncoding) else { return }
@@ -55,12 +55,12 @@ extension ProxyShard {
 }
 
 extension RequestHead {
-    /// Whether its client has a response already, and wants another only if that has changed.
+    /// Whether the client has a response and requests another only if that has changed.
     var asksForChange: Bool { method == .get && (contains(.ifNoneMatch) || contains(.ifModifiedSince)) }
 }
 
 extension UpstreamRequestFields.Client {
-    /// - Parameter isBelieved: see there.
+    /// - Parameter isBelieved: whether to trust what the request says about its origin.
     init(_ client: RequestClient, _ head: RequestHead, isBelieved: Bool) {
         self.init(address: client.text, isIPv6: client.isIPv6, host: head.host)
         isSecure = client.isSecure

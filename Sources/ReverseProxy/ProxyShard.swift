@@ -1,5 +1,5 @@
-// One API on one shard: its requests, its side of the upstream, its view of the cache. What is done with a request is in `ProxyShard+Requests`:
-// fresh hits, which need no more than `ProxyShard+Hits`, and everything else, which becomes an `Exchange`.
+// One API on one shard: its requests, its connections to the upstream, and its use of the cache. `ProxyShard+Requests` processes requests:
+// `ProxyShard+Hits` serves fresh hits, and all other requests become an `Exchange`.
 
 import Addresses
 import CachePolicy
@@ -18,62 +18,62 @@ import Telemetry
 import Tracing
 import Upstream
 
-/// Touched on its loop only; `@unchecked Sendable` because other threads do no more than queue work on that loop.
+/// Used on its loop only. `@unchecked Sendable` because other threads only queue work on that loop.
 public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     public let shard: Shard
     public let loop: EventLoop
     let settings: ProxySettings
     let process: ProcessState
     public let shared: SharedFlowState
-    /// Whether there is no other API.
+    /// Whether this is the only API.
     public let isAlone: Bool
-    /// The shared ones, which every request asks.
+    /// Copy of the reference in `shared`, because every request uses it.
     let routes: Routes
     let admission: Admission
-    /// The shared ones, which nearly every fetch tells something.
+    /// Copies of the references in `shared`, because nearly every fetch uses them.
     let health: UpstreamHealth
     let collapsed: CollapsedRequests
     let sentRequests: SentRequests
     let workers: ShardWorkers
     let upstream: UpstreamClient
-    /// nil where nothing is stored.
+    /// nil if nothing is stored.
     let cache: ResponseCache?
-    /// What other nodes have stored; nil where nothing is shared.
+    /// The shared level of the fleet; nil if there is no fleet or no store.
     let level: FleetLevel?
     let keys: ShardKeys
     let messages: ShardMessages
-    /// Of targets whose responses were not stored.
+    /// Targets with responses that were not stored.
     let unkept = UnkeptTargets()
     let records: ShardRecords
-    /// A copy of the shared ones.
+    /// Copy of the modes in `shared`.
     public var modes: ModeTable { didSet { followModes() } }
-    /// Whether there is nothing to look up in them: asked by every request, and the table itself would be copied for that.
+    /// Whether all modes are `live`. Each request checks this, and access to the table would copy it.
     private(set) var areModesLive: Bool
-    /// The same.
+    /// Copy of the faults of the process.
     public var faults = FaultTable() { didSet { followFaults() } }
-    /// nil where nothing is stored, and where hits are counted to refresh ahead.
+    /// nil if nothing is stored.
     let memo: HitMemo?
-    /// nil where no route asks for it.
+    /// nil if no route refreshes ahead.
     var refreshAhead: RefreshAhead?
     private(set) lazy var background = BackgroundWork(shard: self)
     private(set) lazy var markPatience = MarkPatience(loop: loop)
-    /// nil where the own pages have addresses of their own.
+    /// nil if the proxy's own pages are served on separate addresses.
     public var ownPages: (any OwnPageSource)?
-    /// nil where no ACME client puts challenges anywhere.
+    /// nil if no directory for ACME challenges is configured.
     public var challenges: (any OwnFileSource)?
     private var dateText = DateText()
-    /// Who is told requests' names.
+    /// Whether request IDs are sent to the upstream and returned to clients.
     let requestIDUse: RequestIDUse
-    /// Host and port of each.
+    /// Host and port of each upstream address.
     let upstreamAddresses: [String]
-    /// What spans tell of this API.
+    /// Data about this API in spans.
     let spanSubject: SpanSubject
-    /// nil where nobody has divided the paths.
+    /// nil if no routes are configured.
     private(set) var routeFigures: RouteRecords?
-    /// Whether keys have the scheme in them, and whether there is anything to be marked at all (`ProxyShard+Marking`).
+    /// Whether cache keys contain the scheme, and whether connections add any fields to requests (`ProxyShard+Marking`).
     let marksScheme: Bool
     let mayMark: Bool
-    /// Whether an address of the upstream has a path, which no request's path may leave.
+    /// Whether an upstream URL has a path. Request paths must not leave it.
     let hasBasePath: Bool
 
     public init(_ shared: SharedFlowState, on shard: Shard) {
@@ -100,7 +100,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         memo = shared.cache.map(HitMemo.init)
     }
 
-    /// On its loop, before it takes the first request.
+    /// Must be called on the shard's event loop before the first request.
     public func start() {
         loop.assertOnLoop()
         records.count(ofAPI: Int(shared.place))
@@ -112,25 +112,27 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         if shard.number == 0, !settings.background.probe.path.isEmpty { background.startProbe() }
     }
 
-    /// On its loop: other APIs are served beside this one, and what were its requests may be theirs.
+    /// Forgets repeated hits, because other APIs are served now and equal requests may belong to them. Must be called on the shard's event
+    /// loop.
     public func forgetRepeated() { memo?.forget() }
 
-    /// On its loop: another is in its place, and no request comes any more. Those under way go on here.
+    /// Called when another instance replaces this one, so that no request arrives any more. Active requests are completed. Must be called
+    /// on the shard's event loop.
     public func retire() {
         loop.assertOnLoop()
         background.end()
-        // Under the rules of who is in its place now the same request may be another user's.
+        // Nothing more is stored here: under the settings of the replacement, an equal request may belong to another user.
         shared.cache?.replace()
     }
 
-    /// On its loop, when nothing is under way.
+    /// Must be called on the shard's event loop when no request is active.
     public func close() {
         loop.assertOnLoop()
         upstream.close()
         leaveCounts()
     }
 
-    /// The failure memory hears of every attempt to connect.
+    /// Reports each connection attempt to the failure memory.
     private func followConnectionAttempts() {
         upstream.onConnectionAttempt = { [unowned self] error, began in
             let now = loop.time.monotonicMilliseconds
@@ -138,7 +140,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
                 shared.health.reach(now: now)
                 return background.looks.glance()
             }
-            // Our own trouble says nothing of the upstream.
+            // Errors of Cistern itself say nothing about the upstream.
             guard error.isFailureToReach else { return }
             let certificate = if case .certificate = error.cause { upstream.refusedCertificate } else { String?.none }
             shared.health.failToReach(error, certificate: certificate, began: began, now: now)
@@ -159,28 +161,28 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         memo?.forget()
     }
 
-    /// Requests to the upstream are only looked at while there is something to inject.
+    /// Chooses faults for upstream requests only while there are rules.
     private func followFaults() {
         guard !faults.rules.isEmpty else {
             upstream.chooseFault = nil
             return
         }
         upstream.chooseFault = { [unowned self] target in
-            // Rules name the paths that clients ask for.
+            // Rules name the paths of clients.
             let target = settings.strippedPath.isEmpty ? target : (settings.strippedPath + target)[...]
             return faults.fault(for: target, now: loop.time.monotonicMilliseconds) { Int.random(in: 0..<100) }
         }
     }
 
-    /// The scopes of failure that a request belongs to.
+    /// The scopes of the failure memory to which a request belongs.
     /// - Parameters:
-    ///   - target: if its keys have a partition, that is the user.
-    ///   - content: the meaning of the request's content; nil if the response does not depend on it.
+    ///   - target: keys of the request. If they have a partition, it identifies the user.
+    ///   - content: identity of the request content; nil if the response does not depend on it.
     func scopes(
         of head: RequestHead, route: Int, _ target: KeyedTarget?, content: [UInt8]? = nil, client: ClientAddress
     ) -> RequestScopes {
         let own = route == routes.all.count - 1 ? nil : route
-        // What is the same for all may still fail for one.
+        // A response that is stored for all users may still fail for one of them.
         let user =
             if let target {
                 keys.maker.user(of: head, at: target.keys.own, isPartitioned: target.isPartitioned)
@@ -194,41 +196,41 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
             client: client)
     }
 
-    /// A number for all parts of a request beside its target and its user that may change the response.
+    /// A number for all parts of a request, besides its target and user, that may change the response.
     private static func variant(_ head: RequestHead, _ target: KeyedTarget?, _ content: [UInt8]?) -> UInt64 {
         var hasher = Hasher()
         hasher.combine(target?.keys.unknownFieldsHash ?? 0)
         if let content { hasher.combine(content) }
-        // A type that an upstream has for one client is no failure for others that accept another.
+        // A failure for one media type is no failure for clients that accept another type.
         if let accept = head.fields.first(.accept) { accept.withUnsafeBytes { hasher.combine(bytes: $0) } }
         return UInt64(truncatingIfNeeded: hasher.finalize())
     }
 
-    /// The parts of the connections that a request takes part of: so that paths that are slow, or hang, starve nobody.
+    /// The connection shares that a request takes part in, so that slow or hanging paths do not exhaust the connections.
     func shares(of scopes: borrowing RequestScopes) -> ConnectionShares {
         var shares = ConnectionShares(ConnectionShare(.family(scopes.family), .free))
         if health.isFailing(scopes) { shares.append(ConnectionShare(.failing, .connections(settings.upstream.maximumConnections / 4))) }
         return shares
     }
 
-    /// The time of day as the rules use it.
+    /// Current time in the form that the caching rules use.
     var now: Timestamp { Timestamp(milliseconds: loop.batchWallMilliseconds) }
 
-    /// The same, and the loop's, as the cache uses them.
+    /// Current wall-clock and monotonic time in the form that the cache uses.
     var cacheTime: CacheTime { Self.cacheTime(of: loop) }
 
     private static func cacheTime(of loop: EventLoop) -> CacheTime {
         CacheTime(wall: Timestamp(milliseconds: loop.batchWallMilliseconds), monotonic: loop.time.monotonicMilliseconds)
     }
 
-    /// As the field Date has it.
+    /// Current value of the Date field.
     public var date: [UInt8] { dateText.at(loop.batchWallMilliseconds) }
 
     public func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
         received(request, forNobody: nil, on: stream)
     }
 
-    /// - Parameter reason: why no API is for the request; nil: this one is.
+    /// - Parameter reason: why no API serves the request; nil if this one does.
     func received(
         _ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream
     ) -> (any ClientExchange)? {
@@ -237,7 +239,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         return takeMarked(request, forNobody: reason, on: stream)
     }
 
-    /// - Parameter stream: tells the client the request's name, where that is wanted.
+    /// - Parameter stream: adds the request ID to responses, if required.
     func take(_ received: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream) -> (any ClientExchange)? {
         let whole = withoutNamed(received)
         if let refusal = refusal(of: whole, isForNobody: reason != nil, on: stream), reason == nil || refusal != .misdirected {
@@ -276,8 +278,8 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         try cache?.standIn(for: head, at: keys, directives, routes.rescueWithShared(head.pathAndQuery), now: now) ?? .nothing
     }
 
-    /// Every exchange ends here, once.
-    /// - Parameter client: as it was before the response went out: with that the connection's next request may have begun.
+    /// Completes an exchange. Every exchange ends here, once.
+    /// - Parameter client: the client before the response was sent, because the connection's next request may have begun since.
     func finish(
         _ record: inout ExchangeRecord, _ trace: inout ExchangeTrace, _ head: RequestHead, _ client: RequestClient, _ began: Int64
     ) {

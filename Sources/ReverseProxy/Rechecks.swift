@@ -1,5 +1,5 @@
-// Checks what fails without waiting for a client: tries to connect to an address that cannot be reached, and repeats requests that were
-// stopped lately, or that failed. Which of them is sent, and when, is the failure memory's decision.
+// Checks failing scopes without a client: connects to an unreachable address, and repeats requests that were stopped or failed recently.
+// The failure memory decides which check is sent, and when.
 
 import CachePolicy
 import Coordination
@@ -8,22 +8,22 @@ import HTTPCore
 import Reactor
 import Upstream
 
-/// Touched on its shard's loop only.
+/// Used on its shard's loop only.
 final class Rechecks {
     private unowned let shard: ProxyShard
     private var stopped: [Place: Stopped] = [:]
     private var timer: LoopTimer?
     private var wakesAt: Int64 = 0
     private var isEnded = false
-    /// Whether the address could not be reached, and nothing is known to have reached it since.
+    /// Whether the address was unreachable and is not known to have been reached since.
     private var watchesAddress = false
-    /// Attempts to connect that have not ended, and all there were.
+    /// Number of active connection attempts, and of all attempts.
     private var attempts = 0
     private(set) var attempted = 0
 
-    /// Maximum number of requests that are repeated. Beyond it, one of the client with the most of them makes room.
+    /// Maximum number of requests that are repeated. At the limit, a request of the client with the most of them is removed.
     private static let stoppedLimit = 64
-    /// Attempts under way at once, if each takes much longer than the time between two.
+    /// Maximum number of concurrent connection attempts. An attempt may take much longer than the interval between two.
     private static let attemptLimit = 32
 
     private struct Place: Hashable {
@@ -57,7 +57,7 @@ final class Rechecks {
 
     private var now: Int64 { shard.loop.time.monotonicMilliseconds }
 
-    /// A request was stopped, or it failed; its copy goes out.
+    /// Remembers a request that was stopped or failed, and was answered with a stored response.
     func keep(_ request: DecidedRequest, client: @autoclosure () -> UpstreamRequestFields.Client, behind number: UInt64) {
         shard.loop.assertOnLoop()
         let place = Place(key: request.scopes.key, client: request.scopes.client)
@@ -97,7 +97,7 @@ final class Rechecks {
         }
     }
 
-    /// Returns how many milliseconds it is until the next look; nil where there is nothing to look at.
+    /// Sends the checks that are due. Returns the time until the next one in milliseconds; nil if there is nothing to check.
     private func lookAround() -> Int64? {
         guard shard.modes.all != .offline else { return shard.shared.health.recheck }
         var next: Int64?
@@ -121,7 +121,8 @@ final class Rechecks {
             case .notYet(let wait): note(wait)
             case .due:
                 shard.background.fetches.look(known.request, client: known.client, behind: known.number)
-                // Explanations name the client of the first check; later ones are brought about by all that sent the request since.
+                // Explanations name the client of the first check. Later checks have no client, because several may have sent the request
+                // since.
                 if !known.isUnnamed { stopped[place] = known.unnamed }
                 stopped[place]?.checkedAt = now
                 note(shard.shared.health.recheck)
@@ -130,7 +131,7 @@ final class Rechecks {
         return next
     }
 
-    /// What comes of it is told like what comes of any attempt.
+    /// Starts a connection attempt. Its outcome is reported like that of any attempt.
     private func tryToConnect() {
         guard attempts < Self.attemptLimit else { return }
         attempts += 1

@@ -1,17 +1,18 @@
-// Which hits bring a new response before the stored one is stale: those of targets that are asked for often and have little freshness left.
+// Refresh-ahead: decides which hits start a background fetch, because their target is requested often and its freshness lifetime is nearly
+// over.
 
 import CachePolicy
 
 /// Belongs to one shard, which counts its own hits.
 struct RefreshAhead {
     private let routes: Routes
-    /// By key: hits, and the time at which their freshness ends, after which they count no more.
+    /// By key: number of hits, and the end of the freshness lifetime in milliseconds, after which the count restarts.
     private var hits: [[UInt8]: (count: Int, until: Int64)] = [:]
 
-    /// Targets counted at once; beyond it the counts begin anew.
+    /// Maximum number of counted targets. At the limit, all counts are discarded.
     private static let limit = 10_000
 
-    /// nil where no route asks for it.
+    /// Returns nil if no route refreshes ahead.
     init?(_ routes: Routes) {
         guard routes.all.contains(where: { $0.refreshAhead > 0 }) else { return nil }
         self.routes = routes
@@ -20,12 +21,12 @@ struct RefreshAhead {
     /// Whether the target's route counts hits.
     func counts(_ target: ArraySlice<UInt8>) -> Bool { routes.all[routes.place(of: target)].refreshAhead > 0 }
 
-    /// Counts one fresh hit.
+    /// Counts a fresh hit, and returns whether a refresh is due.
     /// - Parameters:
-    ///   - key: of what was hit.
-    ///   - route: the place of its route.
-    ///   - ttl: seconds of freshness left.
-    ///   - lifetime: seconds of freshness in all.
+    ///   - key: key of the stored response.
+    ///   - route: index of the route.
+    ///   - ttl: remaining freshness lifetime in seconds.
+    ///   - lifetime: freshness lifetime in seconds.
     mutating func isDue(_ key: [UInt8], route: Int, ttl: Int64, lifetime: Int64, now: Timestamp) -> Bool {
         let route = routes.all[route]
         guard route.refreshAhead > 0 else { return false }

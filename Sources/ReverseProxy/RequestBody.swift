@@ -1,4 +1,4 @@
-// What a request brings beside its head, as the flow hands it on.
+// The content of a request, as the flow passes it on.
 
 import Downstream
 import Explanation
@@ -10,7 +10,7 @@ enum RequestBody {
     case whole(WholeContent)
     case streamed(StreamedContent)
 
-    /// How it goes to the upstream: what came in chunks and was taken whole has a length there.
+    /// Framing of the content for the upstream. Chunked content that was read whole is sent with a length.
     var framing: ContentFraming {
         switch self {
         case .none: .none
@@ -19,15 +19,15 @@ enum RequestBody {
         }
     }
 
-    /// Of content that streams nothing is there yet.
+    /// The content if it was read whole; otherwise empty.
     var bytes: [UInt8] { if case .whole(let content) = self { content.bytes } else { [] } }
 
-    /// From the request's head until its content was whole.
+    /// Time from the request head until the content was complete, in microseconds.
     var waitedMicroseconds: Int64 {
         if case .whole(let content) = self { content.waitedMicroseconds } else { 0 }
     }
 
-    /// nil where there is no content.
+    /// nil if there is no content.
     var outcome: ContentOutcome? {
         switch self {
         case .none: nil
@@ -37,36 +37,37 @@ enum RequestBody {
     }
 }
 
-/// Content that was there before anything was asked for it.
+/// Content that was read before the request was processed.
 struct WholeContent {
     let bytes: [UInt8]
-    /// Its part of the budget; nil where there is nothing to hold.
+    /// Memory that the content takes from the budget; nil if it takes none.
     let hold: ContentHold?
     let waitedMicroseconds: Int64
 
-    /// `Content-Length: 0`.
+    /// For a request with `Content-Length: 0`.
     static var empty: WholeContent { WholeContent(bytes: [], hold: nil, waitedMicroseconds: 0) }
 }
 
-/// Content that is passed on as it comes.
+/// Content that is forwarded as it arrives.
 struct StreamedContent {
     let framing: ContentFraming
-    /// nil where Cistern responds itself, whatever the content.
+    /// Why the content is streamed. nil for a tunnel, and if Cistern responds without reading the content.
     let reason: StreamingReason?
-    /// Of what was taken before it was known that it streams.
+    /// Memory budget of the content that was collected before streaming; nil if there was none.
     var hold: ContentHold?
-    /// The client sends it when it is told to (RFC 9110 §10.1.1).
+    /// The client waits for 100 (Continue) before it sends the content (RFC 9110 §10.1.1).
     let awaitsContinue: Bool
 
-    /// What another protocol says, if the upstream changes to it.
+    /// Data of another protocol, if the upstream switches to it.
     static var tunnel: StreamedContent { unread(.tunnel) }
 
-    /// Content that is let go by, whatever it says.
+    /// Content that is not read.
     static func unread(_ framing: ContentFraming) -> StreamedContent {
         StreamedContent(framing: framing, reason: nil, hold: nil, awaitsContinue: false)
     }
 
-    /// Those whose content streams hold a connection for as long as their clients like: half of all, so that others have the rest.
+    /// Share of requests with streamed content, which hold a connection for as long as their clients choose. Limited to half of all
+    /// connections.
     static func share(of connections: Int) -> ConnectionShare { ConnectionShare(.streamedContent, .connections(connections / 2)) }
 }
 

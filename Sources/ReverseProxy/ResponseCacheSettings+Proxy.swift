@@ -1,4 +1,4 @@
-// What the cache has to know of the proxy's settings.
+// Derives the settings of the cache from those of the proxy.
 
 import CachePolicy
 import Forwarding
@@ -8,7 +8,7 @@ import ResponseCache
 import Upstream
 
 extension ProxySettings {
-    /// Where the upstream is, as references name it.
+    /// Origin of the upstream, to which references in responses are compared.
     var upstreamOrigin: UpstreamOrigin {
         let origins = upstream.atEachAddress.map { ($0.origin.utf8.map(\.asciiLowercased), Array($0.basePath.utf8)) }
         return UpstreamOrigin(
@@ -18,8 +18,8 @@ extension ProxySettings {
 }
 
 extension ProxyShard {
-    /// A response of one of the upstream's other addresses, with references as the first one would have made them: so it is passed on, stored and
-    /// made an end of copies by as if that had responded.
+    /// Rewrites the references in a response from another upstream address to those of the first address. So forwarding, storing and
+    /// invalidation do not depend on the address that responded.
     @inline(never)
     func asOfFirstAddress(_ head: ResponseHead, from place: Int) -> ResponseHead {
         let origin = shared.cacheSettings.upstream

@@ -1,4 +1,4 @@
-// What the log says when the limit on client connections is reached: one line in a minute, whatever happens meanwhile.
+// Log line when client connections reach their limit: at most one a minute.
 
 import Downstream
 import Locking

@@ -1,4 +1,4 @@
-// What is different for some paths.
+// Routes: settings that differ by path.
 
 import Addresses
 import CachePolicy
@@ -9,57 +9,58 @@ import Identity
 import ResponseCache
 
 public struct Route: Sendable {
-    /// What metrics and logs call it; empty for all paths that no other route is for.
+    /// Name in metrics and logs; empty for the route of all other paths.
     public var name = ""
     public var pattern = RoutePattern("/**")
-    /// At the start; nil for that of all paths.
+    /// Mode at the start; nil: the mode of all paths.
     public var mode: ServingMode?
-    /// Milliseconds that the upstream has for a whole good response where a stored copy may go out instead; 0: no such limit.
+    /// Maximum time in milliseconds to wait for a complete good response if a stored one may be served instead; 0: no limit.
     public var rescueAfter: Int64 = 1_500
-    /// Whether the copy of those without credentials may stand in for a request with credentials that has none of its own.
+    /// Whether the response stored for requests without credentials may be served to a request with credentials that has no stored response
+    /// of its partition.
     public var rescueWithShared = RescueWithShared.own
-    /// A hit with less than this percentage of its freshness left brings a new response in the background; 0: never.
+    /// A hit with less than this percentage of its freshness lifetime left starts a background fetch; 0: never.
     public var refreshAhead = 0
     public var refreshAheadHits = 3
-    /// Methods beside GET and HEAD that only read here: their responses are kept by the request's content (RFC 10008 for QUERY).
+    /// Methods besides GET and HEAD that only read. Their responses are stored by the request content (RFC 10008 for QUERY).
     public var methods: [Method] = []
-    /// Longest content of such a request, since it is held while the key is made.
+    /// Maximum length of such content in bytes. It is held in memory while the key is computed.
     public var contentLimitBytes = 64 << 10
     public var arguments = ArgumentRules()
-    /// Whether requests' credentials tell users apart.
+    /// How requests' credentials determine partitions.
     public var credentials = CredentialRules()
-    /// How their tokens tell whom they belong to.
+    /// How tokens identify their users.
     public var tokens = RouteTokens()
-    /// How the upstream is asked whom credentials belong to.
+    /// How the upstream is queried for the identity of credentials.
     public var lookUp = LookUpSettings()
-    /// Whether a write makes what is stored for its target invalid (RFC 9111 §4.4).
+    /// Whether a write invalidates the stored responses of its target (RFC 9111 §4.4).
     public var invalidatesTarget = true
-    /// Whether a write to a member (`/users/1`) makes its collection (`/users`, with any arguments) invalid too.
+    /// Whether a write to a member (`/users/1`) also invalidates its collection (`/users`, with any query).
     public var invalidatesCollection = false
-    /// What a response must be like to count as good.
+    /// Requirements on good responses.
     public var good = GoodResponse()
-    /// What a response must be like to be kept; one that is not is passed on, and is no failure.
+    /// Requirements on stored responses. A response that fails one is forwarded, and is no failure.
     public var kept = GoodResponse()
-    /// What scripts of other origins may do; off where the upstream says it itself.
+    /// CORS rules; off if the upstream sends its own CORS fields.
     public var crossOrigin = CrossOriginRules()
-    /// Whether its responses are streams: passed on as they come, and nothing else.
+    /// Whether responses are streams, which are forwarded as they arrive and never stored.
     public var streams = false
-    /// Protocols that its clients may change to, in small letters.
+    /// Protocols to which clients may switch, in lower case.
     public var upgrades: [[UInt8]] = []
-    /// What the operator says of how long responses count as fresh.
+    /// The operator's freshness rules.
     public var freshness = FreshnessRules()
-    /// What is done about content codings.
+    /// How content is compressed.
     public var compression = Compression.gzip
-    /// Which addresses may ask; empty: those that the listener lets in.
+    /// Addresses that may send requests; empty: those that the listener permits.
     public var access = AddressRules()
-    /// Whether a request's connection must have presented a client certificate.
+    /// Whether the connection must have presented a client certificate.
     public var needsCertificate = false
-    /// Whether a client's directives can have the upstream asked where something fresh is stored.
+    /// Whether a client's directives may force a request to the upstream although a fresh response is stored.
     public var obeysClients = true
 
     public init() {}
 
-    /// What is allowed and may mislead or harm clients.
+    /// Warnings about settings that are valid but may mislead or harm clients.
     public var warnings: [String] {
         let place = name.isEmpty ? "" : " on route \(name)"
         var warnings: [String] = []
@@ -92,24 +93,24 @@ public struct Route: Sendable {
     }
 }
 
-/// All routes, the last of them for every path that no other fits.
+/// All routes. The last one is for paths that match no other route.
 public struct Routes: Sendable {
     public let all: [Route]
-    /// Whether all of them do.
+    /// Whether all routes permit clients' directives.
     private let obeyClients: Bool
-    /// Whether one of them is for streams.
+    /// Whether a route is for streams.
     private let someStream: Bool
-    /// Whether clients may change to another protocol on one of them.
+    /// Whether clients may switch protocols on a route.
     private let someUpgrade: Bool
-    /// Whether one of them has demands on responses.
+    /// Whether a route has requirements on responses.
     private let someDemand: Bool
-    /// Whether the operator decides on one of them what scripts of other origins may do.
+    /// Whether a route has CORS rules.
     private let someCrossOrigin: Bool
-    /// What is done about content codings.
+    /// How content is compressed, by path.
     let compression: PathTable<Compression>
     private let crossOrigins: PathTable<CrossOriginRules>
     private let rescues: PathTable<RescueWithShared>
-    /// Where routes lie in `all`.
+    /// Indices in `all`, by path.
     private let places: PathTable<Int>
 
     init(_ routes: [Route], rest: Route, strictness: Strictness = .rescue) {
@@ -129,51 +130,51 @@ public struct Routes: Sendable {
         someDemand = all.contains { $0.good != Self.undemanding || $0.kept != Self.undemanding }
     }
 
-    /// Whether such a request only reads on the route of every reading of its path, and its response is kept by its content. Asked here and not of the
-    /// route, which would be copied.
+    /// Whether a request with this method only reads, on the route of every reading of its path, so that its response is stored by content.
+    /// A method of `Routes`, because access to a route would copy it.
     func reads(_ method: Method, _ target: ArraySlice<UInt8>) -> Bool {
         method == .query || places.holdsForAll(target) { all[$0].methods.contains(method) }
     }
 
-    /// Whether a client's directives can have the upstream asked where something fresh is stored.
+    /// Whether a client's directives may force a request to the upstream although a fresh response is stored.
     func obeysClient(_ target: @autoclosure () -> ArraySlice<UInt8>) -> Bool {
         obeyClients || places.holdsForAll(target()) { all[$0].obeysClients }
     }
 
-    /// Which copies a write to a target makes invalid.
+    /// Which stored responses a write to this target invalidates.
     func invalidation(by target: ArraySlice<UInt8>) -> (sparesTarget: Bool, hasCollection: Bool) {
         (places.holdsForAll(target) { !all[$0].invalidatesTarget }, places.holdsForAny(target) { all[$0].invalidatesCollection })
     }
 
-    /// Whether the copy of those without credentials may stand in.
+    /// Rules for serving the response stored without credentials to requests with credentials.
     func rescueWithShared(_ target: @autoclosure () -> ArraySlice<UInt8>) -> RescueWithShared { rescues.rules(for: target()) }
 
-    /// The modes that they begin with, by their places.
+    /// Modes at the start, by the index of the route.
     var modes: [Int: ServingMode] {
         var modes: [Int: ServingMode] = [:]
         for (place, route) in all.dropLast().enumerated() { modes[place] = route.mode }
         return modes
     }
 
-    /// What the cache has to know of them.
+    /// Freshness rules for the cache.
     var freshness: PathTable<FreshnessRules> { table(\.freshness).simplified }
 
-    /// What is asked of the addresses of clients.
+    /// Rules for client addresses.
     var access: PathTable<AddressRules> { table(\.access) }
 
-    /// Which want a client certificate.
+    /// Routes that require a client certificate.
     var certified: PathTable<Bool> { table(\.needsCertificate) }
 
-    /// The same of arguments.
+    /// Rules for query arguments.
     var arguments: ArgumentTable { ArgumentTable(table(\.arguments)) }
 
     private func table<Rules: Sendable>(_ rules: (Route) -> Rules) -> PathTable<Rules> {
         PathTable(all.dropLast().map { ($0.pattern, rules($0)) }, rest: rules(all[all.count - 1]))
     }
 
-    /// The same of credentials.
+    /// Rules for credentials.
     var credentials: CredentialTable {
-        // As the rules of tokens lie in `TokenKeys`, and `lookUps`.
+        // Indices of the rules in `TokenKeys` and in `lookUps`.
         var (tokens, lookUps) = (0, 0)
         return CredentialTable(
             table { route in
@@ -190,12 +191,13 @@ public struct Routes: Sendable {
             })
     }
 
-    /// Whether responses for this target are streams by the route of every reading.
+    /// Whether responses for this target are streams, on the route of every reading of its path.
     func stream(_ target: @autoclosure () -> ArraySlice<UInt8>) -> Bool {
         someStream && places.holdsForAll(target()) { all[$0].streams }
     }
 
-    /// The protocols that a request may change to, as the value of an Upgrade field; nil if it offers none that the route of every reading lets through.
+    /// The protocols to which a request may switch, as the value of an Upgrade field. nil if it offers none that is permitted on all routes
+    /// for its path.
     func upgrade(_ head: RequestHead) -> [UInt8]? {
         guard someUpgrade, head.contains(.upgrade) else { return nil }
         let target = head.pathAndQuery
@@ -203,15 +205,15 @@ public struct Routes: Sendable {
         return Upgrade.offered(by: head, allowed: allowed)
     }
 
-    /// The operator's word on scripts of other origins; nil where there is none.
+    /// The operator's CORS rules; nil if there are none.
     func crossOrigin(_ target: @autoclosure () -> ArraySlice<UInt8>) -> CrossOriginRules? {
         guard someCrossOrigin else { return nil }
         let rules = crossOrigins.rules(for: target())
         return rules.isOn ? rules : nil
     }
 
-    /// What the upstream says of credentials, for each route where it is asked.
-    /// - Parameter former: those before; what they remember is known further.
+    /// Identity lookups, one for each route that configures one.
+    /// - Parameter former: the former lookups; those with equal settings are kept with their results.
     func lookUps(after former: [ToldIdentities]) -> [ToldIdentities] {
         var left = former
         return all.map(\.lookUp).filter { !$0.path.isEmpty }.map { asked in
@@ -219,22 +221,22 @@ public struct Routes: Sendable {
         }
     }
 
-    /// What the operator demands of a route's responses.
+    /// Requirements on good responses of a route.
     func good(on route: Int) -> GoodResponse { someDemand ? all[route].good : Self.undemanding }
 
-    /// What the operator demands of those that are kept.
+    /// Requirements on stored responses of a route.
     func kept(on route: Int) -> GoodResponse { someDemand ? all[route].kept : Self.undemanding }
 
     private static let undemanding = GoodResponse()
 
-    /// What an explanation has to know of a target's route.
+    /// Data about a target's route for explanations.
     public func explained(_ target: [UInt8]) -> ExplainedRoute {
         let route = all[place(of: target[...])]
         return ExplainedRoute(name: route.name, arguments: arguments.rules(for: target[...]), staleFor: route.freshness.staleFor)
     }
 
-    /// The place of the first route for this target as it was written: for names, times and limits. Rules that protect or open have functions above,
-    /// which look at every reading.
+    /// Index of the first route that matches the target as it is written, for names, times and limits. Rules that permit or forbid
+    /// something use the functions above, which check every reading of the path.
     public func place(of target: ArraySlice<UInt8>) -> Int {
         for index in 0..<(all.count - 1) where all[index].pattern.matches(target) { return index }
         return all.count - 1
@@ -242,7 +244,7 @@ public struct Routes: Sendable {
 }
 
 extension IgnoredDirective {
-    /// What may happen where it is disregarded; nil where no more than that responses are older than they say.
+    /// Possible harm if the directive is ignored; nil if responses are merely older than they permit.
     fileprivate var harm: String? {
         switch self {
         case .noStore: "what the upstream wants to be kept nowhere lies on the disk, and goes to all who have the same credentials, or none"

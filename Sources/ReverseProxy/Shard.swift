@@ -1,5 +1,5 @@
-// One shard: an event loop, and what all APIs have in common on it: the connections of clients, threads for long content, records. What is done
-// with the requests for one API is its `ProxyShard`'s.
+// One shard: an event loop with the state that all APIs share on it: client connections, workers for long content, and records.
+// `ProxyShard` handles the requests of one API.
 
 import Downstream
 import Explanation
@@ -10,14 +10,14 @@ import Sending
 import Sharing
 import Telemetry
 
-/// Touched on its loop only; `@unchecked Sendable` because other threads do no more than queue work on that loop.
+/// Used on its loop only. `@unchecked Sendable` because other threads only queue work on that loop.
 public final class Shard: @unchecked Sendable {
     public let number: Int
     public let loop: EventLoop
     public let connections: ClientConnections
     let workers: ShardWorkers
     let records: ShardRecords
-    /// What other nodes have stored; nil where nothing is shared. Of the process: a restart changes it, and nothing else.
+    /// The shared level of the fleet; nil if there is no fleet. It belongs to the process and changes only with a restart.
     public let level: FleetLevel?
 
     public init(_ process: ProcessState, number: Int, time: any TimeSource) {
@@ -33,7 +33,7 @@ public final class Shard: @unchecked Sendable {
 
     private static func recodedBytes(_ settings: ProxySettings) -> Int { settings.content.recodedBytes / max(1, settings.shards) }
 
-    /// On its loop: what begins from now on is under these settings.
+    /// Applies new settings to whatever begins from now on. Must be called on the shard's event loop.
     public func use(_ process: ProcessState) {
         loop.assertOnLoop()
         connections.use(process.settings.downstream)
@@ -41,7 +41,7 @@ public final class Shard: @unchecked Sendable {
         records.use(process)
     }
 
-    /// Looks for records, some in each turn of the loop.
+    /// Searches the records, a bounded number in each turn of the loop.
     public func search(_ search: WhyRing.Search, then: @escaping @Sendable (WhyRing.Search) -> Void) {
         loop.assertOnLoop()
         goOn(RecordSearch(search), then: then)
@@ -54,13 +54,13 @@ public final class Shard: @unchecked Sendable {
 
     // MARK: Figures
 
-    /// Which targets fail, are rescued, or are not in the store, as far as is told apart.
+    /// Frequent targets that fail, are rescued, or are not stored.
     public var targets: TargetTally {
         loop.assertOnLoop()
         return records.targets
     }
 
-    /// Adds this shard's counts to those of the others.
+    /// Adds this shard's counters to the sum.
     public func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
         snapshot.shards.merge(records.metrics)
@@ -89,7 +89,7 @@ public final class Shard: @unchecked Sendable {
     }
 }
 
-/// A search that goes on from turn to turn, and is copied at none of them.
+/// Search state that is kept from turn to turn. A class, so that it is not copied.
 private final class RecordSearch {
     var state: WhyRing.Search
 
@@ -97,7 +97,7 @@ private final class RecordSearch {
 }
 
 extension Histogram {
-    /// How long events waited, in microseconds; the bounds are powers of two.
+    /// Wait times of events in microseconds; the bounds are powers of two.
     fileprivate init(_ waits: LoopWaits) {
         let last = LoopWaits.buckets - 1
         self.init(bounds: (0..<last).map { Int64(1) << Int64($0) }, counts: (0...last).map { waits.counts[$0] }, sum: waits.sum)

@@ -1,4 +1,4 @@
-// What a shard is made of beside its loop and its connections: what it makes heads with, its threads for long content, its records.
+// Parts of a shard besides its loop and connections: serializers, workers for long content, and records.
 
 import CachePolicy
 import Downstream
@@ -11,13 +11,13 @@ import Sending
 import Telemetry
 import Upstream
 
-/// Threads beside the loop.
+/// Worker threads for work that would block the loop.
 struct ShardWorkers {
-    /// Goes through long content.
+    /// Examines long content.
     let content: LoopWorker
-    /// Puts gzip on long stored responses, and takes codings off: apart, so that hits do not wait for what somebody sends.
+    /// Compresses and decodes long stored responses. A separate worker, so that hits do not wait for the examination of received content.
     let gzip: LoopWorker
-    /// What it has made: of all APIs together.
+    /// Recoded contents of all APIs.
     let recoded: RecodedContents
 
     init(_ loop: EventLoop, recodedBytes: Int) {
@@ -26,7 +26,7 @@ struct ShardWorkers {
     }
 }
 
-/// Makes heads and lines, for both sides.
+/// Makes heads and field lines, for clients and for the upstream.
 struct ShardMessages {
     let requestFields: UpstreamRequestFields
     let clientHead: ClientResponseHead
@@ -51,34 +51,34 @@ struct ShardMessages {
     }
 }
 
-/// What is known of the keys that are made here.
+/// The key maker, and the layout of its keys.
 struct ShardKeys {
     let maker: RequestKeyMaker
-    /// Where the partition lies in them.
+    /// Offset of the partition in a key.
     let partitionOffset: Int
 
     init(_ maker: RequestKeyMaker) { (self.maker, partitionOffset) = (maker, maker.partitionOffset) }
 }
 
-/// What is remembered of exchanges.
+/// Records and counters of exchanges.
 final class ShardRecords {
     var metrics = ShardMetrics(labels: MetricNames.labels)
-    /// What is counted of each API, at its place.
+    /// Counters of each API, by its number.
     var apis: [APICounts] = []
-    /// And of each route that there has been.
+    /// Counters of all routes since the start.
     private(set) var routes: [RouteFigures] = []
     private var routePlaces: [String: Int] = [:]
     let why: WhyRing
     var targets = TargetTally()
     private(set) var accessLog: AccessLog?
-    /// Whether a request's name is wanted anywhere.
+    /// Whether request IDs are used.
     private(set) var namesRequests = false
-    /// nil where no spans are recorded.
+    /// nil if no spans are recorded.
     private(set) var tracer: ShardTracer?
-    /// Whether a request that comes gets anything: a name, or a span.
+    /// Whether requests get an ID or a span.
     private(set) var marksRequests = false
     private var ids = RequestIDs()
-    /// Counted by what is on the shard no more.
+    /// Counters of APIs that this shard does not serve any more.
     var past = PastCounts()
 
     init(why: WhyRing) { self.why = why }
@@ -92,7 +92,7 @@ final class ShardRecords {
 
     func number(_ head: RequestHead) -> RequestHead { ids.number(head) }
 
-    /// nil where it has none: nobody wants to know it.
+    /// nil if the request has no ID.
     func name(of head: RequestHead) -> [UInt8]? { ids.name(of: head) }
 
     func name(_ head: RequestHead) -> (head: RequestHead, line: [UInt8]) { ids.name(head) }
@@ -104,7 +104,7 @@ final class ShardRecords {
         while apis.count <= place { apis.append(APICounts()) }
     }
 
-    /// Those by that name: what was counted before a reload is counted further.
+    /// The counters of the route with this name. They continue after a reload.
     func figures(ofRoute name: String) -> RouteFigures {
         if let place = routePlaces[name] { return routes[place] }
         routePlaces[name] = routes.count
@@ -113,14 +113,14 @@ final class ShardRecords {
     }
 }
 
-/// What APIs have counted on a shard before they were taken off it, or made anew.
+/// Counters of APIs that were removed from a shard or replaced.
 struct PastCounts {
     var upstream = UpstreamCounters()
-    /// Tokens of requests, by what looking at them came to.
+    /// Number of tokens in requests, by the result of their examination.
     var tokensLooked: [String: UInt64] = [:]
 }
 
-/// The current IMF-fixdate, made once a second.
+/// The current IMF-fixdate, formatted once a second.
 struct DateText {
     private var second: Int64 = -1
     private var text: [UInt8] = []

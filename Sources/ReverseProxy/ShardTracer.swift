@@ -1,25 +1,25 @@
-// What a shard records of requests for those who gather traces: which ones, by which numbers, and what each has to do with another.
+// Traces of one shard: decides which requests are recorded, assigns span IDs, and links spans.
 
 import HTTPCore
 import Reactor
 import Telemetry
 import Tracing
 
-/// Touched on its shard's loop only.
+/// Used on its shard's loop only.
 final class ShardTracer {
     let exporter: SpanExporter
     private var chances = Chances()
     private var clock = SpanClock()
-    /// Of requests that wait, or waited, for another's fetch: that one's span. They leave with their own.
+    /// The leader's span of each request that waits, or waited, for another fetch. Removed at the request's end.
     private var leaders: [UInt64: SpanPlace] = [:]
-    /// In which there is no room for more: all shards are asked once, and not for each request that wants to be recorded.
+    /// Second in which the process-wide limit was reached. It is checked once a second then, and not for each request.
     private var fullSecond: Int64 = .min
 
     init(_ exporter: SpanExporter) { self.exporter = exporter }
 
     // MARK: Requests
 
-    /// The span of a request that has come; `none` where it is not recorded.
+    /// The span of a new request; `none` if it is not recorded.
     /// - Parameter now: milliseconds since 1970.
     func place(for head: RequestHead, now: Int64) -> SpanPlace {
         let parent = head.contains(.traceparent) ? TraceParent(head.fields) : nil
@@ -27,7 +27,7 @@ final class ShardTracer {
         return hasRoom(now: now / 1_000) ? SpanNumbers.span(in: parent?.trace) : .none
     }
 
-    /// The same request, with the span that it has from now on: also where it was remembered with another's.
+    /// The request with its own span. A remembered request may have another one.
     func recorded(_ head: RequestHead, now: Int64) -> RequestHead {
         let place = place(for: head, now: now)
         return place.isRecorded || head.span.isRecorded ? head.recorded(as: place) : head
@@ -42,13 +42,13 @@ final class ShardTracer {
 
     func follow(_ leader: SpanPlace, of span: SpanPlace) { leaders[span.span] = leader }
 
-    /// The span whose fetch this one has waited for. Asked once, at its end.
+    /// The span of the fetch for which a request waited; nil if it waited for none. May be called once for each span, at its end.
     func leader(of span: SpanPlace) -> SpanPlace? { leaders.isEmpty ? nil : leaders.removeValue(forKey: span.span) }
 
     // MARK: Fetches
 
-    /// What the upstream is told of it.
-    /// - Returns: the span that stands for the fetch; nil where none is recorded.
+    /// Sets the trace fields of an upstream request.
+    /// - Returns: the span of the fetch; nil if it is not recorded.
     func begin(_ fields: inout Fields, for head: RequestHead) -> SpanPlace? {
         guard head.span.isRecorded else {
             TraceContext.pass(&fields)
@@ -59,17 +59,17 @@ final class ShardTracer {
         return place
     }
 
-    /// What is to be added to microseconds of the monotonic clock to have them since 1970.
+    /// Microseconds to add to the monotonic clock to get the time since 1970.
     func offset(_ loop: EventLoop) -> Int64 { clock.offset(wall: loop.batchWallMilliseconds, monotonic: loop.batchMicroseconds) }
 }
 
-/// A fetch that is under way. Touched on its shard's loop only.
+/// The span of an active fetch. Used on its shard's loop only.
 final class FetchSpan {
     let place: SpanPlace
-    /// That of the request that it is made for.
+    /// Span of the request that caused the fetch.
     let parent: SpanPlace
     var work: TraceSpan.Client
-    /// Microseconds of the monotonic clock: when it began, and when it asked last.
+    /// Times in microseconds of the monotonic clock: the start, and the last sending of the request.
     let began: Int64
     var asked: Int64
 

@@ -1,10 +1,10 @@
-// The modes of an API, as they go on after a reload of the settings, or in another process.
+// Keeps the modes of an API over a reload of the settings, or in the next process.
 
 import CachePolicy
 import TakeOver
 
 extension SharedFlowState {
-    /// By the names of routes and modes, which others understand.
+    /// The modes with the names of routes and modes, which other processes understand.
     public var passedModes: PassedModes {
         PassedModes(api: name, begun: named(ModeTable(all: settings.mode, routes: routes.modes)), now: named(modes))
     }
@@ -16,7 +16,7 @@ extension SharedFlowState {
             prefixes: table.rules.map { PassedModes.Table.Prefix(prefix: $0.prefix, mode: $0.mode.rawValue) })
     }
 
-    /// What was set there since its start holds here, where the settings say the same of it as there.
+    /// Takes over modes that were changed since the start. The mode of all paths, or of a route, is kept only if its setting is unchanged.
     public func keep(_ passed: PassedModes) {
         let (begun, now) = (passed.begun, passed.now)
         let begins = named(ModeTable(all: settings.mode, routes: routes.modes))

@@ -1,4 +1,4 @@
-// What all shards have in common of one API: each has a reference to it, and all of it guards itself.
+// State of one API that all shards share. It is thread-safe.
 
 import CachePolicy
 import Coordination
@@ -14,14 +14,14 @@ import Upstream
 
 public final class SharedFlowState: Sendable {
     public let process: ProcessState
-    /// By which records and counts call it.
+    /// Number of the API in records and counters.
     public let place: UInt16
     public let settings: ProxySettings
     public let routes: Routes
-    /// nil where nothing is stored.
+    /// nil if nothing is stored.
     public let cache: SharedCacheState?
     public let health: UpstreamHealth
-    /// Of this API under these settings: under others the same request may mean another's data.
+    /// For this API under these settings only: under other settings an equal request may mean another user's data.
     public let collapsed = CollapsedRequests()
     let connectionUsers: ConnectionUserLog
     let cacheSettings: ResponseCacheSettings
@@ -31,14 +31,14 @@ public final class SharedFlowState: Sendable {
     }
     let tokenKeys: TokenKeys
     let grants: OriginGrants
-    /// Changed by the administrator; each shard has a copy.
+    /// The current modes, which an administrator changes. Each shard has a copy.
     private let modeTable: Mutex<ModeTable>
 
     /// - Parameters:
-    ///   - other: an API whose store is this one's too; nil: it is opened.
-    ///   - former: the same API under other settings: what it has learnt is known here too, as far as it still holds.
-    ///   - handed: what another process has handed over of the store.
-    /// - Throws: `StoreError`, where the store cannot be opened.
+    ///   - other: an API with the store to use; nil: the store is opened.
+    ///   - former: the former state of this API; what it has learned is kept as far as it is still valid.
+    ///   - handed: the store that another process has handed over; nil if there is none.
+    /// - Throws: `StoreError` if the store cannot be opened.
     public init(
         _ settings: ProxySettings, of process: ProcessState, beside other: SharedFlowState? = nil, after former: SharedFlowState? = nil,
         handed: HandedCache? = nil
@@ -54,7 +54,7 @@ public final class SharedFlowState: Sendable {
         grants = former.map(\.grants).flatMap { $0.isKeyedByHost == isKeyedByHost ? $0 : nil } ?? OriginGrants(isKeyedByHost: isKeyedByHost)
         connectionUsers = former?.connectionUsers ?? ConnectionUserLog()
         let routeNames = routes.all.map(\.name)
-        // What fails there says nothing of another upstream, nor by other rules.
+        // Failures of another upstream, or under other routes, are no evidence.
         health =
             if let former, former.settings.upstream == settings.upstream, former.routes.all.map(\.name) == routeNames {
                 former.health
@@ -84,7 +84,7 @@ public final class SharedFlowState: Sendable {
 
     public var name: String { settings.apiName }
 
-    /// What the upstream has said of credentials, where they are the same and so is the upstream.
+    /// The former identity lookups with their results; empty if the credentials or the upstream have changed.
     private static func lookUps(of former: SharedFlowState?, _ settings: ProxySettings) -> [ToldIdentities] {
         guard let former, former.settings.policy.credentials == settings.policy.credentials,
             former.settings.upstream.isSameOrigin(as: settings.upstream)
@@ -92,17 +92,17 @@ public final class SharedFlowState: Sendable {
         return former.cacheSettings.lookUps
     }
 
-    /// Reads the keys of tokens that are at hand, and begins to fetch the others.
+    /// Reads the token keys that are stored locally, and begins to fetch the others.
     public func startKeys(now: Int64) { tokenKeys.start(now: now) }
 
-    /// Keys that are there, and how often they were read, or could not be.
-    /// - Parameter other: leaves out what is this one's too.
+    /// Number of token keys, and of successful and failed attempts to read them.
+    /// - Parameter other: sources that `other` also uses are omitted; nil: none.
     public func keyFigures(besides other: SharedFlowState? = nil) -> (keys: Int, read: Int, failed: Int) {
         tokenKeys.figures(besides: other?.tokenKeys)
     }
 
-    /// How often the upstream was asked whom credentials belong to, by what that came to; and of how many that is remembered.
-    /// - Parameter other: leaves out what is this one's too.
+    /// Number of identity lookups by result, and of remembered identities.
+    /// - Parameter other: lookups that `other` also uses are omitted; nil: none.
     public func lookUpFigures(besides other: SharedFlowState? = nil) -> (counts: [String: UInt64], remembered: Int) {
         let others = other?.cacheSettings.lookUps ?? []
         return cacheSettings.lookUps.filter { one in !others.contains { $0 === one } }.map(\.figures).reduce(into: ([:], 0)) { sum, one in
@@ -113,10 +113,11 @@ public final class SharedFlowState: Sendable {
 
     public var modes: ModeTable { modeTable.withLock { $0 } }
 
-    /// What the administrator has set since the start goes on. The file's word holds where nothing else was said, and where it has changed.
+    /// Takes over the modes that an administrator has set since the start. The mode of the settings applies where it has changed, or none
+    /// was set.
     public func keepModes(of former: SharedFlowState) { keep(former.passedModes) }
 
-    /// Returns the modes as they are after `change`; nil where there was nothing to change.
+    /// Applies `change`, and returns the modes after it; nil if nothing was changed.
     public func changeModes(_ change: (inout ModeTable) -> Bool) -> ModeTable? {
         modeTable.withLock { modes in change(&modes) ? modes : nil }
     }

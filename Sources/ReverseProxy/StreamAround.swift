@@ -1,4 +1,4 @@
-// A client's stream around another one that changes what goes out. Whatever it does not change is the other one's.
+// A client's stream that wraps another one and changes the output. Methods that it does not change are forwarded.
 
 import Downstream
 import HTTPCore

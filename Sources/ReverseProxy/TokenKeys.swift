@@ -1,4 +1,4 @@
-// The keys of all routes' tokens: one source for each file or URL, and what the log is told of them.
+// Token keys of all routes: one source for each file or URL, and its log lines.
 
 import CachePolicy
 import Hashing
@@ -6,11 +6,11 @@ import Identity
 import Logging
 import ResponseCache
 
-/// What the operator says of the tokens of a route (`credentials.identity.jwt`).
+/// Settings for the tokens of a route (`credentials.identity.jwt`).
 public struct RouteTokens: Sendable {
-    /// A file or a URL; empty where tokens are not looked at.
+    /// File or URL of the keys; empty: tokens are not examined.
     public var keys = ""
-    /// The file of the certificates that the URL's is checked against; nil for the system's.
+    /// File with the certificate authorities for the URL; nil: those of the system.
     public var authorities: String?
     public var settings = TokenSettings()
 
@@ -21,22 +21,22 @@ public struct RouteTokens: Sendable {
         return lowercased.hasPrefix("https://") || lowercased.hasPrefix("http://")
     }
 
-    /// What the operator should know of it.
+    /// Warnings about insecure settings.
     func warnings(_ place: String) -> [String] {
         guard Self.isURL(keys), keys.lowercased().hasPrefix("http://") else { return [] }
         return ["credentials.identity.jwt.keys is no https URL\(place): who can change what comes on the way can be any user"]
     }
 }
 
-/// How tokens are looked at, by routes.
+/// Token rules of the routes, and the sources of their keys.
 struct TokenKeys: Sendable {
-    /// In the order of the routes that have any.
+    /// Rules of the routes with tokens, in the order of the routes.
     let rules: [TokenRules]
     private let sources: [KeySource]
 
     /// - Parameters:
-    ///   - store: beside it keys are kept that were fetched; nil where nothing is stored.
-    ///   - former: whose keys are used until they are read again.
+    ///   - store: fetched keys are saved next to the store; nil: they are not saved.
+    ///   - former: its keys are used until they have been read again.
     init(_ routes: Routes, beside store: StorePlace?, after former: TokenKeys? = nil, logger: Logger) {
         var sources: [[String?]: KeySource] = [:]
         rules = routes.all.filter { !$0.tokens.keys.isEmpty }.map { route in
@@ -52,7 +52,7 @@ struct TokenKeys: Sendable {
 
     private static func place(_ keys: String, _ authorities: String?, _ store: StorePlace?) -> KeySource.Place {
         guard RouteTokens.isURL(keys) else { return .file(keys) }
-        // What was fetched with one trust is not taken over by another.
+        // Keys that were fetched with one set of authorities are not used with another.
         let number = Array((keys + (authorities.map { "\n\($0)" } ?? "")).utf8).withUnsafeBytes { ContentHash.number(of: $0) }
         return .url(keys, kept: store?.path(of: "keys-\(String(number, radix: 16))"), authorities: authorities)
     }
@@ -60,8 +60,8 @@ struct TokenKeys: Sendable {
     /// - Parameter now: milliseconds of the monotonic clock.
     func start(now: Int64) { for source in sources { source.start(now: now) } }
 
-    /// Keys that are there, and how often they were read, or could not be.
-    /// - Parameter other: leaves out those that are its own too.
+    /// Number of keys, and of successful and failed attempts to read them.
+    /// - Parameter other: sources that `other` also uses are omitted; nil: none.
     func figures(besides other: TokenKeys?) -> (keys: Int, read: Int, failed: Int) {
         sources.filter { one in !(other?.sources.contains { $0 === one } ?? false) }.reduce((0, 0, 0)) { sum, source in
             let figures = source.figures

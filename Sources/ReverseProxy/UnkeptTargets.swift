@@ -1,11 +1,11 @@
-// Targets whose responses were not stored lately. A client's conditions are answered from the store, so the first request for a target goes without them;
-// where its response is not stored, that would cost a whole response each time.
+// Targets with responses that were not stored recently. Normally the first request for a target is forwarded without the client's
+// preconditions. For these targets that would cost a complete response each time.
 
 import CachePolicy
 import HTTPCore
 import Hashing
 
-/// Touched on its loop only. A fixed number of slots: a newer target takes an older one's place.
+/// Used on its loop only. The number of slots is fixed: a newer target overwrites an older one in its slot.
 final class UnkeptTargets {
     private var slots = [UInt64](repeating: 0, count: UnkeptTargets.limit)
 

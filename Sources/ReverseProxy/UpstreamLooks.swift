@@ -1,7 +1,6 @@
-// Health checks for the reported state of an upstream, sent when client requests give no evidence. Either the upstream is down and no request was
-// sent for a minute,
-// or all recent requests fail and another one may succeed. A check requests the probe's path, or repeats a safe request without credentials.
-// `UpstreamState` decides when a check is due.
+// Health checks for the reported state of an upstream. They are sent if an upstream that is down has received no request for a minute, or
+// all recent requests fail. A check requests the probe's path, or repeats a safe request without credentials. `UpstreamState` decides when
+// a check is due.
 
 import CachePolicy
 import Coordination
@@ -19,7 +18,7 @@ final class UpstreamLooks {
     private var keptAt = Int64.min
     /// Index of the request that the next check repeats.
     private var turn = 0
-    /// The client whose request the last check repeated.
+    /// The client of the request that the last check repeated.
     private var lastClient: UInt64?
     private var timer: LoopTimer?
     private var isEnded = false

@@ -1,5 +1,5 @@
-// Asks the upstream whom a request's credentials belong to, with all of them, while the request itself goes its way. Within a limit of its own. What the
-// upstream has said is forgotten when a write or a response may have changed whom they belong to.
+// Asks the upstream for the identity of a request's credentials, in the background and with a separate limit. A remembered identity is
+// discarded when a write or a response may have changed it.
 
 import Addresses
 import CachePolicy
@@ -12,8 +12,8 @@ import ResponseCache
 import Upstream
 
 extension ProxyShard {
-    /// Where nobody is asking already, and the upstream is well.
-    /// - Parameter told: what is known of the request's credentials by now.
+    /// Starts an identity lookup, unless one is active or the upstream is failing.
+    /// - Parameter told: the known identity of the request's credentials.
     @inline(never)
     func askWhose(_ head: RequestHead, _ told: ToldIdentity, client: UpstreamRequestFields.Client, at address: ClientAddress) {
         guard let cache, let place = cache.lookUpPlace(for: head), !mode(of: head).servesWhatIsStored,
@@ -21,7 +21,7 @@ extension ProxyShard {
         else { return }
         let asked = cache.lookUps[place]
         let path = Array(asked.settings.path.utf8)
-        // It is the upstream's path; scopes have those of clients.
+        // The setting is a path at the upstream; scopes use the paths of clients.
         let scopes = RequestScopes(pathAndQuery: (settings.strippedPath + path)[...], route: nil, user: 0)
         guard case .go = shared.health.admit(scopes, .reading, now: loop.time.monotonicMilliseconds) else { return }
         let number = address.address.map(\.clientNumber) ?? 0
@@ -56,14 +56,15 @@ extension ProxyShard {
         if upstream.start(request, receiver: lookUp) == nil { lookUp.end(.failure) }
     }
 
-    /// What was learned of the tokens of an unsafe request does not count while the request is under way. nil if nothing is learned of any.
+    /// Suspends the remembered identities of an unsafe request's tokens while the request is active. Returns nil if there are no identity
+    /// lookups.
     func beginIdentityWrite(_ head: RequestHead) -> IdentityWrite? {
         let tables = process.identityTables.all
         guard !tables.isEmpty, let cache else { return nil }
         return IdentityWrite(cache.keyMaker.tokens(of: head.fields), in: tables)
     }
 
-    /// A refusal or a new credential ends what was learned of a request's tokens.
+    /// Discards the remembered identities of a request's tokens after a 401 or a new credential.
     func noteIdentity(_ response: ResponseHead, to head: RequestHead) {
         guard response.status == 401 || response.fields.contains(.setCookie), let cache else { return }
         let tables = process.identityTables.all
@@ -73,11 +74,11 @@ extension ProxyShard {
     }
 }
 
-/// On its shard's loop.
+/// Receives the response to an identity lookup. Used on its shard's loop only.
 private final class UserLookUp: TransferReceiver {
     enum Said {
         case values([UInt8])
-        /// Nothing that counts.
+        /// The response contains no usable identity.
         case nothing
         case failure
     }
@@ -112,7 +113,7 @@ private final class UserLookUp: TransferReceiver {
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
         guard let head, isDelimited else { return end(.failure) }
-        // That it is in trouble, or wants to be asked later, says nothing of anybody.
+        // An error, or a request to retry later, says nothing about the identity.
         if LastGood.isTrouble(head.status) { return end(.failure) }
         guard ContentCoding(head.fields) == .identity else { return end(.nothing) }
         end(settings.values(status: head.status, head.fields, content: content).map { .values($0) } ?? .nothing)

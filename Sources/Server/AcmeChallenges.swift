@@ -1,4 +1,4 @@
-// Responses to an authority that wants to see whether a name is ours (RFC 8555 §8.3): the files that an ACME client has put into a directory.
+// Responses to the ACME HTTP challenge (RFC 8555 §8.3), read from the directory to which an ACME client writes its challenge files.
 
 import Descriptors
 import Dispatch
@@ -13,16 +13,16 @@ import Telemetry
 /// `@unchecked Sendable` because nothing changes after `init`.
 final class AcmeChallenges: OwnFileSource, @unchecked Sendable {
     private let directory: String
-    /// Reading waits for the disk.
+    /// Queue for reading, because reading waits for the disk.
     private let queue = DispatchQueue(label: "cistern.challenges")
 
-    /// Files that wait to be read, those of all shards together. An authority asks for a handful; anybody may ask for more, and a directory may
-    /// lie on a disk that hangs.
+    /// Maximum number of files that wait to be read, over all shards. Further requests get 503, because the path is public and a disk may
+    /// hang.
     static let waitingLimit = 64
-    /// Asked on all loops, and changed on the queue.
+    /// Number of waiting files. Increased on all loops, decreased on the queue.
     private let waiting = Mutex(0)
 
-    /// A key authorization is a token and a hash: well below this.
+    /// Maximum file size in bytes. A key authorization, which is a token and a hash, is much shorter.
     private static let limitBytes = 4_096
 
     init(directory: String) { self.directory = directory }
@@ -59,9 +59,9 @@ final class AcmeChallenges: OwnFileSource, @unchecked Sendable {
     }
 }
 
-/// Waits for the file. `@unchecked Sendable` because it is touched on its shard's loop only; the queue does no more than carry it back there.
+/// Waits for the file. `@unchecked Sendable` because it is used on its shard's loop only; the queue only passes it back to that loop.
 private final class FileExchange: ClientExchange, @unchecked Sendable {
-    /// nil once the response is sent, or the client is gone.
+    /// nil once the response is sent, or the client has disconnected.
     private var stream: (any ClientStream)?
 
     private let method: MethodLabel

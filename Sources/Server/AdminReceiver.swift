@@ -1,5 +1,5 @@
-// The listener's side of the administrator's interface: takes a request whole, hands it to `AdminInterface`, sends what comes back.
-// The proxy's own pages are served on these addresses too.
+// The listener's side of the admin interface: reads a whole request, passes it to `AdminInterface`, and sends the response. Also serves the
+// proxy's own pages on these addresses.
 
 import Addresses
 import Administration
@@ -13,7 +13,7 @@ final class AdminReceiver: RequestReceiver {
     private let interface: AdminInterface
     private let pages: OwnPages
     private let address: ListenAddress
-    /// Names of our certificates.
+    /// Names in the certificates that Cistern serves.
     private let names: ServerNames?
 
     init(shard: ProxyShard, interface: AdminInterface, pages: OwnPages, address: ListenAddress, names: ServerNames?) {
@@ -67,7 +67,8 @@ final class AdminReceiver: RequestReceiver {
         return nil
     }
 
-    /// Where others say whose connections come in, the listener's address tells nothing of who reaches it.
+    /// How the client reached this listener. With the PROXY protocol the listener's address does not show this, so it counts as a network
+    /// address.
     private func door(of stream: any ClientStream) -> AdminDoor {
         if stream.listener.settings.verification == .required, stream.security?.certificate != nil { return .certified }
         return stream.listener.settings.takesProxyHeader ? .network : AdminDoor(address)
@@ -76,15 +77,15 @@ final class AdminReceiver: RequestReceiver {
     func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) { shard.refused(refusal, on: stream) }
 }
 
-/// `@unchecked Sendable` because it is touched on its shard's loop only; the interface's queue does no more than carry it back there.
+/// `@unchecked Sendable` because it is used on its shard's loop only; the interface's queue only passes it back to that loop.
 private final class AdminExchange: ClientExchange, @unchecked Sendable {
     var request: AdminRequest?
     private let shard: ProxyShard
-    /// nil once the response is sent, or the client is gone.
+    /// nil once the response is sent, or the client has disconnected.
     private var stream: (any ClientStream)?
     private let interface: AdminInterface
 
-    /// Longest request content: one archived response.
+    /// Maximum length of request content in bytes. The longest content is an archived response.
     var contentLimitBytes = 96 << 20
 
     init(shard: ProxyShard, stream: any ClientStream, interface: AdminInterface) {

@@ -1,4 +1,4 @@
-// What other nodes have purged and changed is done here too: by the cache's own verbs, on a queue of its own, one after the other.
+// Applies the marks and purges of other nodes to this node's store. Purges run in order on a separate queue.
 
 import CachePolicy
 import Dispatch
@@ -26,7 +26,7 @@ final class FleetObedience: FleetFollowing {
 
     func synchronize() { store?.synchronize() }
 
-    /// The loops have ended by then: what waits for a turn of theirs will not come.
+    /// Waits for the queued work. The loops have ended by then, so a purge that waits for a turn of each loop is not completed.
     func finish() { queue.sync {} }
 
     private func goOn(_ orders: ArraySlice<FleetOrder>, then: @escaping @Sendable () -> Void) {
@@ -34,7 +34,7 @@ final class FleetObedience: FleetFollowing {
         follow(marks)
         let purges = orders.dropFirst(marks.count).prefix { !$0.isMark }
         guard !purges.isEmpty, let any = caches.first else { return then() }
-        // A loop that has looked at the clock before may be storing: after a turn of each it has, and what it stored is found.
+        // A loop that read the clock before this time may still be storing a response. After one turn of each loop, the purge finds it.
         any.beginPurge(at: now)
         server.afterEachLoop { [self, orders] in
             queue.async { [self] in
@@ -50,7 +50,7 @@ final class FleetObedience: FleetFollowing {
         case .mark: break
         case .everything(let isSoft): _ = CacheGroup(caches, meaning: Array(caches.indices)).purgeStore(isSoft: isSoft)
         case .purge(let selection, let isSoft):
-            // Also what is stored for APIs that are not served here just now.
+            // The selection may also name APIs that this node does not serve at present.
             guard selection.kind != .nothing, !caches.isEmpty else { return }
             let meant = caches.indices.filter { selection.isMeant(caches[$0].shared.settings) }
             let wanted = caches.map { selection.purge($0.shared.settings.arguments) }
@@ -60,10 +60,10 @@ final class FleetObedience: FleetFollowing {
 
     private var now: Timestamp { Timestamp(milliseconds: server.wallMilliseconds) }
 
-    /// All APIs have one store. nil: none.
+    /// The store of all APIs; nil if there is none.
     private var store: SharedCacheState? { server.serving.apis.lazy.compactMap(\.state.cache).first }
 
-    /// Of this queue, as they are served now.
+    /// The caches of the APIs that are served now, for use on this queue.
     private var caches: [ResponseCache] {
         server.serving.apis.compactMap { api in
             api.state.cache.map { shared in

@@ -1,4 +1,5 @@
-// Another process takes over from this one: the dialogue with it, and what is done here for it. What is said when is in `TakeOver/HandingOver.swift`.
+// The old process in a take-over: the dialogue with the new process, and the steps on this side. The state machine is in
+// `TakeOver/HandingOver.swift`.
 
 import Administration
 import CacheStore
@@ -13,12 +14,13 @@ import ReverseProxy
 import TakeOver
 import Telemetry
 
-/// Where another process asks. `@unchecked Sendable` because what changes is its source's, which guards itself.
+/// The socket to which a new process connects. `@unchecked Sendable` because the only mutable state is the dispatch source, which is
+/// thread-safe.
 final class TakeOverDoor: @unchecked Sendable {
     let socket: BoundSocket
     private let source: any DispatchSourceRead
 
-    /// - Parameter ask: called with each that comes, one after the other.
+    /// - Parameter ask: called for each connection, one after the other.
     init(_ socket: BoundSocket, ask: @escaping @Sendable (TakeOverSocket) -> Void) {
         self.socket = socket
         source = DispatchSource.makeReadSource(fileDescriptor: socket.descriptor, queue: DispatchQueue(label: "cistern.take-over"))
@@ -28,7 +30,7 @@ final class TakeOverDoor: @unchecked Sendable {
             _ = fcntl(client.number, F_SETFD, FD_CLOEXEC)
             ask(TakeOverSocket(client))
         }
-        // It holds the socket until it has been cancelled.
+        // The handler keeps the socket open until the source has been cancelled.
         source.setCancelHandler { withExtendedLifetime(socket) {} }
         source.activate()
     }
@@ -37,7 +39,7 @@ final class TakeOverDoor: @unchecked Sendable {
 }
 
 extension ProxyServer {
-    /// From now on another process may take over. `then` is called once one has: what runs here is to be finished (`stop`).
+    /// Allows another process to take over. `then` is called after a take-over; the caller then stops this process with `stop`.
     public func allowTakeOver(then: @escaping @Sendable () -> Void) {
         guard let admin = settings.admin.socket else { return }
         let path = Predecessor.path(besides: admin)
@@ -67,7 +69,7 @@ extension ProxyServer {
         switch machine.handle(Self.next(socket, within: .patience)) {
         case .refuse(let reason): refuse(socket, reason)
         case .offer(let greeting):
-            // Settings stay as they are meanwhile.
+            // Reloads wait on this queue until the hand-over has ended.
             reloadQueue.sync {
                 if let reason = whyNotNow { return refuse(socket, reason) }
                 handOver(to: socket, greeting, machine, then)
@@ -110,7 +112,7 @@ extension ProxyServer {
         }
     }
 
-    /// A word that leads to another state is short.
+    /// Maximum length in bytes of a message that changes the state of the dialogue.
     private static let wordLimit = 64 << 10
 
     private static func next(
@@ -130,7 +132,7 @@ extension ProxyServer {
         return process.recorder == nil ? nil : "the running process records"
     }
 
-    /// - Returns: whether all of it went out.
+    /// - Returns: whether all messages were sent.
     private func offer(to socket: TakeOverSocket) -> Bool {
         let serving = serving
         var names: [Int32: String] = [:]
@@ -151,7 +153,7 @@ extension ProxyServer {
         return isSent
     }
 
-    /// - Returns: false where the other process cannot have heard of it.
+    /// - Returns: false if the other process cannot have received the commit message.
     private func commit(_ places: [Int], _ socket: TakeOverSocket, on sending: DispatchQueue) -> Bool {
         guard isReady, claimEnd() else { return false }
         let serving = serving
@@ -165,7 +167,7 @@ extension ProxyServer {
             giveBackEnd()
             return false
         }
-        // From here on nothing is taken back.
+        // From here on the hand-over cannot be undone.
         peer.takeAll()
         anyCache?.leave()
         let listeners = places.map { serving.listeners[$0] }
@@ -181,7 +183,7 @@ extension ProxyServer {
         return true
     }
 
-    /// What changes here is told there from now on. Where that cannot be, the other process is as good as gone.
+    /// Sends this process's changes to the other process from now on. If a message cannot be sent, the connection ends.
     func beginTelling(_ socket: TakeOverSocket, isSuccessor: Bool, on sending: DispatchQueue) {
         process.peer.begin(isSuccessor: isSuccessor) { [process, logger] message in
             sending.async {
@@ -193,7 +195,7 @@ extension ProxyServer {
         }
     }
 
-    /// Until the other process has ended, or this one has.
+    /// Applies the changes of the new process until the connection ends.
     private func followSuccessor(_ machine: HandingOver, _ socket: TakeOverSocket, answeringOn sending: DispatchQueue) {
         let counts = InheritedCounts()
         PeerProcess.makeFollowingQueue().async { [self] in
@@ -213,14 +215,14 @@ extension ProxyServer {
         }
     }
 
-    /// Behind what has been told before.
+    /// Sends the acknowledgement after all messages that were queued before.
     func acknowledge(_ followed: UInt64, _ socket: TakeOverSocket, on sending: DispatchQueue) {
-        // Whoever waits for it takes it for lasting.
+        // Requests that wait for the acknowledgement rely on the change being on disk.
         if !process.peer.hasAll { anyCache?.flushMarks() }
         sending.async { _ = socket.send(.acknowledged(followed)) }
     }
 
-    /// Waits for all loops.
+    /// Blocks until all loops have reported their counts.
     private func countsNow() -> [UInt8] {
         let done = DispatchSemaphore(value: 0)
         let page = Mutex<[UInt8]>([])
@@ -232,7 +234,7 @@ extension ProxyServer {
         return page.withLock { $0 }
     }
 
-    /// The last that the other process hears, once all that was begun here is done.
+    /// Sends the last counts to the other process, and waits for their acknowledgement. Called when all work of this process has ended.
     func tellLast(_ page: [UInt8]) {
         process.peer.tell(.counts(page))
         let done = DispatchSemaphore(value: 0)

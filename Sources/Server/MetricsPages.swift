@@ -1,6 +1,5 @@
-// The page at /metrics is made here, off the loops: with a thousand routes it takes longer than any client should wait for another. Who asks
-// while one is being made gets the next, together with all others that asked meanwhile: so the page costs as much as one thread has, whoever
-// asks for it how often.
+// Generates the page at /metrics off the event loops, because a page with a thousand routes takes long. Requests that arrive while a page
+// is generated share the next one. So the cost is bounded by one thread, however often the page is requested.
 
 import ContentCodings
 import Dispatch
@@ -29,7 +28,7 @@ final class MetricsPages: Sendable {
         var isMaking = false
     }
 
-    /// All shards ask.
+    /// Accessed by all shards.
     private let state = Mutex(State())
 
     /// - Parameters:
@@ -44,7 +43,7 @@ final class MetricsPages: Sendable {
         if isFirst { makeNext(server) }
     }
 
-    /// For those that wait now. Each gets counts from after it asked.
+    /// Generates the pages for the requests that wait now. Their counts are collected after these requests arrived.
     private func makeNext(_ server: ProxyServer) {
         let waiting = state.withLock { state in
             defer { state.waiting = [] }
@@ -57,7 +56,7 @@ final class MetricsPages: Sendable {
             let peer = server.process.peer
             for format in [MetricsFormat.prometheus, .openMetrics] {
                 let asking = waiting.filter { $0.format == format }
-                // Where another process takes over, it knows what is told here before anybody else does.
+                // The process that takes over receives the counts before any client sees them.
                 let isTold = format == .prometheus && peer.isSuccessor
                 guard !asking.isEmpty || isTold else { continue }
                 let page = MetricsPage.render(snapshot, format: format) { figures.write(to: &$0) }

@@ -1,4 +1,4 @@
-// What the own pages say: /healthz that the process lives, /readyz that it takes requests, /metrics all that is counted.
+// The proxy's own pages: /healthz shows that the process runs, /readyz that it accepts requests, /metrics all counters.
 
 import Downstream
 import Forwarding
@@ -45,10 +45,10 @@ final class OwnPages: OwnPageSource, Sendable {
     }
 }
 
-/// Waits for the page. `@unchecked Sendable` because it is touched on its shard's loop only; the pages' queue does no more than carry it back
-/// there.
+/// Waits for the page. `@unchecked Sendable` because it is used on its shard's loop only; the pages' queue only passes it back to that
+/// loop.
 private final class MetricsExchange: ClientExchange, @unchecked Sendable {
-    /// nil once the response is sent, or the client is gone.
+    /// nil once the response is sent, or the client has disconnected.
     private var stream: (any ClientStream)?
 
     init(_ stream: any ClientStream) { self.stream = stream }

@@ -1,20 +1,20 @@
-// What has been counted by those that are served no more: the page at /metrics goes on from there. Only what is here outlasts a reload.
+// Counts of APIs, and of an access log, that a reload has replaced. The page at /metrics adds them, so counters do not decrease.
 
 import Figures
 import Telemetry
 
 struct PastFigures: Sendable {
-    /// How often scopes were found failing.
+    /// Number of times that scopes opened in the failure memory.
     var failures = MetricsSnapshot.Failures()
     var figures = Figures()
-    /// By what became of what says that a copy is gone.
+    /// Number of responses that report a deleted resource, by outcome.
     var gone: [String: UInt64] = [:]
-    /// How often the upstream was asked whom credentials belong to, by what that came to.
+    /// Number of identity lookups at the upstream, by result.
     var lookUps: [String: UInt64] = [:]
 }
 
 extension MetricsSnapshot {
-    /// Before those that are served now are added.
+    /// Adds past counts. Called before the current counts are added.
     mutating func addPast(_ past: PastFigures) {
         for (event, count) in past.gone.sorted(by: { $0.key < $1.key }) { addGone(event, count) }
         tokens.lookUps.merge(past.lookUps, uniquingKeysWith: +)

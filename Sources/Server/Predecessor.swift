@@ -1,5 +1,5 @@
-// The process that this one takes over from: what it hands over, and what it tells while it finishes what it has begun. What is said when is in
-// `TakeOver/TakingOver.swift`.
+// The new process in a take-over: receives what the old process hands over, and applies its changes until it has ended. The state machine
+// is in `TakeOver/TakingOver.swift`.
 
 import CSystem
 import CacheStore
@@ -13,35 +13,35 @@ import ReverseProxy
 import TakeOver
 import Telemetry
 
-/// Why this process does not take over. It has written nothing, and the other one goes on.
+/// Why this process does not take over. It has written nothing, and the old process continues.
 public struct TakeOverError: Error, CustomStringConvertible {
     public let description: String
 
     init(_ description: String) { self.description = description }
 }
 
-/// `@unchecked Sendable` because one thread has it at a time: the one that starts, then the one that follows.
+/// `@unchecked Sendable` because one thread uses it at a time: first the starting thread, then the one that applies changes.
 public final class Predecessor: @unchecked Sendable {
     private let socket: TakeOverSocket
     private var machine = TakingOver()
     private var listeners: [(settings: ListenerSettings, isAdmin: Bool, sockets: [BoundSocket])] = []
-    /// Sockets of the service manager: by their names.
+    /// Sockets of the service manager, with their names.
     public private(set) var handed: [(name: String, descriptor: Int32)] = []
     private(set) var store: HandedStore?
     private(set) var ticketKeys: [UInt8]?
     private(set) var door: BoundSocket?
-    /// Followed once the directory is ours.
+    /// Changes that are applied once this process owns the directory.
     private var changes: [TakeOverMessage] = []
     private var followed: UInt64 = 0
     private let sending = DispatchQueue(label: "cistern.predecessor", qos: .userInitiated)
     let counts = InheritedCounts()
     private let served: Mutex<[ServedListener]> = Mutex([])
 
-    /// Where a running process is asked, beside its admin socket.
+    /// Path of the take-over socket of a running process, next to its admin socket.
     public static func path(besides adminSocket: String) -> String { adminSocket + ".take-over" }
 
-    /// Asks the running process for all that it has.
-    /// - Parameter adminSocket: its, as the settings name it; nil: there is none.
+    /// Requests the hand-over from the running process, and receives it.
+    /// - Parameter adminSocket: path of the running process's admin socket, from the settings; nil if there is none.
     public init(of adminSocket: String?, version: String) throws(TakeOverError) {
         guard let adminSocket else { throw TakeOverError("admin.socket is off: there is nowhere to ask the running process") }
         let path = Self.path(besides: adminSocket)
@@ -94,7 +94,7 @@ public final class Predecessor: @unchecked Sendable {
             if let problem = BoundSocket.whyNotListening(descriptor.number) {
                 throw TakeOverError("the running process handed over the socket \(name): \(problem)")
             }
-            // Its owner is who listens on it.
+            // The listener that uses a descriptor owns it, so this is a duplicate.
             handed.append((name, csystem_duplicate(descriptor.number)))
         case .store: store = HandedStore(lock: received.next(), index: received.next())
         case .door: door = BoundSocket(adopting: received.next())
@@ -109,13 +109,13 @@ public final class Predecessor: @unchecked Sendable {
 
     // MARK: Preparing
 
-    /// - Throws: where a directory would have to be opened that the running process has perhaps open.
+    /// - Throws: if this process needs a store and the running process hands none over. It may still have the directory open.
     func check(isStoring: Bool) throws(TakeOverError) {
         guard isStoring, store == nil else { return }
         throw TakeOverError("the running process hands over no cache: it keeps nothing, or cannot write to its directory; restart instead")
     }
 
-    /// What it listens on, for those that are to be made here.
+    /// Creates listeners with the inherited sockets. The new listeners are made from them.
     func inherited() -> [ServedListener] {
         let all = listeners.map { ServedListener($0.settings, isAdmin: $0.isAdmin, $0.sockets) }
         served.withLock { $0 = all }
@@ -123,8 +123,8 @@ public final class Predecessor: @unchecked Sendable {
         return all
     }
 
-    /// Says that all is prepared, and waits for its word.
-    /// - Parameter used: with which listeners this process goes on.
+    /// Reports that this process is prepared, and waits until it may serve.
+    /// - Parameter used: the listeners that this process uses.
     func waitForCommit(_ used: [ServedListener], _ server: ProxyServer) throws(TakeOverError) {
         let places = served.withLock { all in
             defer { all = [] }
@@ -151,15 +151,15 @@ public final class Predecessor: @unchecked Sendable {
         }
     }
 
-    /// It cannot be done: the other one need not wait.
+    /// Reports to the other process that this one cannot take over, and ends the dialogue.
     public func giveUp(_ reason: String) {
         if case .say(let message) = machine.handle(.isImpossible(reason)) { _ = socket.send(message) }
         socket.end()
     }
 
-    // MARK: Afterwards
+    // MARK: After the take-over
 
-    /// On a thread of its own, until the other process has ended.
+    /// Applies changes until the other process has ended. Runs on a separate thread.
     func followToEnd(_ server: ProxyServer) {
         while true {
             switch machine.handle(next(within: nil).0) {

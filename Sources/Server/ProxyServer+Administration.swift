@@ -1,4 +1,4 @@
-// What the administrator's pages may know of the server as a whole and have it do (`AdministeredServer`).
+// The server as the administrator's pages use it (`AdministeredServer`).
 
 import Administration
 import Downstream
@@ -13,7 +13,7 @@ extension ProxyServer: AdministeredServer {
         serving.listeners.compactMap { one in
             guard one.isAdmin, one.address.port != nil else { return nil }
             var url = one.settings.url(at: one.address)
-            // What stands for all addresses leads nowhere everywhere.
+            // A client cannot connect to a wildcard address on every system; the loopback address is shown instead.
             for (all, own) in [("//0.0.0.0:", "//127.0.0.1:"), ("//[::]:", "//[::1]:")] {
                 if let range = url.firstRange(of: all) { url.replaceSubrange(range, with: own) }
             }
@@ -21,7 +21,7 @@ extension ProxyServer: AdministeredServer {
         }
     }
 
-    /// Counts are noted where there is somebody to show them to. On the first shard's loop.
+    /// Records samples for the status page if there is an admin listener. Must be called on the first shard's loop.
     func watchStatus(on shard: Shard) {
         if serving.listeners.contains(where: \.isAdmin) { serving.interface.noteSample() }
         shard.loop.schedule(after: .milliseconds(StatusMemory.interval)) { [weak self] in self?.watchStatus(on: shard) }
@@ -30,7 +30,7 @@ extension ProxyServer: AdministeredServer {
     // MARK: Loops
 
     public func collectTargets(then: @escaping @Sendable ([TargetTally]) -> Void) {
-        // Each shard adds to it from its own loop.
+        // Each shard adds its targets on its own loop.
         let all = Mutex<[TargetTally]>([])
         onEachShard { served in
             let own = served.shard.targets
@@ -41,7 +41,7 @@ extension ProxyServer: AdministeredServer {
     }
 
     public func searchRecords(_ search: WhyRing.Search, then: @escaping @Sendable (WhyRing.Found) -> Void) {
-        // Each shard adds to it from its own loop.
+        // Each shard adds its records on its own loop.
         let found = Mutex<(all: WhyRing.Found, left: Int)>((WhyRing.Found(shards: shardCount), shardCount))
         onEachShard { served in
             let number = served.shard.number
@@ -59,7 +59,7 @@ extension ProxyServer: AdministeredServer {
 
     public var isTakenOver: Bool { process.peer.hasAll }
 
-    /// Whether the process that took over was gone before it served: nobody does.
+    /// Whether the process that took over ended before it served, so that no process serves.
     public var hasLostSuccessor: Bool { process.peer.isLost }
 
     public func afterTelling(_ then: @escaping @Sendable () -> Void) { process.peer.whenKnown(then) }

@@ -1,4 +1,4 @@
-// Faults that the administrator has injected, to practise an outage: told to every shard and to the log, and ended in time.
+// Faults that an administrator injects for a drill: distributes them to all shards, logs them, and ends them in time.
 
 import FaultInjection
 import Logging
@@ -15,7 +15,7 @@ extension ProxyServer {
         let (result, before, after) = process.changeFaults(change)
         logFaults(before.rules, after.rules)
         process.peer.tell(.faults(process.passedFaults))
-        // Two changes at once may come to a shard in either order: it takes what holds by then.
+        // Concurrent changes may reach a shard in either order, so the shard reads the current faults.
         onEachShard { [process] shard in
             shard.forEachAPI { $0.faults = process.faults }
         } then: {
@@ -24,7 +24,7 @@ extension ProxyServer {
         endFaultsInTime(after)
     }
 
-    /// Each begins and ends loudly: nobody may take it for an outage.
+    /// Logs the start and end of each fault as a warning, so that it is not mistaken for an outage.
     private func logFaults(_ before: [FaultTable.Rule], _ after: [FaultTable.Rule]) {
         for rule in after where !before.contains(where: { $0.number == rule.number }) {
             let seconds = (rule.end - monotonicMilliseconds) / 1_000

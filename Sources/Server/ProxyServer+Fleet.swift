@@ -1,4 +1,4 @@
-// This node of a fleet, as the server runs it: its log's start and end, what the administrator purges, and what is counted.
+// The fleet node of this server: announcing purges, and reporting the state and counters of the fleet.
 
 import CachePolicy
 import Engine
@@ -16,8 +16,8 @@ extension ProxyServer {
         process.fleet.map { $0.announce(message(selection, isSoft: isSoft)) }
     }
 
-    /// One message for a purge. The keys of a target's marks are enough if they are known: other nodes then need not search their stores. They are not
-    /// known of APIs that only other nodes serve.
+    /// Message for a purge. If the marks of a target are known, the message contains only these, so other nodes need not search their
+    /// stores. The marks are unknown for APIs that only other nodes serve.
     private func message(_ selection: FleetSelection, isSoft: Bool) -> LogMessage? {
         switch selection.kind {
         case .nothing: return nil
@@ -39,7 +39,7 @@ extension ProxyServer {
 extension ProxyServer {
     public func collectShare(then: @escaping @Sendable (JSONValue?) -> Void) {
         guard let fleet = process.fleet else { return then(nil) }
-        // Each shard adds to it from its own loop. Who fails at one of them fails.
+        // Each shard adds its servers on its own loop. A server counts as failing if one shard reports a failure.
         let servers = Mutex<[EngineServer: EngineServerState]>([:])
         onEachShard { served in
             let known = served.shard.level?.servers ?? []
@@ -92,7 +92,7 @@ extension EngineServerState.Role {
 }
 
 extension FleetLevel {
-    /// On its loop.
+    /// Must be called on the shard's event loop.
     func addFigures(to snapshot: inout MetricsSnapshot) {
         var sum = snapshot.sharing ?? MetricsSnapshot.Sharing()
         sum.add(figures, engineFigures)
@@ -133,7 +133,7 @@ extension MetricsSnapshot.Sharing {
         self.clockSkew = clockSkew
         (entriesApplied, entriesAppended, blindings, unopened) = (log.applied, log.appended, log.blindings, log.unopened)
         (lag, self.isSeeing, foreign) = (log.lagMilliseconds, isSeeing, log.foreign)
-        // Before the log was met for the first time there is no cause.
+        // There is no cause before the first connection to the log.
         troubles = LogTrouble.labels.map { ($0, !isSeeing && $0 == log.trouble?.label ? 1 : 0) }
         add(log.engineFailures)
         pendingPurges = LogWriter.Pending.allCases.map { ($0.rawValue, UInt64(log.pendingPurges[$0] ?? 0)) }
@@ -142,7 +142,7 @@ extension MetricsSnapshot.Sharing {
 }
 
 extension Histogram {
-    /// From 16 microseconds to a second.
+    /// Buckets from 16 microseconds to a second.
     fileprivate init(_ times: RoundTrips) {
         let first = 4
         var counts = (first..<RoundTrips.buckets).map { times.counts[$0] }

@@ -1,4 +1,5 @@
-// Reading the settings again: all of what was read is taken, at one point on every shard, or nothing is. Requests under way end as they began.
+// Reloads the settings. All shards take all new settings between two of their events, or nothing changes. Active requests end under the
+// former settings.
 
 import Administration
 import Dispatch
@@ -11,33 +12,33 @@ import ReverseProxy
 import Telemetry
 import Tracing
 
-/// What the settings are now, as they were read again.
+/// Reloaded settings, compared with the former ones.
 public struct NewSettings: Sendable {
     public enum AccessLogChange: Sendable {
         case none
-        /// Opens it, once nothing else is in the way: a file is made. nil for none.
+        /// Opens the new access log. Called last, because it creates a file. Returns nil for no access log.
         case replaced(@Sendable () throws(SettingsMistakes) -> AccessLog?)
     }
 
-    /// With those of the start where they need a restart.
+    /// The new settings, with the values of the start where a change needs a restart.
     public var settings: ProxySettings
-    /// What of them is another than before, and what would be after a restart.
+    /// Settings that have changed, and settings that change only after a restart.
     public var changed: [String] = []
     public var awaitingRestart: [String] = []
     public var warnings: [String] = []
-    /// APIs that are served as before; of the only one, the empty name.
+    /// Names of the APIs with unchanged settings. The name of a single API is empty.
     public var unchangedAPIs: Set<String> = []
     public var accessLog = AccessLogChange.none
-    /// Called once all shards have them.
+    /// Called once all shards use the settings.
     public var whenApplied: @Sendable () -> Void = {}
 
     public init(_ settings: ProxySettings) { self.settings = settings }
 }
 
-/// Why settings cannot be taken: every mistake, in a sentence each.
+/// Why settings are rejected: one sentence for each mistake.
 public struct SettingsMistakes: Error {
     public let sentences: [String]
-    /// Whether something is wrong with certificates.
+    /// Whether a certificate is invalid.
     public let areOfCertificates: Bool
 
     public init(_ sentences: [String], areOfCertificates: Bool = false) {
@@ -45,14 +46,14 @@ public struct SettingsMistakes: Error {
     }
 }
 
-/// Reads them. Called on a queue where it may take its time.
+/// Reads the settings. Called on a queue that may block.
 public typealias SettingsReading = @Sendable () throws(SettingsMistakes) -> NewSettings
 
-/// How often settings were read again, and what came of it.
+/// Number of reloads by outcome, and the last outcome.
 struct ReloadCounts: Sendable {
     private var counts = [UInt64](repeating: 0, count: ReloadOutcome.labels.count)
     private var last: (label: String, seconds: Int64)?
-    /// Those in which certificates were read again, and those in which something was wrong with them.
+    /// Number of successful reloads that read certificates, and number of reloads that failed because of certificates.
     var certificates = 0
     var failedCertificates = 0
 
@@ -71,12 +72,12 @@ struct ReloadCounts: Sendable {
 }
 
 extension ProxyServer {
-    /// From now on `reload` has the settings read in this way. Without it only files are read again that they name.
+    /// Sets the function with which `reload` reads the settings. Without it, a reload reads only the files that the settings name.
     public func followSettings(_ read: @escaping SettingsReading) { readSettings.withLock { $0 = read } }
 
-    /// - Parameter then: called once all of it holds on every shard, or all stays as it was. From any thread.
+    /// - Parameter then: called from any thread once all shards use the new settings, or the reload was rejected.
     public func reload(then: @escaping @Sendable (ReloadOutcome) -> Void) {
-        // Logs may have been moved away, whatever becomes of the rest.
+        // The access log is reopened even if the reload fails, because it may have been rotated.
         reopenAccessLog()
         reloadQueue.async { [self] in
             let outcome: ReloadOutcome
@@ -93,7 +94,7 @@ extension ProxyServer {
         }
     }
 
-    /// What is being read may end, within a moment; whatever is read afterwards changes nothing.
+    /// Waits for a running reload, for `lastReloadPatience` at most. A reload that ends later changes nothing.
     func endReloads() {
         let isOver = DispatchSemaphore(value: 0)
         reloadQueue.async { isOver.signal() }
@@ -104,7 +105,7 @@ extension ProxyServer {
 
     private static let lastReloadPatience = DispatchTimeInterval.seconds(1)
 
-    /// Everything that may fail comes first, and changes nothing. Returns when all shards have what is new.
+    /// All steps that may fail come first and change nothing. Returns when all shards use the new settings.
     private func reloadNow() throws(SettingsMistakes) -> AppliedSettings {
         let former = serving
         let read = readSettings.withLock { $0 }
@@ -143,8 +144,8 @@ extension ProxyServer {
             warnings: new.warnings + (certificates?.warnings ?? []).map(\.description))
     }
 
-    /// From here on this is what is served. What the administrator changes is changed there, and what was changed before is known there.
-    /// - Returns: false where nothing may change any more, since the process stops.
+    /// Makes `new` the current value. Modes that an administrator changed meanwhile are kept.
+    /// - Returns: false if the process is stopping, so that nothing may change.
     private func use(_ new: Serving, after former: Serving) -> Bool {
         state.withLock { current in
             guard isReloadable else { return false }
@@ -160,7 +161,7 @@ extension ProxyServer {
         }
     }
 
-    /// What is done once nobody serves by the former settings any more.
+    /// Releases what only the former settings used, and logs the reload. Called when all shards use the new settings.
     private func finish(_ new: NewSettings, _ serving: Serving, after former: Serving) {
         for api in serving.apis where !former.apis.contains(where: { $0 === api }) { api.state.startKeys(now: monotonicMilliseconds) }
         ServedListener.remove(former.listeners, butNot: serving.listeners)
@@ -176,13 +177,13 @@ extension ProxyServer {
         tell(new, serving)
     }
 
-    /// Copies lie under the API's name, or that of the only one's upstream.
+    /// Warnings about changes that hide stored responses, or let more clients receive them.
     private static func warnings(_ apis: [ServedAPI], after former: Serving) -> [String] {
         let narrowed = apis.flatMap { $0.warningsOfNarrowing(since: former.apis) }
         return nameWarnings(apis, after: former) + schemeWarnings(apis, after: former) + narrowed
     }
 
-    /// Where there are both, https stands in keys, and nothing for http; where there is one scheme, nothing.
+    /// With both schemes in use, the keys of https requests contain the scheme. With one scheme, no key does.
     private static func schemeWarnings(_ apis: [ServedAPI], after former: Serving) -> [String] {
         let (were, are) = (former.apis[0].isKeyedByScheme, apis[0].isKeyedByScheme)
         guard were != are else { return [] }
@@ -250,7 +251,7 @@ extension ProxyServer {
 }
 
 extension NewSettings {
-    /// Those that hold now.
+    /// The current settings.
     fileprivate init(unchanged serving: Serving) {
         self.init(serving.settings)
         unchangedAPIs = Set(serving.apis.map(\.name))
@@ -258,7 +259,7 @@ extension NewSettings {
 }
 
 extension Serving {
-    /// What was counted before, where others count from now on.
+    /// Adds the final counts of replaced APIs, and of a replaced access log.
     fileprivate func past(besides apis: [ServedAPI], _ process: ProcessState, now: Int64) -> PastFigures {
         var past = past
         for api in self.apis where !apis.contains(where: { $0 === api }) {

@@ -1,4 +1,4 @@
-// TLS with clients, as far as it concerns all shards: the keys of tickets, and what is told of certificates and handshakes.
+// TLS with clients, as far as all shards share it: ticket keys, and log lines and metrics about certificates and handshakes.
 
 import Addresses
 import Downstream
@@ -9,7 +9,7 @@ import ReverseProxy
 import Telemetry
 
 extension ProxyServer {
-    /// What each shard does with handshakes that failed. Whoever has it does not hold the server, which holds the shards.
+    /// Handles failed handshakes. The closure does not retain the server, because the server retains the shards, which hold the closure.
     var logHandshake: @Sendable (HandshakeFailure, PeerAddress) -> Void {
         { [logger] failure, peer in
             logger.debug("a TLS handshake with \(String(decoding: peer.address?.text ?? [], as: UTF8.self)) failed: \(failure.rawValue)")
@@ -20,7 +20,7 @@ extension ProxyServer {
         for warning in serving.certificates?.warnings ?? [] { logger.warning("\(warning)") }
     }
 
-    /// From then on, each key of tickets is used for half a day. On the first shard's loop.
+    /// Rotates the ticket keys twice a day from now on. Must be called on the first shard's loop.
     func rotateTickets(on shard: Shard) {
         shard.loop.schedule(after: TicketKeys.rotation) { [weak self] in
             self?.ticketKeys()?.rotate()

@@ -1,4 +1,5 @@
-// This process goes on in the place of another (`Predecessor`): what that had is taken here, and what changes there until it ends changes here.
+// This process replaces another one (`Predecessor`): it takes over the store, sockets and counts, and applies the old process's changes
+// until that has ended.
 
 import Coordination
 import Dispatch
@@ -13,11 +14,11 @@ import TakeOver
 import Telemetry
 
 extension ProxyServer {
-    /// Whether the process before this one still finishes what it has begun.
+    /// Whether the old process is still completing its active requests.
     var isFollowing: Bool { following.withLock { $0 } }
 
-    /// Says that all is prepared, and returns once this process may begin.
-    /// - Throws: `TakeOverError`: the other process goes on, and this one has written nothing.
+    /// Reports that this process is prepared. Returns once this process may begin.
+    /// - Throws: `TakeOverError`: the old process continues, and this one has written nothing.
     public func waitToTakeOver() throws(TakeOverError) {
         guard let predecessor else { return }
         following.withLock { $0 = true }
@@ -25,14 +26,14 @@ extension ProxyServer {
         takeOvers.withLock { $0.done += 1 }
     }
 
-    /// The directory is ours, and what lies in it.
-    /// - Parameter end: where the other process has left off.
+    /// Takes ownership of the store's directory.
+    /// - Parameter end: position at which the old process stopped writing.
     func own(upTo end: HandedPosition) {
         anyCache?.own(upTo: end)
         for listener in serving.listeners { listener.restrict() }
     }
 
-    /// On a thread of its own, once this process has begun.
+    /// Applies the old process's changes on a separate thread. Called once this process has begun.
     func followPredecessor() {
         guard let predecessor else { return }
         PeerProcess.makeFollowingQueue().async { [self] in
@@ -45,14 +46,14 @@ extension ProxyServer {
         }
     }
 
-    /// The other process hears of what changes here, until it has ended.
+    /// Sends this process's changes to the old process until that has ended.
     func tellPredecessor(_ socket: TakeOverSocket, on sending: DispatchQueue) {
         beginTelling(socket, isSuccessor: false, on: sending)
         let peer = process.peer
         anyCache?.tell { peer.tell(.change($0)) }
     }
 
-    /// What was done there is done here.
+    /// Applies a change that the other process has made.
     func follow(_ message: TakeOverMessage, _ counts: InheritedCounts) {
         switch message {
         case .change(let change):
@@ -77,13 +78,13 @@ extension ProxyServer {
 
     // MARK: Counts
 
-    /// Of other processes that were to take over from this one.
+    /// Number of processes that failed to take over from this one.
     public var failedTakeOvers: Int { takeOvers.withLock { $0.failed } }
 
-    /// Another process was to take over, and has not.
+    /// Records that a process failed to take over.
     public func noteFailedTakeOver() { takeOvers.withLock { $0.failed += 1 } }
 
-    /// As the other process reads them.
+    /// The metrics page that the other process reads.
     func countsPage(_ snapshot: MetricsSnapshot) -> [UInt8] {
         let figures = cacheFigures
         return MetricsPage.render(snapshot, format: .prometheus) { figures.write(to: &$0) }

@@ -1,11 +1,11 @@
-// What is counted of spans, for the page at /metrics.
+// Counters of spans for the page at /metrics.
 
 import ReverseProxy
 import Telemetry
 import Tracing
 
 extension MetricsSnapshot.Tracing {
-    /// nil where none were ever recorded.
+    /// nil if tracing is off and no span was ever counted.
     init?(_ process: ProcessState) {
         let figures = process.spanCounts.figures
         guard process.spans != nil || figures.exported > 0 || !figures.lost.isEmpty || figures.failures > 0 else { return nil }

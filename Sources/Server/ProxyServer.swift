@@ -1,4 +1,4 @@
-// The whole proxy: the shards and their listeners; its start, its counts, its end.
+// The whole proxy: owns the shards and what they serve, starts and stops them, and collects their counts.
 
 import Administration
 import CachePolicy
@@ -20,44 +20,44 @@ import Telemetry
 import Tracing
 import Upstream
 
-/// `@unchecked Sendable` because the shards are made before anything runs and what changes afterwards is behind mutexes.
+/// `@unchecked Sendable` because the shards are made before anything runs, and mutexes guard all later changes.
 public final class ProxyServer: @unchecked Sendable {
-    /// What is served now. Replaced by a reload; modes are changed under it, so that none is lost to one.
+    /// What is served now. A reload replaces it. Modes are changed while this mutex is held, so that a reload loses no change.
     let state: Mutex<Serving?> = Mutex(nil)
-    /// Whether what is served may still be replaced. Behind `state`'s mutex.
+    /// Whether what is served may still be replaced. Guarded by the mutex of `state`.
     private(set) var isReloadable = true
     private let tickets: Mutex<TicketKeys?> = Mutex(nil)
-    /// What was read again so far.
+    /// Counts of reloads.
     let reloads = Mutex(ReloadCounts())
-    /// Where settings are read again, one time after the other.
+    /// Serial queue for reloads.
     let reloadQueue = DispatchQueue(label: "cistern.reload", qos: .utility)
-    /// How they are read; nil where they cannot change.
+    /// Reads the settings; nil if only the files that they name are read again.
     let readSettings: Mutex<SettingsReading?> = Mutex(nil)
-    /// Sockets that were handed over, by their descriptors. Touched by who makes this, and then on `reloadQueue`.
+    /// Sockets that were handed over, by descriptor. Used by the initializer, and then on `reloadQueue`.
     var handed: [Int32: BoundSocket] = [:]
-    /// Where pages of numbers are made.
+    /// Queue for generating metrics pages.
     private let pageQueue = DispatchQueue(label: "cistern.pages", qos: .utility)
     private(set) var shards: [ServedShard] = []
-    /// Asked from all loops.
+    /// Read on all loops.
     private let isStopping = Mutex(false)
-    /// The process that this one takes over from; nil where it begins anew. And whether that has not ended yet.
+    /// The process that this one takes over from; nil after an ordinary start.
     let predecessor: Predecessor?
     let following = Mutex(false)
-    /// Where another process may take over, and its path.
+    /// The socket on which another process may take over, and its path.
     let door: Mutex<(door: TakeOverDoor, path: String)?> = Mutex(nil)
-    /// Of other processes that were to take over, or whose place this one has taken.
+    /// Number of completed take-overs by this process, and of failed ones by other processes.
     let takeOvers = Mutex((done: 0, failed: 0))
     /// Updated on the first shard's loop, read when the page is generated.
     private let clockSteps = Mutex(ClockSteps())
-    /// With which listeners another process goes on; nil where none has taken over.
+    /// The listeners that another process continues with; nil if none has taken over.
     let handedOver: Mutex<[ServedListener]?> = Mutex(nil)
-    /// What the page of the state remembers.
+    /// Data of the status page.
     public let status: StatusMemory
     private let time: any TimeSource
     let logger: Logger
 
-    /// - Parameter predecessor: the process that this one takes over from: nothing is written before `waitToTakeOver` has returned.
-    /// - Throws: `StoreError`, `ListenError` or `CertificateError`: nothing is left running then.
+    /// - Parameter predecessor: the process that this one takes over from; nothing is written before `waitToTakeOver` returns. nil: none.
+    /// - Throws: `StoreError`, `ListenError` or `CertificateError`. Nothing remains running.
     public init(
         _ settings: ProxySettings, logger: Logger, accessLog: AccessLog? = nil, recorder: (any ExchangeRecorder)? = nil,
         after predecessor: Predecessor? = nil, time: any TimeSource = SystemTime.shared
@@ -92,12 +92,12 @@ public final class ProxyServer: @unchecked Sendable {
     var process: ProcessState { serving.process }
     public var addresses: [ListenAddress] { serving.addresses(isAdmin: false) }
     public var adminAddresses: [ListenAddress] { serving.addresses(isAdmin: true) }
-    /// Of clients, in the order of the settings.
+    /// URLs for clients, in the order of the settings.
     public var urls: [String] { serving.listeners.filter { !$0.isAdmin }.map { $0.settings.url(at: $0.address) } }
-    /// All APIs' responses lie in one store, which each of their caches can close, and flush.
+    /// The cache of the first API. All APIs have one store, which each cache can close and flush.
     var anyCache: SharedCacheState? { serving.apis[0].state.cache }
 
-    /// Of the process: all that speak TLS have the same. nil where there is no randomness.
+    /// The session ticket keys of the process, for all TLS listeners. Returns nil if the system provides no random numbers.
     func ticketKeys() -> TicketKeys? {
         tickets.withLock { keys in
             keys = keys ?? TicketKeys()
@@ -105,7 +105,7 @@ public final class ProxyServer: @unchecked Sendable {
         }
     }
 
-    /// Begins to accept.
+    /// Starts the event loops, which accept connections.
     public func start() {
         logStart(serving)
         logCertificates(serving)
@@ -124,10 +124,11 @@ public final class ProxyServer: @unchecked Sendable {
         }
     }
 
-    /// From now on /readyz says that no more clients should be sent here. Those that come are served as before.
+    /// Makes /readyz report that the process is stopping. Requests are still served.
     public func announceStop() { isStopping.withLock { $0 = true } }
 
-    /// How often it is looked whether there is memory to return. Loops may wait for milliseconds where some is, so once a minute at most.
+    /// Interval between checks for free memory that can be returned, and minimum time between returns. A return may block the loops for
+    /// milliseconds.
     private static let memoryInterval = Duration.seconds(5)
     private static let memoryReturnInterval = Duration.seconds(60)
 
@@ -152,8 +153,8 @@ public final class ProxyServer: @unchecked Sendable {
         shard.loop.schedule(after: Self.clockInterval) { [weak self] in self?.watchClock(on: shard) }
     }
 
-    /// What is served is as it is from now on: this process is about to end, or another takes over.
-    /// - Returns: false where that was so already.
+    /// Claims the end of this process: what is served cannot be replaced any more. Either `stop` or a take-over claims it.
+    /// - Returns: false if it is claimed already.
     func claimEnd() -> Bool {
         state.withLock { _ in
             defer { isReloadable = false }
@@ -161,7 +162,7 @@ public final class ProxyServer: @unchecked Sendable {
         }
     }
 
-    /// Whoever hands over at this moment comes to an end first, one way or the other.
+    /// Claims the end for `stop`. A take-over in progress is completed or abandoned first.
     private func claimEndForStop() {
         if !claimEnd() {
             reloadQueue.sync {}
@@ -170,11 +171,11 @@ public final class ProxyServer: @unchecked Sendable {
         endReloads()
     }
 
-    /// It was not to be.
+    /// Undoes `claimEnd()` after a failed take-over.
     func giveBackEnd() { state.withLock { _ in isReloadable = true } }
 
-    /// Stops accepting, lets running responses finish within `deadline`, writes what waits for the store. Blocks until all is done; not
-    /// to be called from a shard's loop. Where another process has taken over, that goes on accepting and writes.
+    /// Stops accepting, completes active responses within `deadline`, and writes pending data to the store. Blocks until all is done; must
+    /// not be called on an event loop. After a take-over the other process continues to accept and to write.
     public func stop(deadline: Duration) {
         claimEndForStop()
         let others = handedOver.withLock { $0 }
@@ -203,7 +204,7 @@ public final class ProxyServer: @unchecked Sendable {
         logger.info("stopped")
     }
 
-    /// Does `work` on each shard's loop once no shard has a client any more: until then a request of one may wait for another's fetch.
+    /// Runs `work` on each shard's loop once no shard has a client. Until then, a client's request may wait for a fetch on another shard.
     private func onceDrained(_ deadline: Duration, _ work: @escaping @Sendable (ServedShard) -> Void) {
         let left = Mutex(shards.count)
         for served in shards {
@@ -220,12 +221,12 @@ public final class ProxyServer: @unchecked Sendable {
         }
     }
 
-    /// Waits until what was handed to the store is readable from its files.
+    /// Waits until all responses passed to the store can be read from its files.
     public func flushStore() { anyCache?.flush() }
 
     var shardCount: Int { shards.count }
 
-    /// Does `work` on each shard's loop, and then, on one of them, `then`.
+    /// Runs `work` on each shard's loop, and then `then` on one of the loops.
     func onEachShard(_ work: @escaping @Sendable (ServedShard) -> Void, then: @escaping @Sendable () -> Void) {
         let left = Mutex(shards.count)
         for shard in shards {
@@ -248,7 +249,7 @@ public final class ProxyServer: @unchecked Sendable {
     public var wallMilliseconds: Int64 { time.wallMilliseconds }
     public var monotonicMilliseconds: Int64 { time.monotonicMilliseconds }
 
-    /// Whether requests are taken.
+    /// Whether the process accepts requests. False once it is stopping.
     public var isReady: Bool { isStopping.withLock { !$0 } }
 
     public func reopenAccessLog() {
@@ -259,7 +260,7 @@ public final class ProxyServer: @unchecked Sendable {
 
     // MARK: Metrics
 
-    /// Copies each shard's counts on its own loop; `then` is called on the pages' queue, since what is made of them takes its time.
+    /// Copies the counts of each shard on its loop. Calls `then` on the pages' queue, because it may take long.
     public func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void) {
         let gathering = Gathering(count: shards.count, labels: MetricNames.labels)
         for shard in shards {
@@ -319,7 +320,7 @@ public final class ProxyServer: @unchecked Sendable {
 
     // MARK: Log
 
-    /// The addresses that clients come to, with https:// where that is spoken.
+    /// The addresses for clients, with `https://` if they use TLS.
     public var listeningPlaces: String { Self.listeningPlaces(serving) }
 
     private static func listeningPlaces(_ serving: Serving) -> String {
@@ -358,16 +359,16 @@ public final class ProxyServer: @unchecked Sendable {
     }
 }
 
-/// The sum of the shards' counts; complete when each has added its own.
+/// Sums the counts of the shards. The sum is complete once each shard has added its counts.
 private final class Gathering: Sendable {
-    /// Each shard adds to it from its own loop.
+    /// Each shard adds its counts on its own loop.
     private let state: Mutex<(left: Int, snapshot: MetricsSnapshot)>
 
     init(count: Int, labels: MetricLabels) {
         state = Mutex((count, MetricsSnapshot(shards: ShardMetrics(labels: labels))))
     }
 
-    /// Returns the sum where this was the last.
+    /// Returns the sum after the last shard; otherwise nil.
     func add(_ served: ServedShard) -> MetricsSnapshot? {
         state.withLock { state in
             served.addFigures(to: &state.snapshot)

@@ -1,4 +1,4 @@
-// One API, as the server knows it: what the administrator's pages may know of it and have it do, and what of it stands on the page at /metrics.
+// One API, as the server and the administrator's pages use it, and its counts for the page at /metrics.
 
 import Addresses
 import Administration
@@ -24,11 +24,12 @@ final class ServedAPI: Sendable {
 
     private init(_ state: SharedFlowState, of server: ProxyServer) { (self.state, self.server) = (state, server) }
 
+    /// Creates all APIs of the settings.
     /// - Parameters:
-    ///   - former: those that are served now.
-    ///   - unchanged: the names of those of them that stay as they are.
-    ///   - handed: what another process has handed over of their store.
-    /// - Throws: `StoreError`: their common store cannot be opened.
+    ///   - former: the APIs that are served now.
+    ///   - unchanged: names of the former APIs that are kept as they are.
+    ///   - handed: the store that another process has handed over; nil if there is none.
+    /// - Throws: `StoreError` if the store cannot be opened.
     static func all(
         of process: ProcessState, server: ProxyServer, after former: [ServedAPI] = [], unchanged: Set<String> = [],
         handed: HandedCache? = nil
@@ -44,17 +45,17 @@ final class ServedAPI: Sendable {
             let beside = former.first?.state ?? all.first?.state
             all.append(ServedAPI(try SharedFlowState(one, of: process, beside: beside, after: before?.state, handed: handed), of: server))
         }
-        // Nodes of a fleet have the same upstream for an API of one name.
+        // All nodes of a fleet have one upstream for an API of one name.
         process.fleet?.served = Dictionary(all.map { ($0.name, $0.state.upstreamName) }, uniquingKeysWith: { first, _ in first })
         return all
     }
 
     var isKeyedByScheme: Bool { settings.policy.keyFields.contains(ConnectionField.scheme) }
 
-    /// The same API, as it was before; the only one is what all of several were.
+    /// The former API with this name. If there is none, the former single API, which has no name.
     func former(in apis: [ServedAPI]) -> ServedAPI? { apis.first { $0.name == name } ?? apis.first { $0.name.isEmpty } }
 
-    /// Copies lie under names: what was stored under another is not found.
+    /// Compares with the former API of this name only: stored responses of an API with another name are not found.
     func warningsOfNarrowing(since apis: [ServedAPI]) -> [String] {
         apis.first { $0.name == name }.map { settings.warningsOfNarrowing(since: $0.settings) } ?? []
     }
@@ -95,8 +96,8 @@ final class ServedAPI: Sendable {
 }
 
 extension ServedAPI {
-    /// What it has counted, for when it counts no more.
-    /// - Parameter successor: the same API, which goes on with some of it.
+    /// Adds the counts of this API, which is being replaced, to the past counts.
+    /// - Parameter successor: the new API of this name, which may continue some of the counts; nil if there is none.
     func addCounts(to past: inout PastFigures, besides successor: ServedAPI?, now: Int64) {
         let next = successor?.state
         if next?.health !== state.health { past.failures.addOpened(state.health.summary(now: now)) }
@@ -134,7 +135,7 @@ extension ServedAPI: AdministeredAPI {
 
     func explainedRoute(of target: [UInt8]) -> ExplainedRoute { state.routes.explained(target) }
 
-    // MARK: What is known of failures
+    // MARK: Failures
 
     var remembersFailures: Bool { state.health.isOn }
     var report: UpstreamReport { state.health.report(now: server.monotonicMilliseconds) }
@@ -158,7 +159,7 @@ extension ServedAPI: AdministeredAPI {
         }
     }
 
-    /// In words.
+    /// The value of a setting as text.
     private func value(of setting: FailureSetting) -> String {
         let failure = settings.upstream.failure
         return switch setting {
@@ -176,7 +177,7 @@ extension ServedAPI: AdministeredAPI {
     var modes: ModeTable { state.modes }
 
     func changeModes(_ change: (inout ModeTable) -> Bool, then: @escaping @Sendable () -> Void) -> Bool {
-        // The same API may have other settings by now.
+        // The API of this name may have been replaced by a reload.
         let (state, changed) = server.state.withLock { serving in
             let current = serving?.apis.first { $0.name == name }?.state ?? self.state
             return (current, current.changeModes(change))
@@ -218,7 +219,7 @@ extension ServedAPI: AdministeredAPI {
 }
 
 extension ProxyServer {
-    /// As with faults: two changes at once may come to a shard in either order, and it takes what holds by then.
+    /// Passes the current modes to all shards. Concurrent changes may reach a shard in either order, so the shard reads the current modes.
     func useModes(of state: SharedFlowState, then: @escaping @Sendable () -> Void) {
         onEachShard { served in
             served.forEachAPI { if $0.shared === state { $0.modes = state.modes } }

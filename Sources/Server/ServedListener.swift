@@ -1,4 +1,4 @@
-// The addresses that are listened on: which sockets there are for each, and how they come to be.
+// The addresses on which Cistern listens: which sockets each has, and how they are bound or inherited.
 
 import Administration
 import Downstream
@@ -6,33 +6,34 @@ import Glibc
 import Logging
 import ReverseProxy
 
-/// One address, and what is spoken there. Its sockets are closed when nobody listens on them any more.
+/// One listening address with its settings. Its sockets are closed when no listener uses them any more.
 final class ServedListener: Sendable {
     let settings: ListenerSettings
     let isAdmin: Bool
-    /// Of TCP one for each shard, all bound to the port that the first one got; those of a process before this one may be more, or fewer. A Unix
-    /// socket is the first shard's. From one that was handed over all shards accept.
+    /// TCP: one socket for each shard, all bound to the port of the first one; a former process may have handed over more or fewer. Unix
+    /// socket: one, for the first shard. Inherited descriptor: one, from which all shards accept.
     let sockets: [BoundSocket]
-    /// Who may connect to a Unix socket, where that is not the process's mask's matter.
+    /// File mode of a Unix socket; nil if the process's umask determines it.
     private let mode: mode_t?
 
     private init(_ wanted: Wanted, _ sockets: [BoundSocket]) {
         (settings, isAdmin, mode, self.sockets) = (wanted.settings, wanted.isAdmin, wanted.mode, sockets)
     }
 
-    /// That of another process.
+    /// Creates a listener with the sockets of another process.
     init(_ settings: ListenerSettings, isAdmin: Bool, _ sockets: [BoundSocket]) {
         (self.settings, self.isAdmin, self.sockets, mode) = (settings, isAdmin, sockets, nil)
     }
 
-    /// Where the socket was another's before, its file has that one's mode.
+    /// Sets the configured mode of the socket file, which an inherited socket may not have yet.
     func restrict() { if let file, let mode { chmod(file, mode) } }
 
-    /// As it is indeed.
+    /// The bound address.
     var address: ListenAddress { sockets[0].address }
 
-    /// Each socket has a shard that accepts from it, since clients wait there; of fewer, some have several.
-    /// - Parameter count: of all shards.
+    /// The sockets from which a shard accepts. Each socket has a shard, because clients may wait on it. If there are fewer sockets than
+    /// shards, some sockets have several shards.
+    /// - Parameter count: number of all shards.
     func sockets(ofShard number: Int, of count: Int) -> [BoundSocket] {
         switch settings.address {
         case .unix: number == 0 ? sockets : []
@@ -43,34 +44,34 @@ final class ServedListener: Sendable {
         }
     }
 
-    /// Whether another listens on the same sockets, whatever it takes them for.
+    /// Whether two listeners use common sockets, regardless of their settings.
     func shares(_ other: ServedListener) -> Bool { sockets[0] === other.sockets[0] }
 
-    /// Whether somebody else listens on it too, and goes on with it.
+    /// Whether the socket was handed over as a descriptor, for example by a service manager that keeps it open.
     var isHanded: Bool { if case .handed = settings.address { true } else { false } }
 
-    /// The path of a socket file that was made here.
+    /// Path of a socket file that Cistern has created; nil for other addresses.
     var file: String? {
         if case .unix(let path) = settings.address { path } else { nil }
     }
 
-    /// An address of this machine that hardly anybody listens on.
+    /// A loopback address on which hardly any process listens. It is used to find out whether the port is in use on all addresses.
     private static let unused = "127.255.255.254"
 
-    /// What is to be listened on.
+    /// A listener that the settings request.
     private struct Wanted {
         let settings: ListenerSettings
         let isAdmin: Bool
-        /// Who may connect to a Unix socket.
+        /// File mode of a Unix socket; nil: determined by the umask.
         var mode: mode_t?
-        /// Whether the proxy does without it where it cannot be had.
+        /// Whether Cistern runs without this listener if it cannot be bound.
         var isOptional = false
     }
 
-    /// All that the settings name. What is listened on already stays, and keeps its sockets where only what is spoken there is another.
+    /// Creates all listeners of the settings. Unchanged listeners are kept; listeners with changed settings keep their sockets.
     /// - Parameters:
-    ///   - asksTheSame: whether TLS asks clients for what it asked them before.
-    ///   - handed: sockets that were handed over, by their descriptors: they can be had once only.
+    ///   - asksTheSame: whether the requirements for client certificates are unchanged.
+    ///   - handed: sockets that were handed over, by descriptor, because a descriptor can be adopted only once.
     static func all(
         _ settings: ProxySettings, after former: [ServedListener], asksTheSame: Bool = true, handed: inout [Int32: BoundSocket],
         _ logger: Logger
@@ -131,11 +132,12 @@ final class ServedListener: Sendable {
             handed[descriptor] = socket
             return [socket]
         case .ipv4, .ipv6:
-            // One of ours that is left may be all of this machine's addresses, or one of them where all are wanted now.
+            // A former wildcard address and a new single address may overlap, or the reverse. If the former one is not used any more, both
+            // may be bound.
             let overlapping = former.filter { $0.address.overlaps(address) }
             let staying = settings.listening.listeners + settings.listening.adminListeners
             let isOurs = !overlapping.isEmpty && !overlapping.contains { staying.map(\.address).contains($0.settings.address) }
-            // Nobody else may be all of them already. What IPv4 has of a port says nothing of IPv6.
+            // Another process must not use the port on all addresses. Whether the port is free on IPv4 says nothing about IPv6.
             if isOurs, address.isWildcard, case .ipv4(_, let port) = address,
                 let error = BoundSocket.whyNot(.ipv4(host: unused, port: port))
             {
@@ -148,7 +150,7 @@ final class ServedListener: Sendable {
         }
     }
 
-    /// The files of those that are listened on no more.
+    /// Removes the socket files of listeners that are not used any more.
     static func remove(_ listeners: [ServedListener], butNot others: [ServedListener]) {
         let kept = Set(others.compactMap(\.file))
         for file in Set(listeners.compactMap(\.file)).subtracting(kept) { unlink(file) }

@@ -1,4 +1,4 @@
-// One shard, and what is served on it: each API, and each address. What is served changes as a whole, between two events of the loop.
+// One shard with the APIs and listeners that it serves. They are replaced as a whole, between two events of the loop.
 
 import Downstream
 import Reactor
@@ -6,24 +6,24 @@ import ReverseProxy
 import Sharing
 import Telemetry
 
-/// `@unchecked Sendable` because it is touched on its loop only, and by the thread that makes it before the loop starts.
+/// `@unchecked Sendable` because it is used on its loop only, and before the loop starts by the thread that creates it.
 final class ServedShard: @unchecked Sendable {
     let shard: Shard
     private var apis: [ProxyShard] = []
     private var listeners: [(served: ServedListener, listener: Listener)] = []
-    /// Those whose last requests are under way.
+    /// Replaced APIs with active requests.
     private var retired: [ProxyShard] = []
     private var isRunning = false
 
-    /// How often it is looked whether the last request has ended.
+    /// Interval between checks whether the last request of a replaced API has ended.
     private static let retiredInterval = Duration.seconds(1)
 
-    /// What is made beside the loop, since it takes its time, and then put in its place.
+    /// Parts that are created off the event loop, because this takes long, and are then installed on it.
     struct Prepared: Sendable {
         let serving: Serving
-        /// On this shard, of the APIs that are new, or have other settings than before.
+        /// This shard's part of each API that is new or has changed.
         let apis: [ProxyShard]
-        /// nil where no address speaks TLS.
+        /// nil if no address uses TLS.
         let tls: ServerTLS.Prepared?
     }
 
@@ -40,8 +40,8 @@ final class ServedShard: @unchecked Sendable {
         return Prepared(serving: serving, apis: made, tls: tls)
     }
 
-    /// On its loop, or before that runs: from now on this is served.
-    /// - Parameter onFailure: told of TLS handshakes that failed.
+    /// Serves the prepared parts from now on. Must be called on the shard's event loop, or before it runs.
+    /// - Parameter onFailure: called for each failed TLS handshake.
     func use(_ prepared: Prepared, onFailure: @escaping (HandshakeFailure, PeerAddress) -> Void) {
         shard.loop.assertOnLoop()
         let (serving, former) = (prepared.serving, apis)
@@ -61,7 +61,7 @@ final class ServedShard: @unchecked Sendable {
         shard.connections.tls = tls
     }
 
-    /// Those of the only one, or of several.
+    /// The single API itself, or a receiver that selects one of several.
     private var receiver: any RequestReceiver { apis[0].isAlone ? apis[0] : APIReceiver(apis) }
 
     private func place(_ serving: Serving) {
@@ -86,7 +86,7 @@ final class ServedShard: @unchecked Sendable {
             }
         }
         for (served, listener) in former where !serving.listeners.contains(where: { $0 === served }) {
-            // What still comes by it is for those who serve now.
+            // Requests on connections of a replaced listener are handled by the current APIs.
             listener.receiver = served.isAdmin ? listener.receiver : clients
             let next = serving.listeners.first { $0.shares(served) }
             listener.retire(isKept: served.isHanded || next != nil, successor: next?.settings)
@@ -94,7 +94,7 @@ final class ServedShard: @unchecked Sendable {
         if isRunning { for (_, listener) in listeners { listener.start() } }
     }
 
-    // MARK: What is served no more
+    // MARK: Replaced APIs
 
     private func retire(_ api: ProxyShard) {
         api.retire()
@@ -106,7 +106,7 @@ final class ServedShard: @unchecked Sendable {
         shard.loop.schedule(after: Self.retiredInterval) { [weak self] in
             guard let self else { return }
             for place in retired.indices.reversed() {
-                // Whatever is under way holds it.
+                // Each active request holds a reference to its API.
                 guard isKnownUniquelyReferenced(&retired[place]) else { continue }
                 retired.remove(at: place).close()
             }
@@ -114,9 +114,9 @@ final class ServedShard: @unchecked Sendable {
         }
     }
 
-    // MARK: Its life
+    // MARK: Start and end
 
-    /// On its loop.
+    /// Must be called on the shard's event loop.
     func start() {
         isRunning = true
         shard.connections.start()
@@ -125,31 +125,33 @@ final class ServedShard: @unchecked Sendable {
         for (_, listener) in listeners { listener.start() }
     }
 
-    /// On its loop: another process goes on with these. Who waits there is for that, and who is here hears that it ends.
+    /// Stops accepting on listeners that another process continues with, and ends connections gracefully. Waiting connections are left to
+    /// that process. Must be called on the shard's event loop.
     func leave(_ others: [ServedListener]) {
         for (served, listener) in listeners where others.contains(where: { $0 === served }) { listener.close() }
         listeners.removeAll { one in others.contains { $0 === one.served } }
         shard.connections.beginToDrain()
     }
 
-    /// On its loop: stops accepting, and lets what runs finish. Its fetches go on: requests on other shards may wait for them.
+    /// Stops accepting, and completes active requests. Fetches continue, because requests on other shards may wait for them. Must be called
+    /// on the shard's event loop.
     func finish(deadline: Duration, then: @escaping () -> Void) {
         finish(listeners[...]) { [self] in shard.connections.drain(deadline: deadline, then: then) }
     }
 
-    /// On its loop, once no shard has a client any more.
+    /// Must be called on the shard's event loop once no shard has a client.
     func close() {
         for api in apis + retired { api.close() }
         shard.level?.close()
     }
 
-    /// One after the other.
+    /// Ends the listeners one after the other.
     private func finish(_ listeners: ArraySlice<(served: ServedListener, listener: Listener)>, then: @escaping () -> Void) {
         guard let first = listeners.first else { return then() }
         first.listener.finish(isKept: first.served.isHanded) { self.finish(listeners.dropFirst(), then: then) }
     }
 
-    /// On its loop.
+    /// Must be called on the shard's event loop.
     func forEachAPI(_ work: (ProxyShard) -> Void) { for api in apis { work(api) } }
 
     func addFigures(to snapshot: inout MetricsSnapshot) {

@@ -1,4 +1,5 @@
-// What is served, and how, from one reload to the next: made whole, checked, and then put in the place of what was served before.
+// What is served, and with which settings, from one reload to the next. It is created and checked as a whole, and then replaces its
+// predecessor.
 
 import Administration
 import Downstream
@@ -8,34 +9,34 @@ import ReverseProxy
 
 struct Serving: Sendable {
     let process: ProcessState
-    /// One at least.
+    /// At least one.
     let apis: [ServedAPI]
     let listeners: [ServedListener]
     let interface: AdminInterface
     let pages: OwnPages
-    /// nil where no ACME client puts challenges anywhere.
+    /// nil if no directory for ACME challenges is configured.
     let challenges: AcmeChallenges?
-    /// nil where no address speaks TLS.
+    /// nil if no address uses TLS.
     let certificates: ServedCertificates?
-    /// What was counted of APIs as they were before.
+    /// Counts of the APIs and the access log that reloads have replaced.
     var past: PastFigures
 
     var settings: ProxySettings { process.settings }
 
-    /// Whether the own pages are on the proxy's own addresses.
+    /// Whether the proxy's own pages are served on the addresses for clients.
     var servesOwnPages: Bool { settings.listening.servesOwnPages && settings.listening.adminListeners.isEmpty }
 
     func addresses(isAdmin: Bool) -> [ListenAddress] { listeners.filter { $0.isAdmin == isAdmin }.map(\.address) }
 }
 
-/// The certificates that clients get, as they were read.
+/// The certificates for clients.
 struct ServedCertificates: Sendable {
     let tickets: TicketKeys
     let certificates: ServerCertificates
     let warnings: [ServerCertificates.Remark]
 
-    /// - Parameter tickets: makes the process's keys of tickets, or has made them already.
-    /// - Returns: nil where no address speaks TLS.
+    /// - Parameter tickets: returns the session ticket keys of the process.
+    /// - Returns: nil if no address uses TLS.
     init?(_ listening: ListeningSettings, _ tickets: () -> TicketKeys?, now: Int64) throws(CertificateError) {
         guard (listening.listeners + listening.adminListeners).contains(where: \.isTLS) else { return nil }
         let reading = ServerCertificates.read(listening.tls, now: now)
@@ -45,7 +46,7 @@ struct ServedCertificates: Sendable {
         (self.tickets, self.certificates, warnings) = (tickets, certificates, reading.warnings)
     }
 
-    /// Files whose certificates are others than before, with their end.
+    /// Files with a new certificate, with its end of validity.
     func renewed(since former: ServedCertificates?) -> [String] {
         let known = Set(former?.certificates.entries.map(\.facts.fingerprint) ?? [])
         guard !known.isEmpty else { return [] }
@@ -54,7 +55,7 @@ struct ServedCertificates: Sendable {
         }
     }
 
-    /// For each shard.
+    /// TLS contexts, one for each shard.
     func prepared(shards: Int) throws(CertificateError) -> [ServerTLS.Prepared] {
         guard let prepared = ServerTLS.Prepared.make(certificates, shards: shards) else { throw CertificateError(mistakes: []) }
         return prepared

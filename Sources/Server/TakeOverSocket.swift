@@ -1,5 +1,5 @@
-// The connection of two processes of which one takes over from the other: messages in their order, and descriptors beside them. Whoever reads or writes here
-// waits, on a thread of its own.
+// The connection between two processes during a take-over. It carries messages in order, and file descriptors with them. Reading and
+// writing block, so each is done on its own thread or queue.
 
 import CSystem
 import Descriptors
@@ -10,17 +10,17 @@ import TakeOver
 
 import struct Synchronization.Atomic
 
-/// `@unchecked Sendable` because nothing changes after `init` but `ended`; one thread reads, and one writes.
+/// `@unchecked Sendable` because only `ended` changes after `init`; one thread reads, and one writes.
 final class TakeOverSocket: @unchecked Sendable {
     private let socket: Descriptor
     private let ended = Atomic(false)
 
-    /// What came instead of a message.
+    /// Why no message was received.
     enum NoMessage: Error {
         case silent, gone, garbled
     }
 
-    /// What came, and the descriptors beside it; what is not taken of these is closed.
+    /// A message with its descriptors. Descriptors that are not taken are closed.
     final class Received {
         let message: TakeOverMessage
         private var descriptors: [Int32]
@@ -31,7 +31,7 @@ final class TakeOverSocket: @unchecked Sendable {
 
         var count: Int { descriptors.count }
 
-        /// The next one; not open where there is none left.
+        /// The next descriptor; not open if there is none left.
         func next() -> Descriptor { Descriptor(descriptors.isEmpty ? -1 : descriptors.removeFirst()) }
     }
 
@@ -39,7 +39,7 @@ final class TakeOverSocket: @unchecked Sendable {
 
     init(_ socket: consuming Descriptor) { self.socket = socket }
 
-    /// - Returns: nil, with `errno`, where nobody listens there.
+    /// - Returns: nil, with `errno` set, if the connection fails.
     convenience init?(connectingTo path: String) {
         let socket = Descriptor(Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
         guard socket.isOpen, path.utf8.count < 108,
@@ -54,7 +54,7 @@ final class TakeOverSocket: @unchecked Sendable {
         return csystem_peer_user(socket.number, &user) == 0 && user == geteuid()
     }
 
-    /// The other side reads no more, and hears no more.
+    /// Ends the connection for reading and writing.
     func end() {
         ended.store(true, ordering: .relaxed)
         shutdown(socket.number, Int32(SHUT_RDWR))
@@ -63,8 +63,8 @@ final class TakeOverSocket: @unchecked Sendable {
     var isEnded: Bool { ended.load(ordering: .relaxed) }
 
     /// - Parameters:
-    ///   - descriptors: `CSYSTEM_DESCRIPTORS` at most.
-    /// - Returns: whether the kernel took all of it, without taking nothing for longer than the patience.
+    ///   - descriptors: at most `CSYSTEM_DESCRIPTORS`.
+    /// - Returns: whether the kernel accepted the whole message. Each write may wait for `TakeOverMessage.patienceMilliseconds`.
     func send(_ message: TakeOverMessage, _ descriptors: [Int32] = []) -> Bool {
         let patience = TakeOverMessage.patienceMilliseconds
         let content = message.bytes
@@ -80,7 +80,7 @@ final class TakeOverSocket: @unchecked Sendable {
         }
     }
 
-    /// When nothing is waited for any longer.
+    /// Time at which waiting ends.
     struct Deadline: Sendable {
         private let end: Int64
 
@@ -93,8 +93,8 @@ final class TakeOverSocket: @unchecked Sendable {
     }
 
     /// - Parameters:
-    ///   - deadline: of all of it; nil: for ever, and once something has come the patience for the rest.
-    ///   - limit: bytes of the message.
+    ///   - deadline: for the whole message. nil: no limit for its first byte, then `Deadline.patience` for the rest of the message.
+    ///   - limit: maximum length of the message in bytes.
     func receive(within deadline: Deadline?, limit: Int = TakeOverMessage.limitBytes) throws(NoMessage) -> Received {
         var descriptors: [Int32] = []
         guard wait(for: POLLIN, deadline?.leftMilliseconds ?? -1) else { throw .silent }

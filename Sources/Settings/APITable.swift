@@ -1,18 +1,18 @@
-// The settings of one of several APIs: which requests are for it, where it is, and what is different for it of what the other settings say of upstream,
-// failure and cache. Each of those has its last name here, as in `rescue_after` for `cache.rescue_after`.
+// The settings of one of several APIs: its requests, its upstreams, and overrides of the groups upstream, failure and cache. An override is
+// named without its group: `rescue_after` is `cache.rescue_after`.
 
 extension CisternSettings {
     /// One of several APIs.
     public struct API: Sendable, Equatable {
         public var name = ""
-        /// Hosts that requests for it name; empty for any.
+        /// Host names of its requests; empty for any host.
         public var host: [String] = []
-        /// What its paths begin with; empty for all.
+        /// Path prefix of its requests; empty for all paths.
         public var path = ""
         public var stripPath = false
-        /// Its base URLs: the first that is not down is asked.
+        /// Base URLs. The first upstream that is not down receives the requests.
         public var upstream: [String] = []
-        /// All settings as they hold for it.
+        /// All settings with the values that apply to this API.
         public var settings: CisternSettings
 
         public init(_ settings: CisternSettings) {
@@ -40,7 +40,7 @@ public enum APITable {
         ] + overrides + CredentialSettingsTable.all(\.settings.credentials)
         + CrossOriginGroup.settings(\.settings.crossOrigin, isRoute: true)
 
-    /// What of the other settings an API may have for itself.
+    /// Settings of other groups that an API may override.
     private static var overrides: [Setting<CisternSettings.API>] {
         SettingsTable.all.compactMap { setting in
             guard let group = groups.first(where: setting.path.hasPrefix), !kept.contains(setting.path) else { return nil }
@@ -51,12 +51,12 @@ public enum APITable {
     }
 
     private static let groups = ["upstream.", "failure.", "cache."]
-    /// What is for the whole, or said by `upstream`.
+    /// Settings that apply to the whole process, or that `upstream` replaces.
     private static let kept = ["upstream.url", "cache.profile", "cache.recoded_memory"]
 }
 
 extension Setting.Binding {
-    /// The same of what is part of another group.
+    /// Applies the binding to a part of `Whole`.
     func within<Whole>(_ part: WritableKeyPath<Whole, Root>) -> Setting<Whole>.Binding {
         switch self {
         case .text(let path): .text(part.appending(path: path))
@@ -74,7 +74,7 @@ extension Setting.Binding {
 }
 
 extension CisternSettings.API {
-    /// What is wrong with it as a whole.
+    /// Mistakes that involve several settings of the API.
     var problems: [String] {
         guard name.isWord else { return ["an API needs a name of letters, digits, - and _"] }
         var problems: [String] = []

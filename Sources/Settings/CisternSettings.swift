@@ -1,4 +1,4 @@
-// Every setting as a plain value, at its default. What each one means, how it is spelt and what it may be is in `SettingsTable`.
+// The value of every setting, with its default. `SettingsTable` defines names, permitted values and help texts.
 
 import WellKnownNames
 
@@ -90,13 +90,13 @@ public struct CisternSettings: Sendable, Equatable {
         public var freshness = Freshness()
     }
 
-    /// Whether requests' credentials tell users apart.
+    /// How credentials of requests separate users.
     public struct Credentials: Sendable, Equatable {
         public var partition = "fields"
         public var sharePublic = false
         public var identity = Identity()
 
-        /// How the requests of one user are known as such.
+        /// How requests of one user are recognized.
         public struct Identity: Sendable, Equatable {
             public var jwt = Tokens()
             public var lookup = LookUp()
@@ -122,11 +122,11 @@ public struct CisternSettings: Sendable, Equatable {
         }
     }
 
-    /// What is different for some paths. Begins as what the other settings say.
+    /// Settings of a route. They default to the settings that apply to all paths.
     public struct Route: Sendable, Equatable {
         public var name = ""
         public var path = ""
-        /// Empty for that of all paths.
+        /// Empty for the mode that applies to all paths.
         public var mode = ""
         public var compress: String
         public var rescueAfter: Int
@@ -160,7 +160,7 @@ public struct CisternSettings: Sendable, Equatable {
         }
     }
 
-    /// How the arguments count for the key.
+    /// How query arguments enter the cache key.
     public struct Arguments: Sendable, Equatable {
         public var sort = true
         public var ignore: [String] = []
@@ -169,7 +169,7 @@ public struct CisternSettings: Sendable, Equatable {
         public var ignoreCase = false
     }
 
-    /// What a response must be like to count as good; nothing beyond the rules for all where left as it is.
+    /// Requirements for a good response, in addition to the rules for all responses. The defaults add no requirement.
     public struct LastGood: Sendable, Equatable {
         public var contentTypes: [String] = []
         public var minimumBytes = 0
@@ -194,7 +194,7 @@ public struct CisternSettings: Sendable, Equatable {
         public var handshakes = 1_000
     }
 
-    /// What one HTTP/2 connection of a client may ask for.
+    /// Limits of one HTTP/2 connection of a client.
     public struct HTTP2: Sendable, Equatable {
         public var streams = 100
         public var controlFrames = 1_000
@@ -229,7 +229,7 @@ public struct CisternSettings: Sendable, Equatable {
         public var identityFields = WellKnownNames.identityFields
     }
 
-    /// Networks whose clients may ask, and may not.
+    /// Client networks that are allowed or denied.
     public struct Access: Sendable, Equatable {
         public var allow: [String] = []
         public var deny: [String] = []
@@ -279,7 +279,7 @@ public struct CisternSettings: Sendable, Equatable {
     public var upstream = Upstream()
     public var failure = Failure()
     public var routes: [Route] = []
-    /// Empty where there is one only: then the other settings say all of it.
+    /// Empty if there is only one API, which the other settings then describe.
     public var apis: [API] = []
     public var listen: [Listener] = ["127.0.0.1:8080"]
     public var adminListen: [Listener] = []

@@ -1,11 +1,11 @@
-// The settings of credentials, which are the same for all paths and for a route.
+// Settings about credentials, declared once for all paths and for a route.
 
 enum CredentialSettingsTable {
-    /// `credentials: ignore` is short for `credentials: {partition: ignore}`.
+    /// `credentials: ignore` abbreviates `credentials: {partition: ignore}`.
     static let group = "credentials"
     static let shortForm = "credentials.partition"
 
-    /// - Parameter group: where they are.
+    /// - Parameter group: where the values are stored.
     static func all<Root>(_ group: WritableKeyPath<Root, CisternSettings.Credentials>) -> [Setting<Root>] {
         [
             Setting(

@@ -1,4 +1,4 @@
-// What scripts of other origins may do (CORS), for all paths (`cors.…`) and for each route: declared once for both.
+// Settings of CORS, declared once for all paths (`cors.…`) and for each route.
 
 extension CisternSettings {
     public struct CrossOrigin: Sendable, Equatable {
@@ -15,8 +15,8 @@ enum CrossOriginGroup {
     private static let day = 24 * 3_600_000
 
     /// - Parameters:
-    ///   - group: where it goes.
-    ///   - isRoute: whether each begins as the setting that holds for all.
+    ///   - group: where the values are stored.
+    ///   - isRoute: whether the settings belong to a route or an API and default to the setting for all paths.
     static func settings<Root>(_ group: WritableKeyPath<Root, CisternSettings.CrossOrigin>, isRoute: Bool = false) -> [Setting<Root>] {
         func setting(_ name: String, _ binding: Setting<Root>.Binding, _ help: String) -> Setting<Root> {
             Setting(path: name, binding: binding, help: isRoute ? "As \(name)." : help)

@@ -1,7 +1,7 @@
-// Prints the settings in effect as a file that can be read again, each with its origin.
+// Prints the effective settings as a configuration file, with the origin of each value.
 
 extension SettingsReader {
-    /// YAML with all settings, and with what routes and APIs set for themselves. User information and query strings of URLs are hidden.
+    /// YAML with all settings, and with the settings that routes and APIs override. User information and query strings of URLs are hidden.
     public var effective: String {
         var lines: [String] = []
         let shown = SettingsTable.all.filter { $0.replacement == nil || isGiven($0.path) }
@@ -29,7 +29,7 @@ extension SettingsReader {
         }
     }
 
-    /// Writes an item of a list: what it sets for itself.
+    /// Writes the settings that an item of a list overrides.
     private func writeItem<Root>(
         _ table: [Setting<Root>], _ item: Root, besides inherited: Root, _ prefix: String, to lines: inout [String], depth: Int
     ) {
@@ -42,7 +42,7 @@ extension SettingsReader {
     }
 }
 
-/// Settings by the groups of their paths, in the order in which each group is first named.
+/// Settings grouped by their paths, in the order in which the groups first occur.
 private struct SettingTree {
     private var names: [String] = []
     private var values: [String: (text: String, origin: String)] = [:]

@@ -1,7 +1,7 @@
-// What may be said of freshness, for all paths (`cache.…`) and for each route: declared once for both.
+// Settings of freshness, declared once for all paths (`cache.…`) and for each route.
 
 extension CisternSettings {
-    /// Durations are in milliseconds; 0 for nothing said.
+    /// Durations are in milliseconds; 0 means unset.
     public struct Freshness: Sendable, Equatable {
         public var standard = 0
         public var minimum = 0
@@ -19,9 +19,9 @@ enum FreshnessGroup {
     private static let year = 366 * 24 * 3_600_000
 
     /// - Parameters:
-    ///   - group: where it goes.
-    ///   - prefix: of the names.
-    ///   - isRoute: whether each begins as the setting that holds for all.
+    ///   - group: where the values are stored.
+    ///   - prefix: prefix of the settings' names.
+    ///   - isRoute: whether the settings belong to a route or an API and default to the setting for all paths.
     static func settings<Root>(
         _ group: WritableKeyPath<Root, CisternSettings.Freshness>, prefix: String = "", isRoute: Bool = false
     ) -> [Setting<Root>] {

@@ -1,4 +1,4 @@
-// Reads one mapping of the file into one group of settings, by the group's table; gathers what is wrong with it.
+// Reads a mapping of the configuration file into a group of settings by the group's table, and collects mistakes.
 
 struct GroupReading<Root> {
     let table: [Setting<Root>]
@@ -6,11 +6,11 @@ struct GroupReading<Root> {
     let name: String
     let file: String
     private(set) var mistakes: [ConfigurationMistake] = []
-    /// Names of lists whose items begin with what the rest says, so that they are read later.
+    /// Names of lists whose items inherit from the other settings. They are read later.
     var lists: Set<String> = []
-    /// What stands under them.
+    /// Nodes of these lists by name.
     private(set) var listed: [String: YAMLNode] = [:]
-    /// Of each name that was read.
+    /// Line of each name that was read.
     private(set) var lines: [String: Int] = [:]
 
     init(table: [Setting<Root>], root: Root, name: String, file: String) {
@@ -83,7 +83,7 @@ struct GroupReading<Root> {
         if let problem = setting.apply(text, to: &root) { add(value.line, "\(name)\(setting.path) \(problem)") }
     }
 
-    /// Each in one word, or with settings of its own.
+    /// Reads the items of a list. An item is a word or a mapping with settings.
     private mutating func items<Item: SettingItem>(_ nodes: [YAMLNode], _ path: String) -> [Item] {
         nodes.compactMap { node in
             switch node {

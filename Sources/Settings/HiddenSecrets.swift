@@ -1,7 +1,7 @@
 // Removes user information and query strings of URLs from text that repeats an operator's input.
 
 public enum HiddenSecrets {
-    /// The text with `…` instead of the user information and the query string of each URL, also of one without a scheme. A quoted URL
+    /// The text with `…` instead of the user information and the query string of each URL, also of a URL without a scheme. A quoted URL
     /// ends at the quotation mark, an unquoted one at a space.
     public static func hide(in text: String) -> String { replace(in: text, by: "…") }
 

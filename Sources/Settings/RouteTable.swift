@@ -1,4 +1,4 @@
-// The settings of a route: what may be different for some paths. Each begins as the setting of the same name that holds for all.
+// Settings of a route. A setting that also exists for all paths defaults to its value there.
 
 public enum RouteTable {
     private static let hour = 3_600_000
@@ -67,8 +67,8 @@ public enum RouteTable {
         + FreshnessGroup.settings(\.freshness, isRoute: true) + CredentialSettingsTable.all(\.credentials)
         + CrossOriginGroup.settings(\.crossOrigin, isRoute: true)
 
-    /// What is demanded of responses.
-    /// - Parameter subject: which responses, at the beginning of a sentence.
+    /// Requirements for responses.
+    /// - Parameter subject: the responses concerned, as the beginning of a sentence.
     private static func demands(_ group: String, _ part: Demands, _ subject: String) -> [Setting<CisternSettings.Route>] {
         [
             Setting(
@@ -94,7 +94,7 @@ public enum RouteTable {
 }
 
 extension CisternSettings.Route {
-    /// What is wrong with the route as a whole.
+    /// Mistakes that involve several settings of the route.
     var problems: [String] {
         guard name.isWord else { return ["a route needs a name of letters, digits, - and _"] }
         var problems: [String] = []
@@ -112,7 +112,7 @@ extension CisternSettings.Route {
 }
 
 extension String {
-    /// Of letters, digits, `-` and `_`.
+    /// Whether the text consists of letters, digits, `-` and `_`.
     var isWord: Bool { !isEmpty && utf8.allSatisfy(\.isWordByte) }
 }
 

@@ -1,15 +1,15 @@
-// One of several under one name, which has settings of its own: in short one word, in full a mapping.
+// An item of a list that has several settings. It is written as a word or as a mapping.
 
 public protocol SettingItem: Sendable, Equatable {
     static var table: [Setting<Self>] { get }
-    /// As it is written in one word.
+    /// Creates the item from its short form.
     init(word: String)
-    /// What says all of it where the rest stands at its default.
+    /// The short form; complete if all settings that it does not express have their defaults.
     var word: String { get }
 }
 
 extension SettingItem {
-    /// As it would be written in the file.
+    /// The item as in the configuration file.
     var text: String {
         let plain = Self(word: word)
         guard self != plain else { return "\"\(word)\"" }
@@ -19,7 +19,7 @@ extension SettingItem {
 }
 
 extension CisternSettings {
-    /// An address to listen on, and what is spoken there.
+    /// An address to listen on, with its protocols.
     public struct Listener: SettingItem, ExpressibleByStringLiteral {
         public var address: String
         public var proxyProtocol = false
@@ -50,14 +50,14 @@ extension CisternSettings {
                 help: "As tls.client_verify, here; empty for what holds for the certificate."),
         ]
     }
-    /// A certificate with its key, for the names that stand in it.
+    /// A certificate with its private key, used for the host names in the certificate.
     public struct Certificate: SettingItem {
         public var certificate = ""
         public var key = ""
         public var clientCA = ""
         public var clientVerify = ""
 
-        /// The files of both, or one that holds both.
+        /// - Parameter word: `certificate:key`, or a file that contains both.
         public init(word: String) {
             let files = word.split(separator: ":", maxSplits: 1).map(String.init)
             certificate = files.first ?? ""

@@ -1,11 +1,11 @@
-// From the text of a value to the value: numbers, sizes with units, durations with units, words.
+// Parses values of settings: numbers, sizes with units, durations with units, words.
 
-/// The text of a setting's value, wherever it came from.
+/// The text of a setting's value, from any source.
 public enum SettingText: Sendable, Equatable {
     case one(String)
     case many([String])
 
-    /// For what takes several.
+    /// Words of a list.
     fileprivate var words: [String] {
         switch self {
         case .many(let words): words
@@ -15,7 +15,7 @@ public enum SettingText: Sendable, Equatable {
 }
 
 extension Setting {
-    /// Puts the value where it belongs; returns what is wrong with it, in words that fit behind the setting's name.
+    /// Stores the value. Returns nil, or the mistake as a clause that follows the setting's name.
     public func apply(_ text: SettingText, to settings: inout Root) -> String? {
         switch binding {
         case .list(let path):
@@ -62,7 +62,7 @@ extension Setting {
         return nil
     }
 
-    /// The value as it would be written in the file.
+    /// The value as in the configuration file.
     public func text(in settings: Root) -> String {
         switch binding {
         case .text(let path), .choice(let path, _): settings[keyPath: path].isEmpty ? "\"\"" : settings[keyPath: path]
@@ -78,7 +78,7 @@ extension Setting {
     }
 }
 
-/// What a number counts, in the words of a mistake.
+/// Kinds of numbers, as named in messages.
 private enum NumberKind: String {
     case count = "a whole number"
     case size = "a size such as 8MiB"
@@ -131,7 +131,7 @@ public enum ByteSize {
         ("MB", 1_000_000), ("kB", 1_000), ("KB", 1_000), ("B", 1), ("", 1),
     ]
 
-    /// `512`, `64KiB`, `1.5GiB`, `1GB`.
+    /// Parses `512`, `64KiB`, `1.5GiB`, `1GB`; nil if malformed.
     public static func parse(_ text: String) -> Int? { Units.parse(text, units.map { ($0.name, Double($0.bytes)) }) }
 
     public static func format(_ bytes: Int) -> String {
@@ -140,11 +140,11 @@ public enum ByteSize {
     }
 }
 
-/// Durations, in milliseconds.
+/// Durations in milliseconds.
 public enum TimeSpan {
     private static let units: [(name: String, milliseconds: Double)] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)]
 
-    /// `250ms`, `1.5s`, `5m`, `1h`, `7d`, `0`.
+    /// Parses `250ms`, `1.5s`, `5m`, `1h`, `7d`, `0`; nil if malformed.
     public static func parse(_ text: String) -> Int? {
         text == "0" ? 0 : Units.parse(text, units.map { ($0.name, $0.milliseconds) } + [("d", 86_400_000)])
     }
@@ -158,11 +158,11 @@ public enum TimeSpan {
     }
 }
 
-/// Parts of a whole, in millionths.
+/// Fractions in millionths.
 enum Share {
     static let whole = 1_000_000
 
-    /// `0.01`, `1`: digits with a point, of which those that count for a millionth and more do.
+    /// Parses decimal fractions such as `0.01` and `1`, rounded to millionths; nil if malformed.
     static func parse(_ text: String) -> Int? {
         guard !text.isEmpty, text.utf8.allSatisfy({ ($0 >= 0x30 && $0 <= 0x39) || $0 == UInt8(ascii: ".") }), let number = Double(text),
             number < 1_000

@@ -1,4 +1,4 @@
-// Names of settings in nginx, Varnish, Squid, Caddy, HAProxy, Envoy and Traefik, and other common names, each with the corresponding setting of
+// Names of settings in nginx, Varnish, Squid, Caddy, HAProxy, Envoy and Traefik, and other common names, with the corresponding settings of
 // Cistern.
 
 enum SettingSynonyms {

@@ -1,13 +1,13 @@
-// What is different between the settings that hold and those that were read again.
+// Compares the settings in effect with the settings that a reload has read.
 
 public struct SettingsChange: Sendable {
-    /// Those that hold from now on: the new ones, but for what needs a restart.
+    /// The settings after the reload: the new values, except for settings that need a restart.
     public private(set) var settings: CisternSettings
-    /// The names of those that have another value than before; `routes.NAME` and `apis.NAME` where anything of one is different.
+    /// Names of changed settings; `routes.NAME` and `apis.NAME` for routes and APIs with any change.
     public private(set) var changed: [String] = []
-    /// The names of those that keep their value until the next start.
+    /// Names of settings that keep their former value until the next start.
     public private(set) var awaitingRestart: [String] = []
-    /// The names of APIs that are as they were; the empty one where there is one API only.
+    /// Names of unchanged APIs; the empty name if there is only one API.
     public private(set) var unchangedAPIs: Set<String> = []
 
     public init(from former: CisternSettings, to read: CisternSettings) {
@@ -22,7 +22,7 @@ public struct SettingsChange: Sendable {
         }
         changed += Self.names(former.routes, settings.routes, \.name).map { "routes.\($0)" }
         changed += Self.names(former.apis, settings.apis, \.name).map { "apis.\($0)" }
-        // Their order counts too.
+        // The order of routes and APIs is significant.
         if changed.isEmpty, former.routes != settings.routes { changed.append("routes") }
         if changed.isEmpty, former.apis != settings.apis { changed.append("apis") }
         unchangedAPIs =
@@ -35,7 +35,7 @@ public struct SettingsChange: Sendable {
         for place in settings.apis.indices { setting.copy(from: former, to: &settings.apis[place].settings) }
     }
 
-    /// Of those that are in one of both only, or are different.
+    /// Names of items that differ, or that only one of both lists contains.
     private static func names<Item: Equatable>(_ former: [Item], _ now: [Item], _ name: (Item) -> String) -> [String] {
         now.filter { !former.contains($0) }.map(name)
             + former.filter { one in !now.contains { name($0) == name(one) } }.map(name)
@@ -43,7 +43,7 @@ public struct SettingsChange: Sendable {
 }
 
 extension Setting {
-    /// Gives it the value that it has elsewhere.
+    /// Copies the setting's value from `other`.
     func copy(from other: Root, to root: inout Root) {
         switch binding {
         case .text(let path), .choice(let path, _): root[keyPath: path] = other[keyPath: path]

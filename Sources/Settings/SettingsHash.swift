@@ -1,5 +1,5 @@
-// A hash of all settings, to compare nodes and points in time. Only values that differ from their default count. So a new version
-// with more settings has an equal hash for an equal file.
+// Hash of all settings, to compare nodes and points in time. Only values that differ from their default count, so an update that adds
+// settings keeps the hash.
 
 extension CisternSettings {
     /// Hash of all settings: 48 bits, which a metric's value holds exactly. User information and query strings of URLs do not count.

@@ -1,26 +1,26 @@
-// Puts the layers together: defaults, then the file, then the environment, then the command line. All mistakes are gathered and told at once.
+// Combines the layers of settings: defaults, file, environment, command line. Collects all mistakes and reports them together.
 
 public struct SettingsReader {
     public private(set) var settings = CisternSettings()
     public private(set) var mistakes: [ConfigurationMistake] = []
-    /// Whether every file that was named could be read; if not, what seems to be missing may stand there.
+    /// Whether all named files could be read. If not, seemingly missing settings may be in an unread file.
     public private(set) var isComplete = true
-    /// Paths of the settings that have the profile's values, since nobody has set them.
+    /// Paths of settings whose value comes from the profile.
     public private(set) var profiled: [String] = []
     private var routeNodes: [(file: String, node: YAMLNode)] = []
     private var apiNodes: [(file: String, node: YAMLNode)] = []
-    /// Where the value of a setting, or a route, was said last.
+    /// Source of the last value of a setting or a route.
     private var places: [String: (file: String, line: Int)] = [:]
 
     public init() {}
 
-    /// As the lines stand in the file; what has no line comes behind, as it was found.
+    /// Mistakes in the order of their lines, followed by mistakes without a line in the order of their discovery.
     public var mistakesInOrder: [ConfigurationMistake] {
         let place = { (mistake: ConfigurationMistake) in mistake.line > 0 ? mistake.line : Int.max }
         return mistakes.enumerated().sorted { (place($0.element), $0.offset) < (place($1.element), $1.offset) }.map(\.element)
     }
 
-    /// - Parameter text: the file's bytes.
+    /// - Parameter text: bytes of the file.
     public mutating func read(file: String, text: [UInt8]) {
         do throws(ConfigurationMistake) {
             guard let root = try YAMLFile.parse(text, file: file) else { return }
@@ -39,15 +39,15 @@ public struct SettingsReader {
         }
     }
 
-    /// A file that cannot even be opened.
+    /// Records that a file could not be opened.
     public mutating func addUnreadable(file: String, _ reason: String) {
         add(file, 0, "cannot be read: \(reason)")
         isComplete = false
     }
 
-    /// Reads what a mapping says of the settings in `table`.
+    /// Reads the settings of `table` from a mapping.
     /// - Parameters:
-    ///   - name: what the mistakes call the group, with the dot behind it; empty for the whole.
+    ///   - name: name of the group in messages, with a final dot; empty at the top level.
     ///   - lists: see `GroupReading`.
     private mutating func read<Root>(
         _ node: YAMLNode, _ table: [Setting<Root>], into root: inout Root, named name: String, _ file: String, lists: Set<String> = []
@@ -60,7 +60,7 @@ public struct SettingsReader {
         return reading
     }
 
-    /// Reads the APIs and the routes, which begin as what the other settings say together: so this comes after all layers.
+    /// Reads APIs and routes. They inherit from the other settings, so all layers must have been read.
     public mutating func finish() {
         applyProfile()
         for (file, node) in apiNodes { readAPIs(node, file) }
@@ -95,7 +95,7 @@ public struct SettingsReader {
         }
     }
 
-    /// - Parameter name: what the places of their settings begin with.
+    /// - Parameter name: prefix under which the sources of the settings are recorded.
     private mutating func routes(
         _ node: YAMLNode, _ file: String, beginningAs settings: CisternSettings, named name: String
     ) -> [CisternSettings.Route] {
@@ -119,7 +119,7 @@ public struct SettingsReader {
         return routes
     }
 
-    /// Gives the profile's values to all settings that nobody has set.
+    /// Applies the profile's values to all settings that no layer has set.
     private mutating func applyProfile() {
         for (path, text) in SettingsProfile.values[settings.cache.profile] ?? [] where places[path] == nil {
             guard let setting = SettingsTable.all.first(where: { $0.path == path }) else { continue }
@@ -128,7 +128,7 @@ public struct SettingsReader {
         }
     }
 
-    /// Reads `CISTERN_…`; what begins so and names no setting is a mistake.
+    /// Reads variables that begin with `CISTERN_`. A name that matches no setting is a mistake.
     public mutating func read(environment: [String: String]) {
         for (name, value) in environment.sorted(by: { $0.key < $1.key }) where name.hasPrefix("CISTERN_") && name != "CISTERN_CONFIG" {
             guard let setting = SettingsTable.all.first(where: { $0.environment == name }) else {
@@ -152,15 +152,15 @@ public struct SettingsReader {
         }
     }
 
-    /// Kubernetes tells each container of its neighbours in this way; one called cistern, or cistern-…, is no mistake.
+    /// Whether Kubernetes has set the variable to describe a service called cistern, or cistern-…, of the namespace.
     private static func isServiceLink(_ name: String, _ value: String) -> Bool {
         name.hasSuffix("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || (name.contains("_PORT") && value.contains("://"))
             || name.split(separator: "_PORT_").last.map { $0.first?.isNumber == true && $0.contains("_") } == true
     }
 
     /// - Parameters:
-    ///   - path: the setting's path.
-    ///   - option: how the user spelt it.
+    ///   - path: path of the setting.
+    ///   - option: spelling on the command line, for messages.
     public mutating func read(path: String, _ text: SettingText, option: String) {
         if let instead = SettingsTable.retired[path] {
             return add("command line", 0, "\(path) is no longer a setting: \(instead)")
@@ -173,13 +173,13 @@ public struct SettingsReader {
         if let problem = setting.apply(text, to: &settings) { add("command line", 0, "\(option) \(problem)") }
     }
 
-    /// For what the command line says of several settings at once.
+    /// Changes several settings together, for options of the command line.
     public mutating func change<Failure: Error>(_ change: (inout CisternSettings) throws(Failure) -> Void) throws(Failure) {
         try change(&settings)
     }
 
-    /// The same for one API alone: what is found wrong there is told where the file says it of the API, or of all.
-    /// - Returns: a reader of its settings, and without mistakes.
+    /// Returns a reader with the settings of an API and without mistakes. Its mistakes are attributed to the API's settings, or to those
+    /// for all APIs.
     public func reader(of api: CisternSettings.API) -> SettingsReader {
         var reader = self
         reader.settings = api.settings
@@ -196,14 +196,14 @@ public struct SettingsReader {
         return reader
     }
 
-    /// Takes over what another has found of an API.
+    /// Adds the mistakes of the reader of an API, unless they are known already.
     public mutating func take(_ mistakes: [ConfigurationMistake], ofAPI name: String) {
         for mistake in mistakes where !self.mistakes.contains(where: { $0.sentence == mistake.sentence }) {
             add(mistake.file, mistake.line, "API \(name): \(mistake.sentence)")
         }
     }
 
-    /// Where the value of a setting comes from: the default, a profile, a file with the line, the environment, or the command line.
+    /// Source of a setting's value: default, profile, file and line, environment or command line.
     func origin(of path: String) -> String {
         if profiled.contains(path) { return "profile \(settings.cache.profile)" }
         guard let place = places[path] else { return "default" }
@@ -211,7 +211,7 @@ public struct SettingsReader {
         return place.line == 0 ? place.file : "\(place.file):\(place.line)"
     }
 
-    /// A warning for each retired setting that somebody has set, with its place and its replacement.
+    /// A warning for each retired setting in use, with its source and its replacement.
     public var retirements: [ConfigurationMistake] {
         places.compactMap { path, place in
             Self.replacement(of: path).map { replacement in
@@ -221,7 +221,7 @@ public struct SettingsReader {
         }.sorted { ($0.file, $0.line, $0.sentence) < ($1.file, $1.line, $1.sentence) }
     }
 
-    /// - Parameter path: a setting's, behind the name of the API or of the route that has it.
+    /// - Parameter path: a setting's path, which may follow the name of an API or a route.
     private static func replacement(of path: String) -> String? {
         let parts = path.split(separator: ".", maxSplits: 2).map(String.init)
         switch parts.first {
@@ -232,11 +232,11 @@ public struct SettingsReader {
         }
     }
 
-    /// Whether somebody has said it, or it stands at its default.
+    /// Whether a layer has set the value.
     public func isGiven(_ path: String) -> Bool { places[path] != nil }
 
-    /// For what only the whole can tell of one setting: told where its value was said.
-    /// - Parameter path: the setting's, or `routes`, the route's name and the path in it.
+    /// Adds a mistake at the source of a setting's value.
+    /// - Parameter path: path of the setting, or `routes`, the route's name and the path within the route.
     public mutating func add(about path: String, _ sentence: String) {
         let place = places[path] ?? ("settings", 0)
         add(place.file, place.line, sentence)

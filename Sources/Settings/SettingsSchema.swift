@@ -1,4 +1,4 @@
-// The JSON Schema of a settings file (draft 2020-12), by which editors complete and check it. Made from the tables of settings.
+// JSON Schema of the configuration file (draft 2020-12), for completion and checks in editors. Generated from the tables of settings.
 
 import JSON
 
@@ -32,7 +32,7 @@ public enum SettingsSchema {
             case .value(let value): return value
             case .group(let members):
                 let properties = members.sorted { $0.key < $1.key }.map { name, member in
-                    // `credentials: ignore`.
+                    // Permits the short form `credentials: ignore`.
                     let word = name == CredentialSettingsTable.group ? member.members["partition"] : nil
                     return JSONValue.Member(name, word.map { ["oneOf": [$0.json, member.json]] } ?? member.json)
                 }
@@ -43,7 +43,7 @@ public enum SettingsSchema {
         }
     }
 
-    /// - Parameter defaults: nil if an item of a list inherits its values.
+    /// - Parameter defaults: nil for items of lists, which inherit their values.
     private static func object<Root>(_ table: [Setting<Root>], defaults: Root?) -> Node {
         var root = Node.group([:])
         for setting in table { insert(schema(of: setting, defaults), at: setting.path.split(separator: ".")[...], in: &root) }
@@ -73,7 +73,7 @@ public enum SettingsSchema {
         switch binding {
         case .text: return [.init("type", ["string", "number", "boolean", "null"])]
         case .choice(_, let words):
-            // Off is a boolean in YAML 1.1.
+            // YAML 1.1 reads `off` as a boolean.
             return [.init("enum", .array(words.map { .string($0) } + (words.contains("off") ? [.bool(false)] : [])))]
         case .list: return [.init("oneOf", [["type": ["string", "number", "null"]], words])]
         case .flag: return [.init("type", "boolean")]
@@ -87,7 +87,7 @@ public enum SettingsSchema {
         }
     }
 
-    /// One word, or a list of words and of objects.
+    /// A word, or a list of words and objects.
     private static func items<Item>(_ table: [Setting<Item>]) -> [JSONValue.Member] {
         let item: JSONValue = ["oneOf": [["type": "string"], object(table, defaults: nil).json]]
         return [.init("oneOf", [["type": ["string", "null"]], ["type": "array", "items": item]])]

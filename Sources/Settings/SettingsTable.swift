@@ -1,36 +1,36 @@
-// The table of all settings: the one place that says how each is spelt, what it may be and what it means. The YAML file, the environment
-// and the command line are read by it, and the documentation is held against it.
+// The table of all settings with their names, permitted values and help texts. The YAML file, the environment and the command line are read
+// by it. Tests compare the documentation with it.
 
-/// One setting of a group `Root`: of the whole, or of a route.
+/// A setting of the group `Root`: of the whole configuration, a route, an API or an item of a list.
 public struct Setting<Root>: Sendable {
-    /// What kind of value it takes, and where in `Root` it goes. `@unchecked Sendable` because key paths hold no state here, and the
-    /// standard library does not say so.
+    /// Type of the value and its property in `Root`. `@unchecked Sendable` because these key paths capture no state, which the standard
+    /// library does not declare.
     public enum Binding: @unchecked Sendable {
         case text(WritableKeyPath<Root, String>)
         case choice(WritableKeyPath<Root, String>, [String])
         case list(WritableKeyPath<Root, [String]>)
-        /// Each in one word, or with settings of its own.
+        /// Each item is a word or a mapping with settings.
         case listeners(WritableKeyPath<Root, [CisternSettings.Listener]>)
         case certificates(WritableKeyPath<Root, [CisternSettings.Certificate]>)
         case flag(WritableKeyPath<Root, Bool>)
         case count(WritableKeyPath<Root, Int>, ClosedRange<Int>)
         case size(WritableKeyPath<Root, Int>, ClosedRange<Int>)
         case duration(WritableKeyPath<Root, Int>, ClosedRange<Int>)
-        /// From 0 to 1, kept in millionths.
+        /// A fraction from 0 to 1, stored in millionths.
         case share(WritableKeyPath<Root, Int>)
     }
 
-    /// Where it stands in the file: names joined by dots.
+    /// Name in the configuration file: components joined by dots.
     public let path: String
     public let binding: Binding
     public let help: String
-    /// Whether another value counts from the next start on only.
+    /// Whether a change takes effect at the next start only.
     public var needsRestart = false
-    /// What to use instead of a retired setting, which still has its effect in this version; nil for all others. Documents do not mention a
-    /// retired setting, and whoever sets it gets a warning.
+    /// What to use instead of a retired setting; nil for all others. A retired setting still has its effect in this version. Documents omit
+    /// it, and its use causes a warning.
     public var replacement: String?
 
-    /// `CISTERN_` and the path in capitals, dots as underscores.
+    /// `CISTERN_` followed by the path in capitals, with underscores instead of dots.
     public var environment: String { Self.environment(of: path) }
 
     static func environment(of path: String) -> String { "CISTERN_" + path.uppercased().split(separator: ".").joined(separator: "_") }
@@ -40,7 +40,7 @@ public enum SettingsTable {
     private static let hour = 3_600_000
     private static let gibibyte = 1 << 30
 
-    /// What was a setting once, and what to do instead. Told to those whose file still has it.
+    /// Removed settings with advice, which is reported to users who still set them.
     static let retired = [
         "failure.rate": "no path counts as failing because others do: take the line out",
         "failure.recheck_limit": "it is looked each failure.recheck, never less often: take the line out",
@@ -49,7 +49,7 @@ public enum SettingsTable {
     /// All settings that are not retired.
     public static var current: [Setting<CisternSettings>] { all.filter { $0.replacement == nil } }
 
-    /// All settings that have an effect.
+    /// All settings, including retired ones.
     public static let all: [Setting<CisternSettings>] =
         upstream + failure + listening + tls + caching + FreshnessGroup.settings(\.cache.freshness, prefix: "cache.")
         + CredentialSettingsTable.all(\.credentials) + limits + http2 + forwarding + CrossOriginGroup.settings(\.crossOrigin) + logging

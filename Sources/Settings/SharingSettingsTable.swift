@@ -1,9 +1,9 @@
-// What nodes share: a part of the table of settings.
+// Settings of the fleet and its Redis servers.
 
 enum SharingSettingsTable {
     private static let day = 86_400_000
 
-    /// Another value counts from the next start on: the level is the process's, and what goes through it is under way all the time.
+    /// All need a restart, because the fleet level belongs to the process and always has operations under way.
     static let all: [Setting<CisternSettings>] = [
         setting(
             "share.servers", .list(\.share.servers),

@@ -1,11 +1,11 @@
-// Reads the configuration file through libyaml's events, which carry the line numbers that messages need. Only what a configuration needs is
-// taken: mappings, lists and plain values; anchors, aliases, tags and further documents are mistakes.
+// Reads the configuration file through libyaml's events, which carry the line numbers for messages. Supports mappings, lists and plain
+// values. Rejects anchors, aliases, tags and further documents.
 
 import CYAML
 
 public struct ConfigurationMistake: Error, Sendable, Equatable, CustomStringConvertible {
     public let file: String
-    /// 0 where no line can be named.
+    /// 0 if no line is known.
     public let line: Int
     public let sentence: String
 
@@ -31,10 +31,10 @@ indirect enum YAMLNode {
 }
 
 struct YAMLFile {
-    /// The whole document; nil where it is empty.
-    /// - Throws: the first mistake in its form: behind that nothing can be told.
+    /// The whole document; nil if it is empty.
+    /// - Throws: the first syntax error. Nothing after it can be interpreted.
     static func parse(_ text: [UInt8], file: String) throws(ConfigurationMistake) -> YAMLNode? {
-        // On the heap: once it has its input, the parser holds a pointer to itself.
+        // On the heap, because the parser holds a pointer to itself after it has received its input.
         let parser = UnsafeMutablePointer<yaml_parser_t>.allocate(capacity: 1)
         defer { parser.deallocate() }
         guard yaml_parser_initialize(parser) == 1 else { throw ConfigurationMistake(file: file, line: 0, sentence: "no memory to read it") }
@@ -52,7 +52,7 @@ private struct EventReader {
     private let parser: UnsafeMutablePointer<yaml_parser_t>
     private let file: String
 
-    /// Deeper than any setting lies.
+    /// Greater than the depth of any setting.
     private static let depthLimit = 8
 
     init(parser: UnsafeMutablePointer<yaml_parser_t>, file: String) {

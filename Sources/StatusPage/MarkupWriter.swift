@@ -1,4 +1,4 @@
-// Puts a page together: markup comes from literals of the source only, and all else goes through `ShownText`.
+// Builds an HTML page. Markup comes from literals in the source only; all other text is escaped by `ShownText`.
 
 struct MarkupWriter {
     private(set) var bytes: [UInt8] = []

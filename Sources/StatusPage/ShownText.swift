@@ -1,10 +1,11 @@
-// Text of others on a page: targets, names, values. Nothing of it may become markup, turn the direction of what stands beside it, or fill the page.
+// Escapes untrusted text for a page: targets, names, values. The text cannot become markup, change the direction of adjacent text or fill
+// the page.
 
 public enum ShownText {
-    /// So many characters at most: of what is longer the middle is left out.
+    /// Maximum number of characters. The middle of longer text is replaced by `…`.
     public static let limit = 160
 
-    /// Markup in which `text` stands as text, also within an attribute's quotes.
+    /// Appends `text` as escaped HTML, also suitable for quoted attributes.
     public static func append(_ text: some StringProtocol, limit: Int = limit, to bytes: inout [UInt8]) {
         let scalars = text.unicodeScalars
         let isCut = scalars.index(scalars.startIndex, offsetBy: limit + 1, limitedBy: scalars.endIndex) != nil
@@ -25,13 +26,13 @@ public enum ShownText {
             }
             let isMark = isMark(scalar)
             marks = isMark ? marks + 1 : 0
-            // A letter with a tower of marks would reach over the lines beside it.
+            // Many combining marks on a letter would cover adjacent lines.
             if isMark, marks > markLimit { continue }
             if mayShow(scalar) { append(scalar, to: &bytes) } else { appendCode(of: scalar, to: &bytes) }
         }
     }
 
-    /// One character, in the place of which no markup can stand.
+    /// Appends a character, escaped if it is special in HTML.
     private static func append(_ scalar: Unicode.Scalar, to bytes: inout [UInt8]) {
         switch scalar {
         case "&": bytes += "&amp;".utf8
@@ -44,7 +45,7 @@ public enum ShownText {
         }
     }
 
-    /// Nearly all are: nothing has to be looked up of these.
+    /// Printable ASCII, the common case, which needs no lookup of Unicode properties.
     private static func isPlain(_ scalar: Unicode.Scalar) -> Bool { (0x20...0x7e).contains(scalar.value) }
 
     private static let markLimit = 2
@@ -56,7 +57,8 @@ public enum ShownText {
         }
     }
 
-    /// Controls, what turns the direction of text (`Cf`), and what nobody sees or knows are not.
+    /// False for control characters, format characters such as those that change the direction of text (`Cf`), and invisible or unassigned
+    /// characters.
     private static func mayShow(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.properties.generalCategory {
         case .control, .format, .surrogate, .privateUse, .unassigned, .lineSeparator, .paragraphSeparator: false

@@ -1,4 +1,4 @@
-// The parts of the page that show what clients asked for.
+// Sections of the status page about requests: frequent paths and the last exchanges.
 
 extension StatusPage {
     static func tops(_ tables: [StatusView.Table], _ page: inout MarkupWriter) {

@@ -1,8 +1,9 @@
-// The page of the state: one document that needs nothing else, works without JavaScript, and is brought up to date by a few lines of it. Its
-// parts that change have `data-live` and an id.
+// The status page: one HTML document without external resources, usable without JavaScript. A script refreshes the elements with
+// `data-live`, which need an id.
 
 public enum StatusPage {
-    /// - Parameter nonce: letters and digits, another for each response: only the page's own style and script have it.
+    /// - Parameter nonce: letters and digits, unique to the response. The Content-Security-Policy permits only the style and the script
+    ///   with this nonce.
     public static func render(_ view: StatusView, nonce: String) -> [UInt8] {
         var page = MarkupWriter()
         head(view, nonce, &page)
@@ -19,7 +20,7 @@ public enum StatusPage {
         return page.bytes
     }
 
-    /// Field lines for a response with the page.
+    /// Field lines of the response with the page.
     public static func fieldLines(nonce: String) -> String {
         let policy = [
             "default-src 'none'", "style-src 'nonce-\(nonce)'", "script-src 'nonce-\(nonce)'", "connect-src 'self'", "form-action 'none'",
@@ -59,7 +60,7 @@ public enum StatusPage {
         page.markup("</span></p></div></section>")
     }
 
-    /// The page is long.
+    /// Links to the sections of the page.
     private static func menu(_ view: StatusView, _ page: inout MarkupWriter) {
         page.markup("<nav class=\"quiet\" aria-label=\"Parts of this page\"><a href=\"#h-tiles\">The last five minutes</a>")
         for table in view.tables {
@@ -116,7 +117,7 @@ public enum StatusPage {
         page.markup("</svg>")
     }
 
-    /// A line through the points that there are, the newest at the right end; and what lies below it.
+    /// SVG paths of the line through the known points, with the newest at the right end, and of the area below it.
     static func paths(_ points: [Double?]) -> (stroke: String, area: String) {
         let points = points.map { $0.flatMap { $0.isFinite ? $0 : nil } }
         let most = max(points.compactMap { $0 }.max() ?? 0, 1e-9)
@@ -139,7 +140,7 @@ public enum StatusPage {
         return (stroke, area)
     }
 
-    /// Five minutes of samples, five seconds from one to the next.
+    /// Five minutes of samples at intervals of five seconds.
     public static let pointLimit = 60
 
     private static func tenths(_ value: Double) -> String {
@@ -163,12 +164,12 @@ public enum StatusPage {
         page.markup("</div></section>")
     }
 
-    /// It can be moved sideways, also by keys.
+    /// A table in a container that scrolls horizontally, also by keyboard.
     static func rows(_ table: StatusView.Table, _ page: inout MarkupWriter) {
         page.markup(table.columns.count > 2 ? "<div class=\"scroll wide\"" : "<div class=\"scroll\"")
         page.markup(" role=\"region\" tabindex=\"0\"")
         page.attribute("aria-label", table.caption)
-        // Roles are said where the style makes cards of rows on narrow screens.
+        // Explicit roles, because the style displays rows as cards on narrow screens.
         page.markup("><table role=\"table\"><caption>")
         page.text(table.caption, limit: 400)
         page.markup("</caption><thead role=\"rowgroup\"><tr role=\"row\">")

@@ -1,5 +1,5 @@
-// What the page does where there is JavaScript: every other second it asks for itself and takes over what is new. A part in which something is open
-// or has the focus stays; a page that nobody sees does not ask.
+// The script of the status page. Every two seconds it requests the page and replaces changed parts. It keeps a part with open details or
+// with the focus, and pauses while the page is hidden.
 
 enum StatusScript {
     static let text: StaticString = """

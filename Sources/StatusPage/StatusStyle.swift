@@ -1,4 +1,4 @@
-// How the page looks: light and dark, on a telephone and on a wall.
+// Style sheet of the status page, with light and dark colours and layouts from phones to wall displays.
 
 enum StatusStyle {
     static let text: StaticString = """

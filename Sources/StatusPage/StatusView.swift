@@ -1,10 +1,10 @@
-// What the page of the state shows, as plain values: numbers and words are made before, and the page only arranges them.
+// Contents of the status page as plain values. Numbers and texts are complete; the page only arranges them.
 
 public struct StatusView: Sendable {
     public enum Level: String, Sendable {
         case well, strained, down
 
-        /// Colour is never alone.
+        /// Text for the level, so that colour is not the only indication.
         var word: String {
             switch self {
             case .well: "Well"
@@ -14,17 +14,17 @@ public struct StatusView: Sendable {
         }
     }
 
-    /// A number, and its way through the last five minutes.
+    /// A number with its history of the last five minutes.
     public struct Tile: Sendable {
         public let title: String
         public let value: String
-        /// What it is of.
+        /// Explains the value.
         public let note: String
-        /// Oldest first; nil where there was nothing to tell.
+        /// Oldest first; nil for samples without a value.
         public let points: [Double?]
-        /// What the line shows, for those who do not see it.
+        /// Describes the line for screen readers.
         public let lineWords: String
-        /// nil where the number is neither good nor bad.
+        /// nil if the number is neither good nor bad.
         public let level: Level?
 
         public init(title: String, value: String, note: String, points: [Double?], lineWords: String, level: Level? = nil) {
@@ -35,7 +35,7 @@ public struct StatusView: Sendable {
 
     public struct Cell: Sendable {
         public let text: String
-        /// In a smaller line below.
+        /// Text of the smaller second line; empty for none.
         public let note: String
         public let level: Level?
 
@@ -51,16 +51,16 @@ public struct StatusView: Sendable {
         public init(_ title: String, isNumber: Bool = false) { (self.title, self.isNumber) = (title, isNumber) }
     }
 
-    /// The first cell of each row is its heading.
+    /// A table. The first cell of each row is its heading.
     public struct Table: Sendable {
-        /// Letters only; the page has each once.
+        /// Letters only, unique on the page.
         public let id: String
         public let title: String
-        /// What the rows are.
+        /// Describes the rows.
         public let caption: String
         public let columns: [Column]
         public var rows: [[Cell]]
-        /// What is said where there is none.
+        /// Text that replaces an empty table.
         public let empty: String
 
         public init(id: String, title: String, caption: String, columns: [Column], rows: [[Cell]], empty: String) {
@@ -85,11 +85,11 @@ public struct StatusView: Sendable {
         public init(_ title: String, _ facts: [Fact]) { (self.title, self.facts) = (title, facts) }
     }
 
-    /// One of the last exchanges, which opens to its explanation.
+    /// One of the last exchanges, with expandable details.
     public struct Exchange: Sendable {
         public let time: String
         public let target: String
-        /// The result, in a word.
+        /// The result as one word.
         public let result: String
         public let note: String
         public let isFailed: Bool
@@ -104,7 +104,7 @@ public struct StatusView: Sendable {
     public var sentence = ""
     public var level = Level.well
     public var version = ""
-    /// Of the numbers, RFC 3339.
+    /// Time of the numbers (RFC 3339).
     public var time = ""
     public var tiles: [Tile] = []
     public var tables: [Table] = []

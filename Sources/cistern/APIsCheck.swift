@@ -1,11 +1,11 @@
-// What only all APIs together can tell: which requests are for which of them.
+// Checks that involve all APIs: their number, their scopes and their upstreams.
 
 import Addresses
 import CachePolicy
 import Settings
 
 enum APIsCheck {
-    /// More would make each request's choice slow.
+    /// Maximum number of APIs. More would make the selection per request slow.
     private static let limit = 256
 
     static func check(_ reader: inout SettingsReader) {
@@ -25,7 +25,7 @@ enum APIsCheck {
         }
     }
 
-    /// Where clients' paths are not the upstream's, its name does not tell what a whole URI means.
+    /// With different paths of clients and upstream, the upstream's host name cannot identify the API in a request with an absolute URI.
     static func checkForwardProxy(_ reader: inout SettingsReader) {
         let settings = reader.settings
         guard settings.forwarding.forwardProxy, settings.forwarding.names.isEmpty else { return }
@@ -40,7 +40,7 @@ enum APIsCheck {
         }
     }
 
-    /// Each host, in whatever spelling, and path are one API's.
+    /// Reports combinations of host and path that belong to more than one API. Hosts are compared in canonical form.
     private static func checkScopes(_ apis: [CisternSettings.API], _ reader: inout SettingsReader) {
         struct Scope: Hashable {
             let names: ServedNames
@@ -68,7 +68,7 @@ enum APIsCheck {
         }
     }
 
-    /// An API without hosts has what is left of `forwarding.names`.
+    /// Reports an API without hosts that receives no requests, because other APIs have all hosts of `forwarding.names`.
     private static func checkNames(_ api: CisternSettings.API, _ settings: CisternSettings, _ reader: inout SettingsReader) {
         let names = settings.forwarding.names
         let taken = settings.apis.filter { !$0.host.isEmpty }.map { ServedNames($0.host) }
@@ -89,7 +89,7 @@ enum APIsCheck {
         }
     }
 
-    /// What goes through one door cannot tell which of several addresses is out of reach.
+    /// Reports addresses that share one connection target: for those, it is unknown which address is unreachable.
     private static func checkAddresses(_ api: CisternSettings.API, _ reader: inout SettingsReader) {
         guard api.upstream.count > 1 else { return }
         let place = "apis.\(api.name).upstream"
@@ -113,7 +113,7 @@ enum APIsCheck {
 }
 
 extension CisternSettings.API {
-    /// What its paths begin with, without a slash at the end.
+    /// Prefix of its paths, without a final slash.
     var pathBytes: [UInt8] {
         var path = Array(path.utf8)
         while path.last == UInt8(ascii: "/") { path.removeLast() }

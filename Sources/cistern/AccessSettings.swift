@@ -1,4 +1,4 @@
-// Who is there and who may come in: what of it only the settings as a whole can tell, and how it becomes what the listener's side and the flow take.
+// Checks access control and client addresses, and converts their settings to the types of the listeners and the request flow.
 
 import Addresses
 import Downstream
@@ -39,7 +39,7 @@ enum AccessCheck {
         }
     }
 
-    /// What is allowed and may not do what was meant.
+    /// Warnings about permitted settings that may not have the intended effect.
     static func warnings(_ settings: CisternSettings) -> [String] {
         let limits = [
             ("connections_per_address", settings.limits.connectionsPerAddress),
@@ -71,17 +71,17 @@ enum AccessCheck {
 }
 
 extension NetworkList {
-    /// - Parameter texts: checked ones.
+    /// - Parameter texts: checked networks.
     init(checked texts: [String]) { self.init(.checked(texts), hasLocal: texts.contains(Self.local)) }
 }
 
 extension [IPNetwork] {
-    /// - Parameter texts: checked ones.
+    /// - Parameter texts: checked networks.
     static func checked(_ texts: [String]) -> [IPNetwork] { texts.compactMap { try? IPNetwork($0) } }
 }
 
 extension AddressRules {
-    /// - Parameter settings: checked ones.
+    /// - Parameter settings: checked settings.
     init(_ settings: CisternSettings.Access) {
         self = (try? AddressRules(allow: .checked(settings.allow), deny: .checked(settings.deny))) ?? AddressRules()
     }

@@ -1,4 +1,4 @@
-// What can be wrong with TLS for clients: told before a client finds out.
+// Checks the TLS settings of listeners, and converts them to the type of the listeners.
 
 import Downstream
 import Glibc
@@ -27,7 +27,7 @@ enum CertificatesCheck {
         }
     }
 
-    /// What is no mistake, but should be known.
+    /// Warnings about certificates that can be used.
     static func warnings(_ settings: CisternSettings) -> [String] {
         ServerCertificates.read(ServerTLSSettings(settings), now: Int64(time(nil))).warnings.map(\.description)
     }

@@ -1,13 +1,13 @@
-// A process of ours that we start: with signals as everybody has them, whatever we ignore or block.
+// Starts child processes with the default handling of signals, whatever this process ignores or blocks.
 
 import Descriptors
 import Glibc
 
 enum ChildProcess {
     /// - Parameters:
-    ///   - words: the program, which is looked for in `PATH` where it is no path, and its arguments.
-    ///   - environment: all of it.
-    /// - Returns: its number; or why there is none, as `errno` says it.
+    ///   - words: the program with its arguments. A name without a slash is searched in `PATH`.
+    ///   - environment: the complete environment.
+    /// - Returns: the process ID, or the error with its `errno`.
     static func start(_ words: [String], _ environment: [String: String]) -> Result<pid_t, Failure> {
         var arguments = words.map { strdup($0) } + [nil]
         var entries = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
@@ -32,14 +32,14 @@ enum ChildProcess {
         var description: String { SystemError.words(code) }
     }
 
-    /// Blocks until it has ended.
-    /// - Returns: its exit code, as a shell tells it.
+    /// Blocks until the process has ended.
+    /// - Returns: exit code as in a shell: 128 plus the signal for a process that a signal ended.
     static func wait(for process: pid_t) -> Int32 {
         var status: Int32 = 0
         while waitpid(process, &status, 0) < 0, errno == EINTR {}
         return exitCode(status)
     }
 
-    /// - Parameter status: as `waitpid` tells it.
+    /// - Parameter status: status from `waitpid`.
     static func exitCode(_ status: Int32) -> Int32 { status & 0x7f == 0 ? status >> 8 & 0xff : 128 + status & 0x7f }
 }

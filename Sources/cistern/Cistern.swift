@@ -1,4 +1,4 @@
-// The command line: `cistern serve` (also without a name), `check`, `demo`, and the commands that ask a running Cistern.
+// The command line: `cistern serve` (the default), `check`, `demo`, and the commands that query a running Cistern.
 
 import ArgumentParser
 import CSystem
@@ -57,6 +57,6 @@ enum Version {
 extension ExitCode {
     /// EX_CONFIG of sysexits.h.
     static let configuration = ExitCode(78)
-    /// It will be done: EX_TEMPFAIL of sysexits(3).
+    /// The operation will complete later: EX_TEMPFAIL of sysexits.h.
     static let later = ExitCode(75)
 }

@@ -1,4 +1,4 @@
-// What only the settings of credentials as a whole can tell, and what they become.
+// Checks settings of credentials that depend on each other, and converts them to the types of the request flow.
 
 import Descriptors
 import Glibc
@@ -18,8 +18,8 @@ enum CredentialsCheck {
     }
 
     /// - Parameters:
-    ///   - place: what stands before the settings' paths where their lines are looked for.
-    ///   - who: what stands before sentences.
+    ///   - place: prefix of the settings' paths, to find their lines.
+    ///   - who: prefix of messages.
     private static func check(
         _ credentials: CisternSettings.Credentials, _ place: String, _ who: String, _ reader: inout SettingsReader
     ) {

@@ -1,4 +1,4 @@
-// What can be wrong with `cors`, and how it becomes the rules that the flow takes.
+// Checks `cors`, and converts it to the rules of the request flow.
 
 import CachePolicy
 import HTTPCore
@@ -37,7 +37,7 @@ extension SettingsCheck {
         return mistakes
     }
 
-    /// Scheme, host in lower case, and a port that is not the scheme's own (RFC 6454 §6.2).
+    /// Whether the text is an origin: scheme, host in lower case, and a port other than the scheme's default (RFC 6454 §6.2).
     static func isOrigin(_ text: String) -> Bool {
         guard let end = text.firstRange(of: "://"), text == text.lowercased(), text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
             return false
@@ -49,7 +49,7 @@ extension SettingsCheck {
 }
 
 extension CrossOriginRules {
-    /// - Parameter settings: checked ones.
+    /// - Parameter settings: checked settings.
     init(_ settings: CisternSettings.CrossOrigin) {
         self.init()
         origins = settings.origins.map { Array($0.utf8) }

@@ -1,5 +1,5 @@
-// How many descriptors this process may have open, and whether that is enough for what the settings allow: each client takes one, and each
-// connection to an address of an upstream.
+// Raises the limit of open file descriptors, and warns if it is too low for the settings. Each client connection and each upstream
+// connection needs a descriptor.
 
 import Downstream
 import Glibc
@@ -7,17 +7,17 @@ import ReverseProxy
 import Upstream
 
 enum DescriptorLimit {
-    /// Beside connections: the store's files, the loops, the listeners, logs.
+    /// Descriptors other than connections: files of the store, event loops, listeners, logs.
     private static let others = 128
 
-    /// As many as the system allows.
+    /// Raises the soft limit to the hard limit.
     static func raise() {
         guard var limit else { return }
         limit.rlim_cur = limit.rlim_max
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
     }
 
-    /// nil where there are enough.
+    /// nil if the limit suffices.
     static func warning(_ settings: ProxySettings) -> String? {
         let apis = settings.apis.isEmpty ? [settings] : settings.apis
         let (clients, upstream) = (settings.downstream.maximumConnections, apis.reduce(0) { $0 + connections($1.upstream) })
@@ -30,7 +30,7 @@ enum DescriptorLimit {
             """
     }
 
-    /// Each address has its own.
+    /// Upstream connections of a shard. The maximum applies to each address.
     private static func connections(_ upstream: UpstreamSettings) -> Int { upstream.maximumConnections * upstream.atEachAddress.count }
 
     private static var limit: rlimit? {

@@ -1,28 +1,28 @@
-// What is said of the engine between nodes once all its servers were asked: what keeps a node from sharing, and what to set. Pure.
+// Evaluates the state of the fleet's Redis servers: what prevents sharing, and what to configure. Pure.
 
 import Engine
 import Sharing
 
-/// What one server says of itself.
+/// What one server reports about itself.
 struct EngineFacts {
     let server: EngineServer
     let role: EngineServerState.Role
-    /// Why it could not be asked.
+    /// Why the server could not be queried; nil if it responded.
     var failure: EngineFailure?
-    /// As INFO tells it; empty where it was not told.
+    /// Values of INFO by name; empty if unknown.
     var info: [String: String] = [:]
-    /// Commands that the user may not use.
+    /// Commands that the ACL denies to the user.
     var forbidden: [String] = []
-    /// It may use them, and not with the fleet's keys.
+    /// Whether the user may use the commands, but not with the fleet's keys.
     var isKeyForbidden = false
-    /// Who says no password may use it as well.
+    /// Whether clients without a password have access.
     var isOpenToAll = false
-    /// cluster-require-full-coverage; nil where that is not told.
+    /// cluster-require-full-coverage; nil if unknown.
     var needsFullCoverage: Bool?
 
     init(_ server: EngineServer, _ role: EngineServerState.Role) { (self.server, self.role) = (server, role) }
 
-    /// Which process it is, whatever it is called; nil where that is not told.
+    /// Identifies the server process, whatever its address; nil if unknown.
     var process: String? { info["run_id"] }
     var isClusterServer: Bool { info["cluster_enabled"] == "1" }
     var isPrimary: Bool { info["role"] == "master" }
@@ -30,7 +30,7 @@ struct EngineFacts {
     var hasPolicy: String { info["maxmemory_policy"] ?? "noeviction" }
     var isBounded: Bool { (info["maxmemory"] ?? "0") != "0" }
 
-    /// Where its replicas are, as a primary tells it: slave0:ip=127.0.0.1,port=6380,state=online,…
+    /// Addresses of a primary's replicas, from lines such as slave0:ip=127.0.0.1,port=6380,state=online,…
     var replicas: [EngineServer] {
         info.filter { $0.key.hasPrefix("slave") && $0.key.dropFirst(5).allSatisfy(\.isNumber) }.sorted { $0.key < $1.key }.compactMap {
             line in
@@ -43,7 +43,7 @@ struct EngineFacts {
 }
 
 struct EngineFindings {
-    /// What a node cannot share with; what may be otherwise at another time, or costs something; what is good to know.
+    /// Mistakes prevent sharing. Warnings may be temporary, or have a cost. Notes are informational.
     private(set) var mistakes: [String] = []
     private(set) var warnings: [String] = []
     private(set) var notes: [String] = []
@@ -53,14 +53,13 @@ struct EngineFindings {
 
     /// - Parameters:
     ///   - fleet: `share.fleet`.
-    ///   - hasUser: a user or a password is said to the engine.
-    ///   - log: who has the log (nil: nobody), and its slot in a Cluster; nil where nothing is known of the servers.
-    ///   - sample: of what was said in the log lately; nil: nothing was read.
-    ///   - isOtherSecret: the fleet has another secret.
-    ///   - loops: this node's event loops; 0: nothing is said of connections and memory.
+    ///   - hasUser: whether the settings contain a user or a password.
+    ///   - log: server of the fleet log (nil if none), and its slot in a Cluster; nil if nothing is known about the servers.
+    ///   - isOtherSecret: whether the fleet uses another secret.
+    ///   - loops: number of this node's event loops; 0 omits connections and memory.
     init(
-        _ facts: [EngineFacts], fleet: String, hasUser: Bool, log: (server: EngineServer?, slot: Int?)?, sample: LogSample? = nil,
-        isOtherSecret: Bool = false, loops: Int = 0
+        _ facts: [EngineFacts], fleet: String, hasUser: Bool, log: (server: EngineServer?, slot: Int?)?, isOtherSecret: Bool = false,
+        loops: Int = 0
     ) {
         (self.facts, self.fleet) = (Self.known(facts), fleet)
         noteFailures()
@@ -73,19 +72,17 @@ struct EngineFindings {
         warn(
             open, "no password is asked for (the user default is on)",
             "whoever reaches it may delete what is shared, and all else there. Set requirepass, or \(remedy)")
-        // Where the user may not ask for the slots, one of a Cluster is taken for one that is alone.
+        // Without permission to read the slots, a server of a Cluster looks like a standalone server.
         if let log, log.slot != nil || !facts.contains(where: \.isClusterServer) { noteLog(log.server, log.slot) }
         if isOtherSecret {
             mistakes.append(
                 "share.secret_file: fleet \(fleet) has another secret: this node would share nothing with it (if this one is right, remove cistern:\(fleet):{log}:nodes from the engine)"
             )
-        } else if let sample, sample.unopened > 0 {
-            noteSecret(sample)
         }
         if loops > 0, !isAllLost { noteCosts(loops) }
     }
 
-    /// Bytes of a response of 4 KB there: compressed by a third of it, and not at all.
+    /// Approximate size of a record of a 4 KB response: compressed to a third, and uncompressed.
     private static let (compressedBytes, plainBytes) = (1_600, 5_200)
 
     private mutating func noteCosts(_ loops: Int) {
@@ -98,7 +95,7 @@ struct EngineFindings {
         )
     }
 
-    /// Without those that the Cluster, or the settings, have by another address as well: it is the same process.
+    /// Removes servers that are listed under a second address, as shown by their process.
     private static func known(_ facts: [EngineFacts]) -> [EngineFacts] {
         let listed = Set(facts.filter { $0.role != .unlisted }.compactMap(\.process))
         return facts.filter { one in one.role != .unlisted || !(one.process.map(listed.contains) ?? false) }
@@ -112,7 +109,7 @@ struct EngineFindings {
         if !some.isEmpty { warnings.append("share.servers: \(finding) at \(names(some)): \(effect)") }
     }
 
-    // MARK: Who may what
+    // MARK: Permissions
 
     private mutating func noteFailures() {
         for one in facts.sorted(by: { $0.server.description < $1.server.description }) {
@@ -136,7 +133,7 @@ struct EngineFindings {
             mistakes.append(
                 "share.fleet: at \(names(keyless)) the user may not use the keys of this fleet: its ACL needs ~cistern:\(fleet):*")
         }
-        // Servers with the same rights in one line.
+        // One line for all servers with equal permissions.
         for lacking in Set(facts.map(\.forbidden)).sorted(by: { $0.count > $1.count }) where !lacking.isEmpty {
             let some = facts.filter { $0.forbidden == lacking }
             mistakes.append(
@@ -145,7 +142,7 @@ struct EngineFindings {
         }
     }
 
-    // MARK: What is lost when
+    // MARK: Data loss
 
     private mutating func noteMemory() {
         let told = facts.filter { !$0.info.isEmpty }
@@ -206,14 +203,6 @@ struct EngineFindings {
         }
     }
 
-    private mutating func noteSecret(_ sample: LogSample) {
-        let some = sample.unopened == sample.entries ? "none of the \(sample.entries)" : "\(sample.unopened) of the \(sample.entries)"
-        let finding = sample.unopened == sample.entries ? "opens" : "do not open"
-        warnings.append(
-            "share.secret_file: \(some) entries of the log of fleet \(fleet) that were read, of its last hour, \(finding) with this secret: other nodes have another one. Nothing is shared with them, and what they purge makes all stale that is stored here"
-        )
-    }
-
     private mutating func noteLog(_ server: EngineServer?, _ slot: Int?) {
         guard let server else {
             if let slot {
@@ -238,7 +227,7 @@ struct EngineFindings {
 }
 
 extension EngineServer {
-    /// Only who is on this machine reaches it.
+    /// Whether the server is reachable from this machine only.
     fileprivate var isHere: Bool {
         switch self {
         case .unix: true

@@ -1,4 +1,4 @@
-// The program's own log: swift-log to standard error, as text or as JSON lines.
+// The process log: swift-log to standard error, as text or as JSON lines.
 
 import Logging
 import ReverseProxy
@@ -7,10 +7,10 @@ import Synchronization
 import Telemetry
 
 enum LogSetup {
-    /// Also for those who wait until it is written, at the end.
+    /// Also used to flush the log at exit.
     static let writer = LogWriter()
 
-    /// Asked by all threads, and changed by a reload.
+    /// Read by all threads, changed by a reload.
     fileprivate static let level = Atomic(0)
     fileprivate static let isJSON = Atomic(false)
 
@@ -20,7 +20,7 @@ enum LogSetup {
         return Logger(label: "cistern")
     }
 
-    /// From now on lines are written in this way.
+    /// Applies level and format to subsequent log lines.
     static func use(_ settings: CisternSettings.Log) {
         let wanted = Logger.Level(rawValue: settings.level) ?? .info
         level.store(Logger.Level.allCases.firstIndex(of: wanted) ?? 0, ordering: .relaxed)
@@ -28,12 +28,12 @@ enum LogSetup {
     }
 }
 
-/// One line an event.
+/// Writes one line per event.
 private struct LineHandler: LogHandler {
     let label: String
     var metadata: Logger.Metadata = [:]
 
-    /// One for all.
+    /// Level of the process. Handlers have no level of their own, so the setter does nothing.
     var logLevel: Logger.Level {
         get { Logger.Level.allCases[LogSetup.level.load(ordering: .relaxed)] }
         set {}

@@ -1,4 +1,4 @@
-// The time of a log line: UTC, to the millisecond, as RFC 3339 writes it.
+// Timestamps of log lines: UTC with milliseconds (RFC 3339).
 
 import Glibc
 

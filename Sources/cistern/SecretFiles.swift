@@ -1,4 +1,4 @@
-// Files with secrets that other users of this machine can read: a warning at the start, at a reload and in `check`.
+// Warns at start, at reload and in `check` about files with secrets that other users of this machine can read.
 
 import Glibc
 import Settings
@@ -12,7 +12,7 @@ enum SecretFiles {
         }
     }
 
-    /// Private keys, tokens, secrets and passwords.
+    /// Files with private keys, tokens, secrets and passwords.
     private static func files(_ settings: CisternSettings) -> [(name: String, file: String)] {
         var files = settings.tls.certificates.map { ("tls.certificates", $0.key.isEmpty ? $0.certificate : $0.key) }
         files.append(("admin.token_file", settings.admin.tokenFile))
@@ -27,7 +27,8 @@ enum SecretFiles {
         return files
     }
 
-    /// A file of another user that this process reads by its group, as orchestrators mount secrets, may be readable by that group.
+    /// Whether other users can access the file. A file of another user, which this process reads by its group as with mounted secrets, may
+    /// be readable by the group.
     private static func isOpen(_ file: String) -> Bool {
         var status = stat()
         guard stat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return false }

@@ -1,4 +1,4 @@
-// For local work: a certificate that nobody has signed, made once and kept in the cache directory.
+// A self-signed certificate for local development, created on demand and kept in the cache directory.
 
 import CSystem
 import Descriptors
@@ -9,10 +9,10 @@ import Settings
 
 enum SelfSigned {
     private static let days = 365
-    /// With fewer days left another is made.
+    /// With fewer remaining days the certificate is replaced.
     private static let leastDays: Int64 = 7
 
-    /// Has all TCP addresses speak TLS, where none does, with that certificate.
+    /// Configures the certificate, and enables TLS on all TCP addresses unless one has TLS already.
     static func use(in settings: inout CisternSettings) throws(AdminFailure) {
         settings.tls.certificates = [CisternSettings.Certificate(word: try file(settings))]
         let isSpoken = settings.listen.contains { ListenerSettings($0.address)?.isTLS == true }
@@ -23,7 +23,7 @@ enum SelfSigned {
         }
     }
 
-    /// As browsers and curl show it.
+    /// SHA-256 fingerprint in the notation of browsers and curl.
     static func fingerprint(_ settings: CisternSettings) -> String {
         let content = FileContent.read(settings.tls.certificates.first?.certificate ?? "") ?? []
         return CertificateFacts(content, content).fingerprint.map { byte in
@@ -58,7 +58,7 @@ enum SelfSigned {
         return names.joined(separator: ",")
     }
 
-    /// Nobody else may read the key. What is written in part is never found under the name.
+    /// Writes the file atomically, readable by its owner only.
     private static func write(_ content: [UInt8], to file: String, in directory: String) throws(AdminFailure) {
         var path = ""
         // errno of the first directory that could not be created.

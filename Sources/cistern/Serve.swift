@@ -1,4 +1,5 @@
-// `cistern serve`: reads the settings, starts the proxy, and stays until it is told to stop. `cistern check` does the first of these.
+// `cistern serve`: reads the settings, starts the proxy, and runs until it is stopped. Also `cistern check`, which only reads and checks
+// the settings.
 
 import Administration
 import ArgumentParser
@@ -59,7 +60,7 @@ struct Serve: ParsableCommand {
         } catch {
             throw Startup.notTakenOver(error.description, logger)
         }
-        // Before the other process can end: systemd would take that for the end of all.
+        // Before the other process can exit: systemd would take its exit for the end of the service.
         let manager = ServiceManager(Environment.all(), isTakingOver: takesOver)
         if takesOver { manager?.tellMain() }
         server.followSettings { () throws(SettingsMistakes) in try followed.read() }
@@ -70,7 +71,7 @@ struct Serve: ParsableCommand {
             logger.notice("the certificate is self-signed, SHA-256 fingerprint \(SelfSigned.fingerprint(settings)): for local work only")
         }
         if let url = server.urls.first { try readiness.write(url) }
-        // Half of what is resident now was needed for starting only: reading settings, the command line's help, linking.
+        // About half of the resident pages were used only during startup: for settings, help texts and linking.
         csystem_release_program_pages()
         service.run(until: signals)
         service.stop(followed.current.timeouts, signals, logger)
@@ -123,8 +124,8 @@ struct Check: ParsableCommand {
         print("The settings are good.")
     }
 
-    /// What nodes share, where they do.
-    /// - Returns: whether they can.
+    /// Checks what a fleet needs, if the settings enable sharing.
+    /// - Returns: false if sharing is impossible.
     private func checkSharing(_ settings: CisternSettings, _ proxy: ProxySettings) -> Bool {
         guard let findings = SharingStartCheck.findings(proxy.fleet, loops: proxy.shards) else { return true }
         for warning in findings.warnings { print("warning: \(warning)") }
@@ -135,16 +136,16 @@ struct Check: ParsableCommand {
 }
 
 extension SettingsOptions {
-    /// Whether anything can say which API it is for.
+    /// Whether any source could contain an upstream.
     fileprivate var saysUpstream: Bool {
         let environment = Environment.all()
         return config != nil || upstream != nil || !others.isEmpty || environment.keys.contains { $0.hasPrefix("CISTERN_") }
     }
 
-    /// The settings; every mistake is written to standard error, and then the process ends with 78.
+    /// Returns the settings. With mistakes, writes them to standard error and exits with 78.
     /// - Parameters:
     ///   - isStoring: whether the cache directory is used.
-    ///   - takesOver: whether another process hands it over.
+    ///   - takesOver: whether another process hands over the cache directory.
     func checkedReader(isStoring: Bool = false, takesOver: Bool = false) throws -> SettingsReader {
         var reader = read()
         if isStoring || takesOver { StartCheck.checkDefaultDirectory(&reader) }
@@ -158,7 +159,7 @@ extension SettingsOptions {
 }
 
 enum Startup {
-    /// An engine that no node can share with is a mistake in the settings.
+    /// Exits with a configuration error if the Redis servers can never be used for sharing.
     static func checkEngine(_ settings: CisternSettings, _ logger: Logger) throws {
         guard let refusal = SharingStartCheck.refusal(ProxySettings(settings).fleet) else { return }
         logger.critical("\(refusal)")
@@ -166,7 +167,7 @@ enum Startup {
         throw ExitCode.configuration
     }
 
-    /// The running process, with all that it hands over.
+    /// The running process with everything that it hands over.
     static func predecessor(_ settings: CisternSettings, _ logger: Logger) throws -> Predecessor {
         let proxy = ProxySettings(settings)
         do throws(TakeOverError) {
@@ -176,14 +177,14 @@ enum Startup {
         }
     }
 
-    /// Says so, in one sentence.
+    /// Logs why the take-over failed.
     static func notTakenOver(_ reason: String, _ logger: Logger) -> ExitCode {
         logger.critical("not taken over: \(reason)")
         LogSetup.writer.finish()
         return ExitCode.failure
     }
 
-    /// The settings, with sockets in their places that systemd has handed over, to this process or to the one before it.
+    /// The settings, with listeners replaced by the sockets that systemd handed to this process or its predecessor.
     static func placingHandedSockets(
         _ reader: SettingsReader, after predecessor: Predecessor?, _ logger: Logger
     ) throws -> (ProxySettings, HandedSockets) {
@@ -200,7 +201,7 @@ enum Startup {
         }
     }
 
-    /// nil where its file cannot be opened.
+    /// nil if the log file cannot be opened.
     static func accessLog(_ log: CisternSettings.Log) -> AccessLog? {
         AccessLog(
             path: log.access == "stdout" ? nil : log.access, format: AccessLog.Format(rawValue: log.accessFormat) ?? .json,
@@ -235,7 +236,7 @@ enum Startup {
         throw ExitCode.failure
     }
 
-    /// What to do about an address that cannot be listened on.
+    /// Advice for an address that cannot be listened on.
     private static func advice(_ code: Int32) -> String {
         switch code {
         case EADDRINUSE: "; stop what listens there, or give another address"

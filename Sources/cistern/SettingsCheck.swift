@@ -1,4 +1,4 @@
-// What only the settings as a whole can tell.
+// Checks settings that depend on each other, or on files.
 
 import Addresses
 import Administration
@@ -19,7 +19,7 @@ import Tracing
 import Upstream
 
 enum SettingsCheck {
-    /// Adds what is wrong to the reader's mistakes.
+    /// Adds mistakes to the reader.
     static func check(_ reader: inout SettingsReader) {
         let settings = reader.settings
         if settings.apis.isEmpty {
@@ -44,12 +44,12 @@ enum SettingsCheck {
         }
     }
 
-    /// A URL without its scheme.
+    /// Suggests a scheme for a URL that lacks one.
     private static func hint(ofURL url: String) -> String {
         !url.contains("://") && UpstreamURL("http://" + url) != nil ? "; did you mean http://\(url)?" : ""
     }
 
-    /// A port without a host, or a host without a port.
+    /// Suggests a missing host or port.
     private static func hint(ofAddress text: String) -> String {
         if ListenerSettings(":" + text) != nil { return "; did you mean :\(text)?" }
         return ListenerSettings(text + ":8080") != nil ? "; a port is missing, as in \(text):8080" : ""
@@ -65,7 +65,7 @@ enum SettingsCheck {
         }
     }
 
-    /// What one of several APIs can have for itself.
+    /// Checks settings that an API may override.
     private static func checkAPI(_ reader: inout SettingsReader) {
         checkUpstream(&reader)
         checkWords(&reader)
@@ -305,11 +305,11 @@ enum SettingsCheck {
     }
 }
 
-/// The bearer token of the admin interface, as it lies in its file.
+/// The bearer token of the admin interface.
 enum AdminToken {
     static let shortest = 16
 
-    /// The file's only word; nil where it is too short to keep anybody out, or no token (RFC 6750 §2.1).
+    /// The only word of the file; nil if it is too short to be safe, or not a token (RFC 6750 §2.1).
     static func parse(_ text: [UInt8]) -> [UInt8]? {
         let lines = text.split { $0 == 0x0a || $0 == 0x0d }
         guard lines.count == 1, let token = lines.first, token.count >= shortest, token.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
@@ -319,12 +319,12 @@ enum AdminToken {
     }
 }
 
-/// The upstream's base URL in its parts.
+/// The components of the upstream's base URL.
 struct UpstreamURL {
     let isTLS: Bool
     let host: String
     let port: UInt16
-    /// Without a slash at its end.
+    /// Without a final slash.
     let path: String
 
     init?(_ text: String) {

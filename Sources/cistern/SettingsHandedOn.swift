@@ -1,4 +1,4 @@
-// How checked settings become what the flow takes.
+// Converts checked settings to the types of the server and the request flow.
 
 import Addresses
 import Administration
@@ -24,9 +24,9 @@ extension AdminSettings {
 }
 
 extension ProxySettings {
-    /// - Parameter settings: checked ones.
+    /// - Parameter settings: checked settings.
     init(_ settings: CisternSettings) {
-        // Those of the process have none of their own where there are several APIs.
+        // With several APIs, the process settings have no upstream, so the first API's is used.
         let url = settings.apis.first?.settings.upstream.url ?? settings.upstream.url
         guard let url = UpstreamURL(url) else { preconditionFailure("settings were used unchecked") }
         self.init(upstream: UpstreamSettings(settings, url))
@@ -94,7 +94,7 @@ extension ProxySettings {
         forwarding.overrideFields = settings.forwarding.overrideFields.map { $0.lowercased() }
     }
 
-    /// What is listened on, and what those may do who come in there.
+    /// Converts listeners, and the permissions of their clients.
     private mutating func takeListening(_ settings: CisternSettings) {
         listening.listeners = settings.listen.compactMap { ListenerSettings($0) }
         listening.adminListeners = settings.adminListen.compactMap { ListenerSettings($0) }
@@ -121,16 +121,17 @@ extension ProxySettings {
         scope.names = ServedNames(api.host)
         scope.path = api.pathBytes
         scope.isStripped = api.stripPath
-        // Its hosts are those that it answers to.
+        // The API accepts only requests for its own hosts.
         if !api.host.isEmpty { access.names = scope.names }
     }
 
-    /// Empty if there is none, which `StartCheck.checkDirectory` refuses.
+    /// Empty if there is no directory, which `StartCheck.checkDefaultDirectory` rejects.
     static func storeDirectory(_ settings: CisternSettings) -> String {
         settings.store.directory.isEmpty ? defaultDirectory ?? "" : settings.store.directory
     }
 
-    /// The user's cache directory (XDG Base Directory Specification). nil if the environment names none: a directory that all users share is not safe.
+    /// The user's cache directory (XDG Base Directory Specification); nil if the environment names none. A directory shared by all users
+    /// would be unsafe.
     static var defaultDirectory: String? {
         let environment = Environment.all()
         if let base = environment["XDG_CACHE_HOME"], base.hasPrefix("/") { return base + "/cistern" }
@@ -179,7 +180,7 @@ extension FailureSettings {
 }
 
 extension Route {
-    /// - Parameter settings: checked ones.
+    /// - Parameter settings: checked settings.
     fileprivate init(_ settings: CisternSettings.Route) {
         self.init()
         name = settings.name
@@ -215,7 +216,7 @@ extension Route {
 }
 
 extension GoodResponse {
-    /// - Parameter settings: checked ones.
+    /// - Parameter settings: checked settings.
     fileprivate init(_ settings: CisternSettings.LastGood) {
         self.init()
         contentTypes = ContentTypes(settings.contentTypes)
@@ -227,7 +228,7 @@ extension GoodResponse {
 }
 
 extension FreshnessRules {
-    /// - Parameter settings: checked ones.
+    /// - Parameter settings: checked settings.
     fileprivate init(_ settings: CisternSettings.Freshness) {
         self.init()
         let seconds = { (milliseconds: Int) -> Int64? in milliseconds == 0 ? nil : Int64((milliseconds + 999) / 1000) }

@@ -1,4 +1,4 @@
-// The options that `serve` and `check` share, and how they, the environment and the file become settings.
+// The common options of `serve` and `check`. Combines options, environment and file into settings.
 
 import ArgumentParser
 import CSystem
@@ -73,7 +73,7 @@ struct SettingsOptions: ParsableArguments {
         help: ArgumentHelp("Any setting by its name in the file; a list is joined by commas. May be repeated.", valueName: "name=value"))
     var others: [String] = []
 
-    /// The settings, and everything that is wrong with them.
+    /// The settings with all mistakes found.
     func read() -> SettingsReader {
         var reader = SettingsReader()
         let environment = Environment.all()

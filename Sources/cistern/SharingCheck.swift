@@ -1,4 +1,4 @@
-// What of sharing only all its settings together can tell, and how they become what the flow takes.
+// Checks settings of sharing that depend on each other, and converts them to the types of the fleet level.
 
 import Descriptors
 import Engine
@@ -56,13 +56,13 @@ enum SharingCheck {
         }
     }
 
-    /// A name that nobody has given: nodes of two installations on one engine would have the same.
+    /// Warns about a missing fleet name, because two installations on one Redis server would both use the default.
     static func warnings(_ settings: CisternSettings) -> [String] {
         guard !settings.share.servers.isEmpty, settings.share.fleet.isEmpty else { return [] }
         return ["share.fleet is missing: the fleet is called \(FleetSettings.unnamed) in this version, and a later one will demand a name"]
     }
 
-    /// What one of several APIs can have for itself.
+    /// Checks settings that an API may override.
     static func checkAPI(_ reader: inout SettingsReader) {
         let settings = reader.settings
         guard !settings.share.servers.isEmpty, settings.apis.isEmpty, settings.cache.role == "private" else { return }
@@ -71,7 +71,7 @@ enum SharingCheck {
             "cache.role cannot be private where nodes share (share.servers): one user's own cache tells nobody apart")
     }
 
-    /// Nothing is shared, though something is said of it.
+    /// A warning about sharing settings that have no effect; nil if there are none.
     static func idle(_ reader: SettingsReader) -> String? {
         guard reader.settings.share.servers.isEmpty else { return nil }
         let given = SettingsTable.all.map(\.path).filter { $0.hasPrefix("share.") && $0 != "share.servers" && reader.isGiven($0) }
@@ -89,7 +89,7 @@ enum SharingCheck {
 }
 
 extension FleetSettings {
-    /// nil where nothing is shared.
+    /// nil if nothing is shared.
     init?(_ settings: CisternSettings.Share) {
         let servers = settings.servers.compactMap { try? EngineServer.read($0) }
         guard !servers.isEmpty, let text = FileContent.read(settings.secretFile), let secrets = try? FleetSecrets(file: text) else {

@@ -1,4 +1,4 @@
-// What of the engine between nodes a fleet depends on: `check` asks each of its servers. What is said of it is `EngineFindings`.
+// Queries the Redis servers of a fleet, for `check` and for the start of `serve`. `EngineFindings` evaluates the replies.
 
 import Dispatch
 import Engine
@@ -7,8 +7,8 @@ import Reactor
 import Sharing
 
 enum SharingStartCheck {
-    /// nil where nothing is shared.
-    /// - Parameter loops: event loops, each of which has a connection to each server with responses.
+    /// nil if nothing is shared.
+    /// - Parameter loops: number of event loops, each of which has a connection to each server with responses.
     static func findings(_ fleet: FleetSettings?, loops: Int) -> EngineFindings? {
         guard let fleet else { return nil }
         return onLoop { loop, then in
@@ -20,10 +20,11 @@ enum SharingStartCheck {
         }
     }
 
-    /// Milliseconds that a start waits for the engine.
+    /// Milliseconds that a start waits for the Redis server.
     private static let startPatience: Int64 = 1_000
 
-    /// Why `serve` does not start: what no node could share with, and nobody mends while it runs. nil: nothing is known of that, as the engine may be away.
+    /// Why `serve` must not start: a defect that makes sharing impossible until an operator repairs it; nil if none is known. A server that
+    /// does not respond is no such defect.
     static func refusal(_ fleet: FleetSettings?) -> String? {
         guard let fleet else { return nil }
         return onLoop { loop, then in
@@ -45,12 +46,13 @@ enum SharingStartCheck {
         }
     }
 
-    /// - Parameter ask: called on a loop of its own, until it calls `then`.
+    /// Blocks until `ask` has called `then`.
+    /// - Parameter ask: called on a new event loop.
     private static func onLoop<Found: Sendable>(
         _ ask: @escaping @Sendable (_ loop: EventLoop, _ then: @escaping (Found?) -> Void) -> Void
     ) -> Found? {
         let loop = EventLoop(label: "cistern.check.share")
-        // Written by the loop.
+        // Written by the loop's thread.
         let found = Mutex<Found?>(nil)
         let done = DispatchSemaphore(value: 0)
         loop.execute {
@@ -65,21 +67,19 @@ enum SharingStartCheck {
     }
 }
 
-/// Touched on its loop only.
+/// Confined to its event loop.
 private final class EngineQuestions {
     private let fleet: FleetSettings
     private let loops: Int
-    /// None of this node's secrets is the fleet's.
-    private var isOtherSecret = false
     private let client: EngineClient
-    /// Says no password.
+    /// Connects without a password.
     private let stranger: EngineClient
     private var facts: [EngineFacts] = []
-    /// Answers that are still to come.
+    /// Number of outstanding replies.
     private var missing = 0
     private var then: ((EngineFindings) -> Void)?
 
-    /// Of what is asked of one server at a time, milliseconds.
+    /// Timeout of a query to one server, in milliseconds.
     private static let patience: Int64 = 2_000
 
     init(_ fleet: FleetSettings, _ loop: EventLoop, loops: Int) {
@@ -95,12 +95,12 @@ private final class EngineQuestions {
         stranger.close()
     }
 
-    /// The first question finds out who is there.
+    /// Queries all servers. The first query discovers them.
     func ask(then: @escaping (EngineFindings) -> Void) {
         self.then = then
         client.sendAll([EngineCommand(["INFO", "server"].map { Array($0.utf8) }, key: fleet.logKey)], patienceMilliseconds: Self.patience) {
             [self] _ in
-            // One for who goes on here.
+            // One pending reply for this function itself.
             missing = 1
             for one in client.servers { ask(one.server, one.role) }
             end()
@@ -119,7 +119,7 @@ private final class EngineQuestions {
             }
             if replies.contains(where: { $0.failure == .commandForbidden }) { facts[place].forbidden.append("INFO") }
             for reply in replies { facts[place].info.merge(InfoText(reply.text ?? []).values) { $1 } }
-            // A Cluster's map has none that has not got any data yet.
+            // The map of a Cluster omits replicas that have no data yet.
             for replica in facts[place].replicas where role != .replica { ask(replica, .replica) }
             askRights(place)
             askWhoElse(place)
@@ -146,7 +146,7 @@ private final class EngineQuestions {
     }
 
     private func askWhoElse(_ place: Int) {
-        // Who has a certificate is somebody.
+        // A client with a certificate is authenticated without a password.
         guard fleet.engine.tls?.certificate == nil else { return }
         missing += 1
         stranger.askServer(facts[place].server, [EngineCommand("PING")], patienceMilliseconds: Self.patience) { [self] replies in
@@ -163,7 +163,7 @@ private final class EngineQuestions {
         }
     }
 
-    /// Why it cannot be asked at all.
+    /// Why the server cannot be queried; nil if it can.
     private func failure(_ replies: [EngineReply], of server: EngineServer) -> EngineFailure? {
         guard let failure = replies.first?.failure, failure != .commandForbidden else { return nil }
         return failure == .breakerOpen ? client.openFailure(of: server) ?? failure : failure
@@ -174,22 +174,18 @@ private final class EngineQuestions {
         if missing == 0 { readLog() }
     }
 
-    /// The last question: whether the fleet's other nodes have this one's secret.
+    /// Reads the log, to find out whether the fleet's other nodes have this node's secret.
     private func readLog() {
-        guard facts.contains(where: { $0.failure == nil }) else { return tell(nil) }
-        client.sendAll([fleet.logEnd, fleet.admissionQuestion], patienceMilliseconds: Self.patience) { [self] replies in
-            isOtherSecret = fleet.isOtherSecret(replies[1])
-            guard let reading = fleet.logReading(replies[0]) else { return tell(nil) }
-            client.sendAll([reading], patienceMilliseconds: Self.patience) { [self] in tell(fleet.sample($0[0])) }
-        }
+        guard facts.contains(where: { $0.failure == nil }) else { return tell() }
+        client.send(fleet.admissionQuestion, patienceMilliseconds: Self.patience) { [self] in tell(isOtherSecret: fleet.isOtherSecret($0)) }
     }
 
-    private func tell(_ sample: LogSample?) {
+    private func tell(isOtherSecret: Bool = false) {
         let log = (client.server(forKey: fleet.logKey), client.isCluster ? KeySlot.of(fleet.logKey) : nil)
         let hasUser = fleet.engine.passwordFile != nil
         let loops = client.servers.isEmpty ? 0 : loops
         then?(
-            EngineFindings(facts, fleet: fleet.name, hasUser: hasUser, log: log, sample: sample, isOtherSecret: isOtherSecret, loops: loops)
+            EngineFindings(facts, fleet: fleet.name, hasUser: hasUser, log: log, isOtherSecret: isOtherSecret, loops: loops)
         )
         then = nil
     }

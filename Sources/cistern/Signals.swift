@@ -1,18 +1,18 @@
-// Signals: SIGTERM and SIGINT end the process in good order, a second one at once; SIGHUP reopens the access log and reads the settings again;
-// SIGUSR1 reopens the log, and SIGUSR2 has the program that has our name by now take over, as nginx's users expect; SIGPIPE is ignored. Where a command
-// runs for us, they are the command's, and its end is ours.
+// Handles signals. SIGTERM and SIGINT start a graceful shutdown, a second one ends the process at once. SIGHUP reopens the access log and
+// reloads the settings. SIGUSR1 reopens the access log. SIGUSR2 starts the currently installed program, which takes over, as in nginx.
+// SIGPIPE is ignored. With a child command, signals are forwarded to it.
 
 import Dispatch
 import Glibc
 
-/// `@unchecked Sendable` because its sources are touched by the thread that waits, and `end` is a semaphore's.
+/// `@unchecked Sendable` because only the waiting thread accesses `sources`, and `end` only signals a semaphore.
 final class Signals: @unchecked Sendable {
     private let stopped = DispatchSemaphore(value: 0)
     private let queue = DispatchQueue(label: "cistern.signals")
     private var sources: [any DispatchSourceSignal] = []
 
-    /// From now on the signals do not end the process by themselves: they wait for `wait`, also those that come before it. So this is made before
-    /// any thread, which has the same mask then: what one thread takes is not seen by Dispatch.
+    /// Blocks the signals, so that they no longer end the process and stay pending until `wait`. Must be called before the start of any
+    /// thread: threads inherit the mask, and Dispatch does not see a signal that a thread receives.
     /// - Parameter isForCommand: whether `wait(for:)` follows.
     init(isForCommand: Bool = false) {
         for number in Self.ignored { signal(number, SIG_IGN) }
@@ -20,15 +20,15 @@ final class Signals: @unchecked Sendable {
         pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
-    /// Those that would end us by themselves, and that nobody means so.
+    /// Signals whose default action would end the process, but that are not meant to.
     private static let ignored = [SIGPIPE, SIGUSR1, SIGUSR2]
 
     private static let ending = [SIGTERM, SIGINT]
     private static let ours = ending + [SIGHUP]
-    /// Those that end us are the command's, and its end is ours.
+    /// Signals of a process with a child command.
     private static let commands = ours + [SIGCHLD]
 
-    /// Those that do not end us, or not by themselves.
+    /// Signals that are ignored or blocked, and reset to their defaults in child processes.
     static let taken = ignored + ours
 
     private static func set(_ numbers: [Int32]) -> sigset_t {
@@ -38,14 +38,14 @@ final class Signals: @unchecked Sendable {
         return set
     }
 
-    /// Returns when the process is told to stop.
+    /// Returns when the process should stop.
     func wait(
         onHangUp: @escaping @Sendable () -> Void = {}, onReopen: @escaping @Sendable () -> Void = {},
         onUpgrade: @escaping @Sendable () -> Void = {}
     ) {
         for number in Self.ending {
             watch(number) { [stopped] in
-                // The next one is not waited for: whoever sends it wants out.
+                // A second signal ends the process at once.
                 signal(number, SIG_DFL)
                 stopped.signal()
             }
@@ -58,21 +58,21 @@ final class Signals: @unchecked Sendable {
         pthread_sigmask(SIG_UNBLOCK, &set, nil)
     }
 
-    /// `wait` returns, as if the process were told to stop.
+    /// Makes `wait` return as on a signal to stop.
     func end() { stopped.signal() }
 
-    /// Returns after so long; or when the process is told to stop by the other of both signals. The same again ends it at once.
+    /// Returns after the time, or at the other one of SIGTERM and SIGINT. A repetition of the first signal ends the process at once.
     func pause(milliseconds: Int) { _ = stopped.wait(timeout: .now() + .milliseconds(milliseconds)) }
 
-    /// Passes signals on to a process of ours until it has ended.
-    /// - Returns: its exit code, as a shell tells it.
+    /// Forwards signals to a child process until it has ended.
+    /// - Returns: exit code as in a shell.
     func wait(for process: pid_t) -> Int32 {
         var set = Self.set(Self.commands)
         var status: Int32 = 0
         while waitpid(process, &status, WNOHANG) == 0 {
             var received = siginfo_t()
             let number = sigwaitinfo(&set, &received)
-            // What a terminal's key sends goes to all that it has in front: the process has it already.
+            // The terminal driver sends a key's signal to the whole foreground process group, so the child has received it.
             guard number > 0, number != SIGCHLD, received.si_code != SI_KERNEL else { continue }
             kill(process, number)
         }

@@ -1,4 +1,5 @@
-// What of this machine a start depends on: the cache directory, addresses, logs, names. `check` tells it where `serve` would find it out.
+// Checks what a start needs from the machine: cache directory, addresses, log files, host names. `check` reports problems before `serve`
+// would encounter them.
 
 import CSystem
 import CacheStore
@@ -14,7 +15,7 @@ import Settings
 import Upstream
 
 enum StartCheck {
-    /// Without a home directory the settings have to name a cache directory.
+    /// Reports a missing cache directory if there is no home directory.
     static func checkDefaultDirectory(_ reader: inout SettingsReader) {
         guard reader.settings.store.directory.isEmpty, ProxySettings.defaultDirectory == nil else { return }
         reader.add(
@@ -22,7 +23,7 @@ enum StartCheck {
             "store.directory is missing: neither HOME nor XDG_CACHE_HOME of the environment is an absolute path; name a directory")
     }
 
-    /// A directory that cannot be meant, or that other users can change, is a mistake in the settings.
+    /// Reports a cache directory that is implausible, or that other users can change.
     static func checkDirectory(_ reader: inout SettingsReader) {
         let directory = ProxySettings.storeDirectory(reader.settings)
         guard !directory.isEmpty else { return }
@@ -30,7 +31,7 @@ enum StartCheck {
         reader.add(about: "store.directory", "store.directory: \(fault)")
     }
 
-    /// What may be otherwise when `serve` starts, or does not keep it from starting.
+    /// Warnings about conditions that may change before `serve` starts, or that do not prevent the start.
     static func warnings(_ settings: CisternSettings, _ proxy: ProxySettings) -> [String] {
         directoryWarnings(settings) + sizeWarnings(settings)
             + addressWarnings(proxy, holder: DirectoryState.holder(of: ProxySettings.storeDirectory(settings))) + logWarnings(settings.log)
@@ -57,7 +58,7 @@ enum StartCheck {
         WritingReport.shortage(at: ProxySettings.storeDirectory(settings), limitBytes: settings.store.size).map { [$0] } ?? []
     }
 
-    /// - Parameter holder: the process that runs with the cache directory, where one does.
+    /// - Parameter holder: the process that uses the cache directory; nil if there is none.
     private static func addressWarnings(_ proxy: ProxySettings, holder: Int32?) -> [String] {
         (proxy.listening.listeners + proxy.listening.adminListeners).compactMap { listener in
             BoundSocket.whyNot(listener.address).map { error in
@@ -72,7 +73,7 @@ enum StartCheck {
         guard !existing.isOpen else { return [] }
         var code = errno
         if code == ENOENT {
-            // A new one would be made.
+            // `serve` would create the file.
             let slash = log.access.lastIndex(of: "/")
             let directory = slash.map { $0 == log.access.startIndex ? "/" : String(log.access[..<$0]) } ?? "."
             if faccessat(AT_FDCWD, directory, W_OK | X_OK, AT_EACCESS) == 0 { return [] }
@@ -82,7 +83,7 @@ enum StartCheck {
         return ["log.access: \(log.access) cannot be opened (\(SystemError.words(code))): serve would not start\(directory)"]
     }
 
-    /// Where Cistern asks for it itself.
+    /// Warnings about the upstream's host name, if Cistern resolves it itself.
     private static func nameWarnings(_ upstream: UpstreamSettings, _ listeners: [ListenerSettings]) -> [String] {
         guard upstream.unixSocket == nil, upstream.proxy == nil else { return [] }
         guard let found = lookUp(upstream.host) else {

@@ -1,4 +1,4 @@
-// Hints for unknown options, commands and arguments that other programs have. The message names the counterpart in Cistern.
+// Hints for unknown options, commands and arguments that are known from other programs. The message names Cistern's equivalent.
 
 import ArgumentParser
 import Settings

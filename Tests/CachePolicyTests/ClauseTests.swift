@@ -1,4 +1,4 @@
-// RFC 9111 clause by clause, beyond the tables of `RuleTests`: statuses, directives, heuristics, ranges.
+// Tests of RFC 9111 by clause, in addition to the tables of `RuleTests`: statuses, directives, heuristics, ranges.
 
 import HTTPCore
 import Testing

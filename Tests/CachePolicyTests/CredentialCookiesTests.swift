@@ -1,4 +1,4 @@
-// Which cookies count for the partition of a request's credentials.
+// Tests which cookies are part of a request's partition.
 
 import HTTPCore
 import Testing

@@ -1,4 +1,4 @@
-// Which request fields count as credentials, and whose: a table of names.
+// Table tests of which request fields are credentials, of one user or of many.
 
 import HTTPCore
 import Testing
@@ -10,7 +10,7 @@ import WellKnownNames
 struct CredentialNamesTests {
     private static func names(_ text: String) -> [String] { text.split { $0.isWhitespace }.map(String.init) }
 
-    /// One user's alone.
+    /// Fields with credentials of a single user.
     private static let personal = names(
         """
         authorization cookie x-api-key api-key apikey x-apikey x-api-token api-token x-auth-token auth-token x-auth-key x-auth-user x-auth
@@ -49,7 +49,7 @@ struct CredentialNamesTests {
         x-company-id x-forwarded-groups x-auth-request-groups x-remote-groups x-auth-roles x-webauth-role
         """)
 
-    /// What differs with each request, or says nothing of who asks.
+    /// Fields that vary with each request, or do not identify the user.
     private static let others = names(
         """
         user-agent x-user-agent x-stripe-client-user-agent sec-fetch-user sec-fetch-site sec-ch-ua sec-websocket-key x-request-id
@@ -77,7 +77,7 @@ struct CredentialNamesTests {
         settings.groupFields = ["*-id", "x-none"]
         let one = ["X_Own", "own-user"]
         let many = ["x-own-id", "y_OWNID", "ownid"]
-        // What has a number is not found by its ending.
+        // A name with a number is not matched by its ending.
         let others = ["x-other", "x-request-id", "own", "id", "a-id", "xown", "x-none"]
         for (names, expected) in [(one, "for one"), (many, "for many"), (others, "not")] {
             for name in names { #expect(Self.count(name, settings) == expected, "\(name)") }

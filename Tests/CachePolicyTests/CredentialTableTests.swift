@@ -1,4 +1,4 @@
-// By which rules a path's credentials count, however it is spelled.
+// Tests which credential rules apply to a path, however it is spelled.
 
 import HTTPCore
 import Testing
@@ -24,7 +24,7 @@ struct CredentialTableTests {
             ("/open/a;x", true),
             ("/open/..%2fme", false), ("/open/..;/me", false), ("/open/../me", false), ("/open/%2e%2e/me", false), ("/open/..\\me", false),
             ("/me", false), ("/me/../open/a", false), ("/x//y", false), ("/z/a%5cb/../../open/x", false), ("/open/a%5cb/../../me", false),
-            // Paths of their own: a server that ends or decodes them once more reads another.
+            // Servers may end these paths early, or decode them again, and then read other paths.
             ("/open/a%00", false), ("/open/a%0Ab", false), ("/open/%252e%252e/me", false), ("/open/100%25", true),
         ])
     func openRoute(target: String, areIgnored: Bool) {

@@ -1,4 +1,4 @@
-// Whether unexpected responses are meant, or come from a gateway that fails for many targets: a table, and random schedules.
+// Tests whether unexpected responses are intended, or come from a gateway that fails for many targets: a table, and random schedules.
 
 import TestSupport
 import Testing
@@ -11,7 +11,7 @@ private let longest = window * Crowds<Int>.longestWindows
 
 @Suite("Crowds of unexpected responses")
 struct CrowdsTests {
-    /// So many targets respond with 404, each to a client of its own or to the named one; returns whether the last one is replaced.
+    /// Targets respond with 404, each to another client or to `witness`. Returns whether the last response is replaced.
     private func turn(_ crowds: inout Crowds<Int>, _ targets: Range<UInt64>, by witness: UInt64? = nil, at now: Int64) -> Bool {
         targets.map { crowds.odd(.notFound, $0, by: witness ?? $0 % 3, now: now).isReplaced }.last ?? false
     }
@@ -30,7 +30,7 @@ struct CrowdsTests {
         var crowds = Crowds<Int>(window: window)
         for target in 2_000..<2_030 as Range<UInt64> { crowds.found(target, by: 8, now: 1) }
         #expect(!turn(&crowds, 1..<1_000, by: 7, at: 1))
-        // Nor does the odd one of another client's targets among those that are well.
+        // A few unexpected responses among many expected ones of another client do not suffice either.
         for target in 2_000..<2_005 as Range<UInt64> { crowds.found(target, by: 8, now: 2) }
         #expect(!turn(&crowds, 2_010..<2_012, by: 8, at: 2))
         #expect(!turn(&crowds, 1..<2, by: 7, at: 3))
@@ -40,7 +40,7 @@ struct CrowdsTests {
     func alone() {
         var crowds = Crowds<Int>(window: window)
         #expect(turn(&crowds, 1..<11, by: 7, at: 1) && turn(&crowds, 1..<2, by: 7, at: 2))
-        // Another client comes, and its targets are well.
+        // Another client receives expected responses.
         for target in 100..<120 as Range<UInt64> { crowds.found(target, by: 8, now: 3) }
         #expect(!turn(&crowds, 1..<2, by: 7, at: 4))
         #expect(!turn(&crowds, 100..<101, by: 8, at: 5))
@@ -57,7 +57,7 @@ struct CrowdsTests {
     func ends() {
         var crowds = Crowds<Int>(window: window)
         #expect(turn(&crowds, 1..<11, at: 1))
-        // Nobody asks for the others, and what is well elsewhere tells nothing.
+        // The other targets are not requested, and expected responses elsewhere do not count.
         crowds.found(99, by: 1, now: window * 5)
         #expect(turn(&crowds, 1..<2, at: window * 5))
         crowds.found(1, by: 1, now: window * 6)
@@ -96,7 +96,7 @@ struct CrowdsTests {
             #expect(crowds.odd(.notFound, target, by: target % 2, now: 1).notes.isEmpty)
             crowds.attach(Int(target), to: target, now: 1)
         }
-        // A good response takes the note away; a target that is well gets none.
+        // A good response removes the entry. A target with expected responses gets none.
         crowds.found(9, by: 1, now: 1)
         crowds.attach(9, to: 9, now: 1)
         _ = crowds.odd(.notFound, 10, by: 1, now: 1)
@@ -114,7 +114,7 @@ struct CrowdsTests {
         #expect(crowds.odd(.redirect(address: 500), 200, by: 1, now: longest - 1).isReplaced)
         crowds.found(201, by: 1, now: longest - 1)
         #expect(!crowds.odd(.redirect(address: 500), 200, by: 1, now: longest - 1).isReplaced)
-        // Too far apart.
+        // The times are too far apart.
         #expect(!crowds.odd(.redirect(address: 501), 300, by: 1, now: longest).isReplaced)
         #expect(!crowds.odd(.redirect(address: 501), 301, by: 1, now: longest + window).isReplaced)
     }
@@ -130,7 +130,7 @@ struct CrowdsTests {
         #expect(!isReplaced(1, 1_001))
         crowds.found(1, by: 1, now: window * 1_001)
         #expect(isReplaced(1, 1_001, 1_010, 1_020, 1_030) && !isReplaced(1, 1_031))
-        // What an outage shows at its beginning and at its end.
+        // Responses at the beginning and at the end of an outage.
         #expect(isReplaced(2, 0, 100) && isReplaced(2, 109, 118, 127) && !isReplaced(2, 130))
         #expect(isReplaced(3, 0, 10, 20))
         crowds.failed(3, now: window * 21)
@@ -142,7 +142,7 @@ struct CrowdsTests {
         var crowds = Crowds<Int>(window: window)
         #expect(!turn(&crowds, 1..<10, at: 1))
         for target in 0..<1_000_000 as Range<UInt64> { crowds.found(target + 2_048, by: target % 9, now: 1) }
-        // As many targets as there are slots were well; these ten are far less than a tenth.
+        // The table is full of targets with expected responses; ten of them are far less than a tenth.
         #expect(!turn(&crowds, 10..<11, at: 1))
         for address in 0..<1_000 as Range<UInt64> {
             for target in [address * 2 + 1, address * 2 + 2] { _ = crowds.odd(.redirect(address: address), target, by: 1, now: 2) }
@@ -153,7 +153,7 @@ struct CrowdsTests {
 
 @Suite("Crowds, by random schedules")
 struct CrowdScheduleTests {
-    /// Requests of several clients to targets that are well, with unexpected responses among them.
+    /// Requests of several clients to a healthy upstream with some unexpected responses.
     private struct Healthy {
         var crowds = Crowds<Int>(window: window, targets: 256)
         var now: Int64 = 0
@@ -168,13 +168,13 @@ struct CrowdScheduleTests {
         mutating func step(_ random: inout SeededGenerator, _ isOdd: (_ target: UInt64, _ client: UInt64) -> Bool) throws {
             now += .random(in: 0...window / 8, using: &random)
             let (target, client) = (UInt64.random(in: 1...targets, using: &random), UInt64.random(in: 1...clients, using: &random))
-            // A partition is part of the number of a target.
+            // A target's number includes its partition.
             if isOdd(target, client), random.isTrue() {
                 try demand(!crowds.odd(random.pick(kinds), target, by: client, now: now).isReplaced, "\(target) by \(client) of \(clients)")
             } else {
                 crowds.found(target, by: client, now: now)
             }
-            // Some other client is always there.
+            // Another client always receives expected responses.
             if clients > 1 { crowds.found(10_000 + client, by: client % clients + 1, now: now) }
         }
     }
@@ -215,7 +215,7 @@ struct CrowdScheduleTests {
         }
     }
 
-    /// Each client has targets of its own. Of those of the honest ones fewer than ten turn, and fewer than half.
+    /// Each client has separate targets. Of the honest clients' targets fewer than ten change, and fewer than half.
     @Test("a healthy upstream is never overruled: where one client sees much that is unexpected, and others a little", .slow)
     func attacker() {
         RandomSchedules.run(2_000, steps: 60) {
@@ -234,7 +234,7 @@ struct CrowdScheduleTests {
             let kind = random.pick(kinds)
             for target in 1...targets { crowds.found(target, by: .random(in: 1...clients, using: &random), now: 0) }
             let failed = Int64.random(in: 1...window * 2, using: &random)
-            // All turn within one window, and every client sees some of it.
+            // All targets change within one window, and every client requests some of them.
             for target in (1...targets).shuffled(using: &random) {
                 _ = crowds.odd(kind, target, by: target % clients + 1, now: failed + Int64(target) * (window / 100))
             }
@@ -262,10 +262,10 @@ struct OtherFormsTests {
         #expect(!forms.other(1, accept: 20, now: 1) && !forms.other(1, accept: 20, now: 2))
         forms.found(1, accept: 10, now: 3)
         #expect(forms.other(1, accept: 20, now: 4) && forms.other(1, accept: 20, now: 2 + window))
-        // Of this Accept field only, of this target only, and only as long as the JSON comes.
+        // Limited to this Accept field, to this target, and to the time in which JSON is received.
         #expect(!forms.other(1, accept: 30, now: 5) && !forms.other(2, accept: 20, now: 5))
         #expect(forms.other(1, accept: 20, now: 3 + window) == false)
-        // The field that gets JSON too is one that gets junk.
+        // An Accept field that also receives JSON is not negotiated.
         forms.found(1, accept: 20, now: 4 + window)
         #expect(forms.other(1, accept: 20, now: 5 + window) == false)
     }

@@ -1,4 +1,4 @@
-// Metadata and heads that were damaged on the disk: lists are made without looking at the checksum of what is listed.
+// Tests of metadata and heads damaged on disk. Lists are made without verifying checksums.
 
 import HTTPCore
 import Testing
@@ -9,7 +9,7 @@ import Testing
 struct DamagedRecordTests {
     private static let now = Timestamp(seconds: 1_700_000_000)
 
-    /// One number of the metadata, by its place, that nobody wrote.
+    /// Numbers of the metadata that Cistern never writes, with their positions.
     private static let numbers: [(place: Int, number: Int64)] = [
         (0, .min), (0, .max), (1, .min), (1, .max), (2, .min), (2, .max), (3, .max), (3, -1), (4, .max), (5, .max), (6, .max),
     ]

@@ -1,16 +1,16 @@
-// What the operator's freshness makes of what responses say: a row for each combination that differs.
+// Table tests of configured freshness rules applied to responses.
 
 import CachePolicy
 import HTTPCore
 import Testing
 
-/// A row of the table: rules, what a response says, and how long it counts as fresh by whom.
+/// A row: rules, fields of a response, and the resulting freshness lifetime with its source.
 private struct Row: CustomTestStringConvertible, Sendable {
     let rules: String
     let cacheControl: String
     let status: UInt16
     let expected: String
-    /// What the row is about.
+    /// Description of the row.
     let sentence: String
 
     var testDescription: String { sentence }
@@ -20,7 +20,7 @@ private struct Row: CustomTestStringConvertible, Sendable {
     }
 }
 
-/// `default=60 minimum=5 ignore=no-cache,max-age`.
+/// Parses `default=60 minimum=5 ignore=no-cache,max-age`.
 private func rules(_ text: String) -> FreshnessRules {
     var rules = FreshnessRules()
     for word in text.split(separator: " ") {
@@ -122,7 +122,7 @@ struct FreshnessRulesTests {
         let names = ["accept-language", "*", "origin", "authorization", "x-api-key", "user-agent"]
         let kept = names.filter { rules.varies(by: Array($0.utf8), credentials: CredentialNames(["authorization", "x-api-key"])) }
         #expect(kept == ["*", "origin", "authorization", "x-api-key"])
-        // Whatever the operator's own list of credentials has left out.
+        // Also if the configured list of credentials omits them.
         #expect(
             ["cookie", "authorization", "proxy-authorization"].allSatisfy {
                 rules.varies(by: Array($0.utf8), credentials: CredentialNames([]))

@@ -1,4 +1,4 @@
-// GraphQL that changes something is never kept, in whatever form a POST brings it.
+// Tests that GraphQL mutations are never stored, in any form of a POST.
 
 import HTTPCore
 import Testing
@@ -14,7 +14,7 @@ struct GraphQLTests {
             ("query A { a } mutation B { b }", true), ("fragment F on T { a } mutation M($x: I = 1) @d { b }", true),
             ("# mutation { a }\n{ a }", false), ("# x\nmutation { a }", true), ("#x\rmutation { a }", true),
             ("{ a(s: \"mutation {\") }", false), ("{ a(s: \"\\\"\") } mutation { b }", true),
-            // Block strings: quotes within them end nothing.
+            // Quotes within block strings do not end them.
             ("{ a(s: \"\"\"x \" y\"\"\") } mutation { b }", true), ("\"\"\" a \" b \"\"\" mutation { b }", true),
             ("{ a(s: \"\"\"x \\\"\"\" } mutation { \"\"\") }", false), ("{ a(s: \"\") } mutation { b }", true),
             ("{ a(s: \"\"\"\\\"\"\") } mutation { b }", false), ("\"a mutation {\" { b }", false),

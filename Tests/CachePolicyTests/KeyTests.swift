@@ -1,4 +1,4 @@
-// Keys: the same call in any spelling is one key, and two different calls never are.
+// Tests that equivalent requests have equal cache keys, and different requests never do.
 
 import HTTPCore
 import Testing
@@ -84,7 +84,7 @@ struct KeyTests {
         var rules = ArgumentRules()
         rules.only = [ArgumentPattern("q"), ArgumentPattern("a_b"), ArgumentPattern("f_*")]
         #expect((key("/a?" + argument, rules: rules) != key("/a", rules: rules)) == counts)
-        // What the upstream itself names is held to the same.
+        // No-Vary-Search of the upstream is subject to these rules too.
         var fields = Fields()
         fields.append(name: "no-vary-search", value: "params, except=(\"q\" \"a_b\" \"f_x\" \"f_y\")")
         let variance = try #require(SearchVariance(fields))
@@ -150,7 +150,7 @@ struct KeyTests {
             #expect(seen.insert(key("/" + text)).inserted)
             #expect(seen.insert(key("/?x=" + text)).inserted)
         }
-        // All escapes at once: the most room that a target can need.
+        // Every byte is escaped: the maximum length of a key for this target.
         let longest = String(repeating: "&%=", count: 3_000)
         #expect(key("/?" + longest).count > longest.utf8.count)
     }

@@ -1,4 +1,4 @@
-// What counts as a failing upstream although it responded, and what does not take the place of a good copy: tables of heads.
+// Table tests of responses that count as upstream failures, and of responses that do not replace a good stored response.
 
 import HTTPCore
 import Testing
@@ -11,12 +11,12 @@ private func held(_ change: (inout LastGood.Copy) -> Void = { $0.isJSON = true }
     return copy
 }
 
-/// A request for /a?x=1, what responded, and what is held against it.
+/// A request for /a?x=1, its response, the stored response, and the expected failure.
 struct FaultRow: CustomTestStringConvertible, Sendable {
     let status: UInt16
     let lines: String
     let expected: UpstreamFault?
-    /// Of a redirect: whether it leads to a page that is replaced without a crowd.
+    /// For a redirect: whether its target is replaced without a crowd.
     var isPage: Bool?
     var accept = ""
     var copy = held()
@@ -28,7 +28,7 @@ struct FaultRow: CustomTestStringConvertible, Sendable {
         change(&self)
     }
 
-    /// A redirect, from `target`.
+    /// A redirect of `target`.
     static func redirect(
         _ location: String, _ status: UInt16 = 303, from target: String = "/jobs/1", isMeant: Bool,
         _ change: (inout FaultRow) -> Void = { _ in }
@@ -72,12 +72,12 @@ struct LastGoodTests {
     private static let types: [FaultRow] = [
         FaultRow(200, html, .unexpectedType), FaultRow(200, json, nil), FaultRow(200, "X: 1", nil), FaultRow(200, plain, .unexpectedType),
         FaultRow(200, json + "\nContent-Encoding: compress", .undecodable), FaultRow(200, json + "\nContent-Encoding: gzip", nil),
-        // A web page instead of a picture.
+        // A web page instead of an image.
         FaultRow(200, html, .unexpectedType) { $0.copy = held { $0.isHTML = false } },
         FaultRow(200, "Content-Type: application/xhtml+xml", .unexpectedType) { $0.copy = held { $0.isHTML = false } },
         FaultRow(200, html, nil) { $0.copy = held { $0.isHTML = true } }, FaultRow(200, html, nil) { $0.copy = held { _ in } },
         FaultRow(200, csv, nil) { $0.copy = held { $0.isHTML = false } },
-        // What the client has asked for by name.
+        // Media types that the client requests explicitly.
         FaultRow(200, csv, nil) { $0.accept = "text/csv" }, FaultRow(200, csv + "; header=present", nil) { $0.accept = "Text/CSV;q=0.1" },
         FaultRow(200, csv, nil) { $0.accept = "application/json, text/csv" },
         FaultRow(200, csv, .unexpectedType) { $0.accept = "text/csv;q=0, application/json" },
@@ -87,7 +87,7 @@ struct LastGoodTests {
         FaultRow(200, html, .unexpectedType) { $0.accept = "text/html, application/json" },
         FaultRow(200, html, .unexpectedType) { ($0.accept, $0.copy) = ("text/html", held { $0.isHTML = false }) },
         FaultRow(200, plain, nil) { $0.accept = "text/plain" },
-        // What many clients send without a thought.
+        // An Accept field that many clients send by default.
         FaultRow(200, plain, .unexpectedType) { $0.accept = "application/json, text/plain, */*" },
     ]
 
@@ -101,7 +101,7 @@ struct LastGoodTests {
         .redirect("../results/1", isMeant: true), .redirect("1/result", isMeant: true), .redirect("?state=done", isMeant: true),
         .redirect("", isMeant: true), .redirect("/authors/7", isMeant: true), .redirect("/lessons/1", isMeant: true),
         .redirect("/results/1?author=7", isMeant: true),
-        // Elsewhere.
+        // Other origins and schemes.
         .redirect("http://api.test/results/1", isMeant: true), .redirect("https://other.test/results/1", isMeant: true),
         .redirect("//other.test/results/1", isMeant: true), .redirect("/\\other.test/results/1", isMeant: true),
         .redirect("http://api.test:81@other.test/", isMeant: true), .redirect("app:results", isMeant: true),
@@ -111,18 +111,18 @@ struct LastGoodTests {
         .redirect("https://login.test/", isMeant: false), .redirect("https://sso.corp.test/x", isMeant: false),
         .redirect("https://other.test/login", isMeant: false), .redirect("https://other.test/", 302, isMeant: false),
         .redirect("https://other.test/maintenance", 302, isMeant: false), .redirect("http://portal.test", 307, isMeant: false),
-        // Logins.
+        // Login pages.
         .redirect("/login", isMeant: false), .redirect("/users/SignIn?next=/jobs/1", isMeant: false),
         .redirect("/account/log-in", isMeant: false), .redirect("/auth", isMeant: false), .redirect("/auth-service/start", isMeant: false),
         .redirect("/sso.php", isMeant: false), .redirect("/oauth2/authorize", isMeant: false), .redirect("/saml2/redirect", isMeant: false),
         .redirect("/session_expired", isMeant: false), .redirect("/start?session=new", isMeant: false),
         .redirect("/?login", isMeant: false), .redirect("/#/login", isMeant: false), .redirect("login.html", isMeant: false),
         .redirect("http://api.test:81/logon", isMeant: false),
-        // With what both begin says nothing.
+        // A prefix that both paths share does not count.
         .redirect("/sessions/1/result", from: "/sessions/1", isMeant: true),
         .redirect("/oauth/results/1", from: "/oauth/jobs/1", isMeant: true),
         .redirect("/jobs/login", from: "/jobs/1", isMeant: false),
-        // The upstream's own names, and its base path.
+        // Host names and base path of the upstream.
         .redirect("http://inner.test:8000/auth-api/results/1", isMeant: true) { $0.upstream = upstream },
         .redirect("/auth-api/results/1", isMeant: true) { $0.upstream = upstream },
         .redirect("https://spare.test:443/results/1", isMeant: true) { $0.upstream = upstream },
@@ -141,7 +141,7 @@ struct LastGoodTests {
             .redirect("/terrors/1", 302, isMeant: true), .redirect("/challenges/1", 302, isMeant: true),
             .redirect("/results/503", 302, isMeant: true), .redirect("/results/1?error=1", 302, isMeant: true),
             .redirect("/results/1.html.json", 302, isMeant: true), .redirect("/results/", 302, isMeant: true),
-            // With what both begin says nothing, nor does an ending that is the own one.
+            // A prefix or an ending that both paths share does not count.
             .redirect("/errors/2", 302, from: "/errors/1", isMeant: true), .redirect("/b.html", 302, from: "/a.htm", isMeant: true),
             .redirect("/maintenance", 302, isMeant: true) { $0.copy = held { $0.status = 302 } },
         ]
@@ -197,7 +197,7 @@ struct LastGoodTests {
         #expect(isHTML("Content-Type: image/png", beside: Self.html) == false)
         #expect(isHTML("Content-Type: text/html", beside: Self.html) == true)
         #expect(isHTML("X: 1", beside: Self.html) == nil)
-        // Nobody asks.
+        // Not determined, because the decision does not need it.
         #expect(isHTML("Content-Type: image/png", beside: Self.csv) == nil)
     }
 
@@ -212,7 +212,7 @@ struct LastGoodTests {
             (204, "X: 1", held(), .noContent),
             (200, html, held { $0.isHTML = false }, .contentType), (200, html, held { $0.isHTML = true }, nil),
             (200, csv, held { $0.isHTML = false }, nil), (204, "X: 1", held { $0.status = 204 }, nil),
-            // What is no success itself makes room.
+            // A stored response without a success status may be replaced.
             (404, html, held { $0.status = 404 }, nil), (200, html, held { ($0.status, $0.isJSON) = (404, true) }, nil),
             (301, "Location: /b", held { $0.status = 301 }, nil),
         ] as [(UInt16, String, LastGood.Copy, NotStoredReason?)])

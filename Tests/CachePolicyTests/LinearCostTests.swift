@@ -1,5 +1,5 @@
-// What is four times as long costs some four times as much, in every grammar of fields: told in instructions, since time says nothing on a
-// machine that others use. Left out where the kernel does not count them for us.
+// Tests that the cost of each field grammar is linear in the length of the field. Measured in CPU instructions, since times vary on shared
+// machines. Skipped if the kernel does not permit counting.
 
 import CInstructions
 import Glibc
@@ -9,10 +9,10 @@ import Testing
 
 @testable import CachePolicy
 
-/// One field, as long as somebody likes, and who reads it.
+/// A field of any length, and its parser.
 struct FieldCost: CustomTestStringConvertible, Sendable {
     let testDescription: String
-    /// The field with so many members.
+    /// A field line with this number of members.
     let line: @Sendable (Int) -> String
     let read: @Sendable (Fields) -> Void
     init(
@@ -29,7 +29,7 @@ struct FieldCost: CustomTestStringConvertible, Sendable {
 }
 
 private enum Instructions {
-    /// A counter is one thread's, so this one is only asked whether there is any; each measurement opens its own.
+    /// Only tests whether counters are available. A counter belongs to one thread, so each measurement opens another.
     static let areCounted = cinstructions_open() >= 0
 }
 
@@ -97,7 +97,7 @@ struct LinearCostTests {
         _ = ResponseCacheControl(fields, targeted: settings.targetedFields.filter { $0 == Array("cdn-cache-control".utf8) })
     }
 
-    /// The least of a few times: the first pays for what is made once.
+    /// The minimum of several runs, because the first run includes one-time costs.
     private func instructions(_ cost: FieldCost, _ count: Int) -> UInt64 {
         let fields = fields(cost.line(count))
         let counter = cinstructions_open()
@@ -113,7 +113,7 @@ struct LinearCostTests {
 
     @Test("four times as long costs not much more than four times as much", .slow, arguments: costs)
     func isLinear(_ cost: FieldCost) {
-        // Within what is read of lists, and beyond it. What is sorted costs a little more; what is quadratic would cost sixteen times as much.
+        // Within the limit of parsed lists, and beyond it. Sorting costs slightly more than linear; quadratic cost would be sixteenfold.
         for count in [30, 1_500] {
             let (short, long) = (instructions(cost, count), instructions(cost, 4 * count))
             #expect(short > 0 && long < 8 * short, "\(count): \(short), four times as long: \(long)")

@@ -1,5 +1,4 @@
-// Fields as long as a head lets them be. Each grammar reads so much and no more, and what it does not read never lets something be stored or
-// shared that would not have been.
+// Tests of fields of maximum length. Each grammar has a limit, and an unread rest never permits storing or sharing.
 
 import HTTPCore
 import Testing

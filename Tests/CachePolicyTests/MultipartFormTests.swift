@@ -1,4 +1,4 @@
-// Form content in parts: arguments for the key, and only where it is plainly that.
+// Tests of multipart forms: their parts become arguments of the cache key only if the form is unambiguous.
 
 import HTTPCore
 import Testing

@@ -1,4 +1,4 @@
-// The head that belongs to content in another form than it is stored in.
+// Tests of the head of a response whose content is sent with another coding than the stored one.
 
 import HTTPCore
 import Testing

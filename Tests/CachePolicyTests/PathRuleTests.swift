@@ -1,5 +1,5 @@
-// Rules of paths against the ways in which servers read paths: a rule that protects cannot be walked around by a spelling, and a rule that opens
-// opens nothing that any server reads as another path.
+// Tests path rules with models of how servers read paths. No spelling evades a protecting rule, and no rule exposes a path that a server
+// reads differently.
 
 import HTTPCore
 import TestSupport
@@ -16,7 +16,7 @@ struct PathRuleTests {
     ]
     private static let table = PathTable(patterns.map { (RoutePattern($0), $1) }, rest: Rule.rest)
 
-    /// Which rule a server means by the path that it reads.
+    /// The rule that applies to the path as a server reads it.
     private static func rule(of segments: [String]) -> Rule {
         if segments.first == "internal" { return .inner }
         if segments == ["a", "secret"] { return .innerFile }

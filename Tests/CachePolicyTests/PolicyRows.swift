@@ -1,10 +1,10 @@
-// What the tables of rules are written with.
+// Helpers for tables of rules.
 
 import HTTPCore
 
 @testable import CachePolicy
 
-/// Fields, one a line.
+/// Parses fields, one per line.
 func fields(_ lines: String) -> Fields {
     var fields = Fields()
     for line in lines.split(separator: "\n") {
@@ -20,7 +20,7 @@ func request(_ method: Method = .get, _ lines: String = "", target: String = "/a
 
 let noon = Timestamp(seconds: 1_795_000_000)
 
-/// As it would be stored at `time`.
+/// The response as stored at `time`.
 func stored(
     _ lines: String, status: UInt16 = 200, contentBytes: Int = 7, isDecoded: Bool = false, at time: Timestamp = noon,
     settings: CachePolicySettings = CachePolicySettings()
@@ -33,7 +33,7 @@ func stored(
     return StoredHead.make(received, settings: settings)
 }
 
-/// Of a response that was asked for and came at one time.
+/// Recency of a response that was requested and received at one time.
 func recency(_ time: Timestamp) -> Recency { Recency(order: .unknown, isImported: false, requestTime: time, responseTime: time) }
 
 extension Timestamp {

@@ -1,4 +1,4 @@
-// Which requests are preflights, what they depend on, and what responses to them say. Rows, without sockets.
+// Table tests of CORS preflights: recognition, selecting fields, and permissions in their responses. No sockets.
 
 import CachePolicy
 import HTTPCore

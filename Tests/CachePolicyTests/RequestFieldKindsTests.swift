@@ -1,5 +1,5 @@
-// What request fields may mean: a table of what client libraries, agents and content networks send, and of the fields by which public APIs choose an
-// account, a project or a version.
+// Table tests of the kinds of request fields. The tables contain fields of client libraries, agents and CDNs, and fields by which public
+// APIs select an account, a project or a version.
 
 import CachePolicy
 import HTTPCore
@@ -13,7 +13,7 @@ struct RequestFieldKindsTests {
 
     struct Sender: Sendable, CustomTestStringConvertible {
         let name: String
-        /// What it changes from request to request, or from version to version.
+        /// Fields that vary by request or by version, without effect on the response.
         let harmless: String
         var credentials = ""
         var unknown = ""

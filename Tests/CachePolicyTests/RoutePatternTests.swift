@@ -1,4 +1,4 @@
-// Which paths a route is for, and what it may demand of responses.
+// Tests of the paths that a route matches, and of its requirements for responses.
 
 import HTTPCore
 import JSON
@@ -18,7 +18,7 @@ struct RouteTests {
             ("/**", "/a/b?c", true),
             ("/a/**", "/a/", true), ("/a/**", "/a/b/c", true), ("/a/**", "/a", true), ("/a/**", "/ab", false), ("/", "/", true),
             ("/", "/a", false), ("/Users", "/users", false), ("/a", "*", false),
-            // In the spelling of keys.
+            // Paths match in the canonical form of cache keys.
             ("/a", "/%61", true), ("/posts/**", "/%70osts/1", true), ("/posts/*/b", "/post%73/1/%62?c", true), ("/%61", "/a", true),
             ("/%2fa/**", "/%2Fa/b", true), ("/a", "/a%", false), ("/a%", "/a%", true), ("/a", "/a%2", false), ("/a/b", "/a%2fb", false),
             ("/a+", "/a%2B", false), ("/a%%41", "/a%41", false), ("/posts", "/%70ost", false), ("/post", "/%70osts", false),

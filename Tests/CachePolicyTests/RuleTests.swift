@@ -1,11 +1,11 @@
-// RFC 9111 as tables: what is stored, how long it is fresh, when it is used, and when it may stand in.
+// Table tests of RFC 9111: storing, freshness, reuse, and rescues.
 
 import HTTPCore
 import Testing
 
 @testable import CachePolicy
 
-/// A list of so many members.
+/// A list with `count` members.
 private func list(_ count: Int, quoted: Bool = false) -> String {
     (0..<count).map { quoted ? "\"g\($0)\"" : "f\($0)" }.joined(separator: ", ")
 }
@@ -71,13 +71,13 @@ struct StoringTests {
         let json = "Content-Type: application/json"
         #expect(decide(200, json, method: .head) == .forbidden(.methodNotCacheable))
         #expect(decide(200, json, "Cache-Control: no-store") == .forbidden(.requestNoStore))
-        // §3.5, for an operator who took Authorization off the list of credentials.
+        // §3.5, if the operator has removed Authorization from the list of credentials.
         #expect(decide(200, json, "Authorization: x") == .forbidden(.authorized))
         for exception in ["public", "s-maxage=1", "must-revalidate"] {
             #expect(decide(200, json + "\nCache-Control: \(exception)", "Authorization: x") == .allowed)
         }
         #expect(decide(200, json, "Authorization: x", partitioned: true) == .allowed)
-        // What is private needs a partition that is one user's.
+        // A private response needs the partition of a single user.
         let own = json + "\nCache-Control: private"
         #expect(decide(200, own, "Cookie: locale=en", partitioned: true) == .forbidden(.userUnknown))
         #expect(decide(200, own, "Cookie: sid=0123456789abcdef", partitioned: true) == .allowed)
@@ -124,7 +124,7 @@ struct FreshnessTests {
         #expect(Freshness.currentAge(of: stored, now: Timestamp(seconds: noon.seconds + 14)) == 20)
         stored.ageValue = 30
         #expect(Freshness.currentAge(of: stored, now: Timestamp(seconds: noon.seconds + 14)) == 44)
-        // A clock set back.
+        // The clock was set back.
         #expect(Freshness.currentAge(of: stored, now: Timestamp(seconds: noon.seconds - 1_000)) == 34)
     }
 
@@ -234,7 +234,7 @@ struct ValidationTests {
         let bytes = made.metadata.encoded()
         #expect(bytes.withUnsafeBytes { StoredMetadata($0) } == made.metadata)
         #expect(bytes.dropLast().withUnsafeBytes { StoredMetadata($0) } == nil)
-        // As older versions wrote it.
+        // The format of older versions.
         made.metadata.likeness = 0
         #expect(bytes.prefix(StoredMetadata.encodedBytes).withUnsafeBytes { StoredMetadata($0) } == made.metadata)
         #expect([UInt8](repeating: 0, count: 88).withUnsafeBytes { StoredMetadata($0) } == nil)
@@ -243,7 +243,7 @@ struct ValidationTests {
             #expect(StoredMetadata.kind(of: marker) == .varyMarker)
             #expect(StoredMetadata.number(in: marker) == 7)
             #expect(StoredMetadata.recency(of: marker) == recency)
-            // As older versions wrote it.
+            // The format of older versions.
             #expect(StoredMetadata.recency(of: UnsafeRawBufferPointer(rebasing: marker[..<16])) == nil)
         }
     }
@@ -371,7 +371,7 @@ struct InvalidationTests {
         #expect(values("A: 1, 2\nB: 3") == values("B: 3\na: 1\na:  2"))
         #expect(values("A: 1") != values("B: 1"))
         #expect(values("A:\nB: 1") != values("B: 1"))
-        // As an upstream may read them.
+        // Upstreams may read `_` in a field name as `-`, so such fields count too.
         func dashed(_ lines: String) -> [UInt8] { SelectingFields.values(of: [Array("x-a".utf8)[...]], in: fields(lines)) }
         let spelled = [
             "", "X-A: 1", "X_A: 1", "X_A: 2", "X-A:", "X_A:", "X-A: 1\nX_A: 1", "X-A: 1, x_a:1", "X-A:\nX_A: 1", "X_A: 1\nX_A: 2",

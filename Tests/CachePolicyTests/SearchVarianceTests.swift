@@ -1,4 +1,4 @@
-// No-Vary-Search: the field read as the draft's data model says, and what follows for keys.
+// Tests of No-Vary-Search: parsing by the draft's data model, and the effect on cache keys.
 
 import HTTPCore
 import Testing

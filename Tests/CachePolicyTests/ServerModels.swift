@@ -1,6 +1,7 @@
-// How servers read a request's path, each as its source or its manual says. Written apart from `PathReadings`, which is held against them.
+// Models of how servers read a request's path, according to their sources or manuals. Independent of `PathReadings`, which is tested with
+// them.
 
-/// One server, or a proxy with a server behind it.
+/// A server, or a proxy with a server behind it.
 struct ServerModel: Sendable {
     let name: String
     /// The segments of the path that the server serves, percent-decoded; nil if it refuses the request.
@@ -10,7 +11,7 @@ struct ServerModel: Sendable {
 
     static let single: [ServerModel] = [
         ServerModel(name: "express") { path in segments(path).map(decoded) },
-        // WHATWG URL: a backslash is a slash, an encoded dot is a dot; the rest stays.
+        // WHATWG URL: a backslash is a slash, and an encoded dot is a dot. Other characters are unchanged.
         ServerModel(name: "node") { path in
             resolved(segments(dotsDecoded(path.replacing("\\", with: "/")))).map { $0.map(decoded) }
         },
@@ -33,7 +34,7 @@ struct ServerModel: Sendable {
         ServerModel(name: "iis") { path in
             merged(decoded(path).replacing("\\", with: "/")).flatMap { resolved(segments($0)) }
         },
-        // net/http: a slash at the end stays, and a dot segment at the end leaves none.
+        // net/http: a final slash remains, and a final dot segment leaves none.
         ServerModel(name: "go") { path in
             let whole = decoded(path)
             guard let read = resolved(segments(collapsed(whole))) else { return nil }
@@ -45,7 +46,7 @@ struct ServerModel: Sendable {
         },
     ]
 
-    /// nginx hands its own reading on, encoded again, as `proxy_pass` with a path does.
+    /// nginx passes its normalized path on, encoded again, as `proxy_pass` with a path does.
     static let pairs: [ServerModel] = ["tomcat", "jetty", "iis", "wsgi"].flatMap { behind in
         ["nginx", "nginx, merge_slashes off"].compactMap { front -> ServerModel? in
             guard let first = single.first(where: { $0.name == front }), let second = single.first(where: { $0.name == behind }) else {
@@ -63,7 +64,7 @@ struct ServerModel: Sendable {
         path.dropFirst().split(separator: "/", omittingEmptySubsequences: false).map(String.init)
     }
 
-    /// - Parameter only: the characters that are decoded; empty for all.
+    /// - Parameter only: characters to decode; empty for all.
     private static func decoded(_ text: String, only: [Character] = []) -> String {
         var out = ""
         var rest = Substring(text)
@@ -104,7 +105,7 @@ struct ServerModel: Sendable {
 
     private static func merged(_ path: String) -> String? { path.contains("\0") ? nil : collapsed(path) }
 
-    /// nil where the path leads above the root, which these servers refuse.
+    /// nil if the path leads above the root, which these servers reject.
     private static func resolved(_ segments: [String]) -> [String]? {
         var kept: [String] = []
         for (index, segment) in segments.enumerated() {

@@ -1,4 +1,4 @@
-// What lets the copy of those without credentials stand in, and what a response makes of its client's cookies.
+// Tests of rescues with the public stored response, and of the effect of Set-Cookie on a client's cookies.
 
 import HTTPCore
 import Testing
@@ -42,7 +42,7 @@ struct ClientCookieRow: Sendable, CustomTestStringConvertible {
     let says: String
     let sent: String
     let set: [String]
-    /// As a client would send them; nil where it is unclear, or nothing changes.
+    /// The resulting Cookie field; nil if it is unclear, or nothing changes.
     let expected: String?
     var path = "/api/users"
 

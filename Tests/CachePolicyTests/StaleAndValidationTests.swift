@@ -1,4 +1,4 @@
-// RFC 9111 clause by clause: stale responses, validation, HEAD, Vary, invalidation.
+// Tests of RFC 9111 by clause: stale responses, validation, HEAD, Vary, invalidation.
 
 import HTTPCore
 import Testing
@@ -108,11 +108,11 @@ struct SelectionTests {
         }
         let fresh = try freshened(
             "ETag: \"x\"\nContent-Type: application/problem+json\nContent-Encoding: gzip\nContent-Length: 1\nSet-Cookie: a=1\nX: 2")
-        // The tag stays weak, since the stored content is the decoded one.
+        // The tag stays weak, because the stored content is decoded.
         #expect(fresh.head.contains("ETag: W/\"x\"\r\n") && fresh.metadata.flags.contains([.weakenedETag, .isJSON]))
         #expect(fresh.head.contains("application/problem+json") && fresh.head.contains("Content-Length: 7") && fresh.head.contains("X: 2"))
         #expect(!fresh.head.contains("gzip") && !fresh.head.contains("Set-Cookie") && !fresh.head.contains("X: 1"))
-        // What was checked as JSON stays JSON.
+        // Content that was stored as JSON keeps its type.
         #expect(try freshened("Content-Type: text/html").head.contains("application/json"))
         #expect(try freshened("CDN-Cache-Control: max-age=9\nCache-Control: max-age=3").metadata.freshnessLifetime == 9)
     }
@@ -138,7 +138,7 @@ struct SelectionTests {
             }
         }
         #expect(update(200) == expected)
-        // By the letter, what differs in nothing that was said is the same.
+        // Under `strict`, equal lengths without a validator confirm the response.
         #expect(update(200, .strict) == (expected == .nothing ? .freshen : expected))
         #expect(update(404) == .nothing)
     }

@@ -1,4 +1,4 @@
-// Keys read back, tags, and what is never shown.
+// Tests of decoding stored keys, of tags, and of redaction.
 
 import HTTPCore
 import TestSupport
@@ -72,7 +72,7 @@ struct StoredKeyTests {
             }
         }
         #expect(KeyExtra([1, 2, 3], KeyExtra.Shape(hasHost: hasHost, fieldCount: fieldCount)) == nil)
-        // As before there was another scheme.
+        // The encoding from before schemes were stored.
         #expect(KeyExtra(content: [7]).encoded == [1, 0, 0, 0, 7] && KeyExtra().encoded.isEmpty)
     }
 
@@ -119,9 +119,9 @@ struct StoredKeyTests {
             ("/?bearer_token=x&filter.name=a", "/?bearer_token=REDACTED&filter.name=a"),
             ("/?private_token=x&csrfmiddleware=y", "/?private_token=REDACTED&csrfmiddleware=REDACTED"),
             ("/?subscription-key=z", "/?subscription-key=REDACTED"),
-            // By these the next page is asked for.
+            // Page tokens are not secrets: they request the next page.
             ("/?pageToken=x&next_page_token=y&continuation_token=z", "/?pageToken=x&next_page_token=y&continuation_token=z"),
-            // As keys spell what stood in a value, and addresses within addresses.
+            // Escapes as in cache keys, and URLs within URLs.
             ("/?x=1;token%3DS&y=2", "/?x=1;token%3DREDACTED&y=2"), ("/?x=1%3btoken%3dS%26a%3D1", "/?x=1%3btoken%3dREDACTED%26a%3D1"),
             ("/?next=http://a/?token=S&b=1", "/?next=http://a/?token=REDACTED&b=1"),
             ("/?next=http%3A%2F%2Fa%2F%3Ftoken%3DS&b=1", "/?next=http%3A%2F%2Fa%2F%3Ftoken%3DREDACTED&b=1"),
@@ -156,7 +156,7 @@ struct StoredKeyTests {
         fields.append(name: "surrogate-key", value: "users  user/1 c")
         fields.append(name: "Cache-Tag", value: "users, posts ,")
         #expect(CacheTags.tags(of: fields) == ["a b", "c\"d", "users", "user/1", "c", "posts"])
-        // One mistake, and there are no groups (RFC 9651 §4.2).
+        // A single syntax error invalidates the whole field (RFC 9651 §4.2).
         for value in ["token", "5", "\"open"] {
             var fields = Fields()
             fields.append(name: "Cache-Groups", value: "\"a\", \(value)")

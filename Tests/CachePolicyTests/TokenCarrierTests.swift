@@ -1,4 +1,4 @@
-// Which credential carries a request's token: only that one is left out of the cache key.
+// Tests which credential carries the user's token. Only that credential is left out of the cache key.
 
 import CachePolicy
 import HTTPCore
@@ -9,7 +9,7 @@ struct TokenCarrierTests {
     struct Row: Sendable, CustomStringConvertible {
         let description: String
         let lines: [(String, String)]
-        /// What is left without the carrier; nil if no credential is left out.
+        /// Remaining credentials; nil if none is left out.
         let rest: [String]?
 
         init(_ description: String, _ lines: [(String, String)], _ rest: [String]?) {

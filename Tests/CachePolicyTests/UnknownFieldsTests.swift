@@ -1,4 +1,4 @@
-// When unknown fields make no difference, which of them change with each request, and how many variants a key has for them.
+// Tests of unknown fields: when they make no difference, which of them change with each request, and the number of variants per key.
 
 import CachePolicy
 import HTTPCore
@@ -53,7 +53,7 @@ struct UnknownFieldsTests {
         #expect(stored.flags.contains(.forAllFields) == row.makesNoDifference)
     }
 
-    // MARK: In keys
+    // MARK: Cache keys
 
     @Test("a key with a hash is read back, whatever the hash and the target are")
     func keys() throws {
@@ -148,7 +148,7 @@ struct UnknownFieldsTests {
         #expect(alone.changes(account, for: 4))
         let server = attacked { fields in for _ in 1...2 { fields.note(account, 7, by: 3) } }
         #expect(!server.changes(account, for: 3) && !server.changes(account, for: 4))
-        // Times in seconds: as soon as it has sent as many as a witness.
+        // Timestamps in seconds count once the client has sent as many as a witness.
         var times = attacked { _ in }
         for value in 1...16 as ClosedRange<UInt64> {
             #expect(value == 1 || !times.changes(account, for: 3), "\(value)")

@@ -1,4 +1,4 @@
-// What is kept in memory of a confirmation that was not written.
+// Tests of confirmations by a 304 that are kept in memory without being written.
 
 import HTTPCore
 import Testing
@@ -19,7 +19,7 @@ struct UnwrittenConfirmationTests {
         arguments: [
             (1_008_000, 1_008_200, 1_008, 0), (1_000_100, 1_000_100, 1_000, 0), (1_016_383, 1_016_400, 1_016, 0),
             (1_008_000, 1_008_000, 1_005, 0),
-            // Through another cache, which tells an age of its own.
+            // Through another cache, which sends an Age.
             (1_008_000, 1_008_000, 1_000, 7),
         ] as [(Int64, Int64, Int64, Int64)])
     func age(request: Int64, response: Int64, date: Int64, age: Int64) throws {

@@ -1,4 +1,4 @@
-// Which credentials can stand for one user, so that what is private may lie in their partition.
+// Tests which credentials identify a single user, whose partition may then hold private responses.
 
 import HTTPCore
 import Testing

@@ -1,4 +1,4 @@
-// What a look-up went by: it holds until what lies under its keys changes, in whatever way, and no longer.
+// Tests that a memorized look-up is valid until any entry under its keys changes, and no longer.
 
 import Testing
 

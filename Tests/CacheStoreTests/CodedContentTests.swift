@@ -1,4 +1,4 @@
-// Contents that lie in the store with a coding: as they came, or as the writer has put it on.
+// Tests of content that is stored with a coding, as received or as applied by the writer.
 
 import Dispatch
 import TestSupport
@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Coded contents")
 struct CodedContentTests {
-    /// Takes every other byte, as a coding that wins half; nothing of what is short.
+    /// Keeps every second byte, as a coding that halves the length. Rejects short content.
     private static let halving: @Sendable (UnsafeRawBufferPointer, UInt8) -> [UInt8]? = { content, coding in
         content.count < 100 ? nil : [coding] + stride(from: 0, to: content.count, by: 2).map { content[$0] }
     }
@@ -46,7 +46,7 @@ struct CodedContentTests {
             let came = try #require(found(4, store))
             #expect(came.form == ContentForm(coding: 2, plainBytes: 900) && Array(came.body) == [7, 7, 7])
             #expect(first.contentNumber != came.contentNumber)
-            // Another head for the same content keeps its form.
+            // A new head for unchanged content keeps the content's coding.
             store.insert(
                 NewItem(
                     key: key(5), metadata: [1], head: [9], body: .stored(first.body, first.form, owner: first.owner), wantedCoding: 3,
@@ -84,7 +84,7 @@ struct CodedContentTests {
             return Self.halving(content, coding)
         }
         let store = try ResponseStore(settings)
-        // The writer is at the first one while the others come.
+        // The writer processes the first item while the others arrive.
         store.insert(item(0, bytes: 300_000, wanted: 1))
         begun.wait()
         for number in 1...4 { #expect(store.insert(item(number, bytes: 100_000, wanted: 1)) == .accepted) }

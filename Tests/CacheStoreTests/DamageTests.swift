@@ -1,4 +1,4 @@
-// Files that were damaged: each item is exact or absent, and the store goes on.
+// Tests of damaged files: each item is exact or absent, and the store continues to work.
 
 import CSystem
 import Glibc
@@ -9,7 +9,7 @@ import Testing
 
 @Suite("The store and damaged files")
 struct DamageTests {
-    /// Whatever is damaged: each item is exact or absent.
+    /// Expects that each item is exact or absent, whatever is damaged.
     private func expectExactOrAbsent(_ directory: Directory, _ count: Int) throws -> Int {
         let store = try directory.open()
         var found = 0
@@ -18,7 +18,7 @@ struct DamageTests {
             #expect(bytes == body(number, 60))
             found += 1
         }
-        // It still takes new items.
+        // The store still accepts new items.
         #expect(store.insert(item(count + 1)) == .accepted)
         store.flush()
         #expect(stored(store, count + 1) == body(count + 1))
@@ -99,7 +99,7 @@ struct DamageTests {
     func tornTail() throws {
         let directory = try Directory()
         try fill(directory, 10, cleanly: false)
-        // As if the process had been killed within the last write.
+        // As after a kill during the last write.
         let name = try #require(directory.segments.first)
         let record = RecordHeader.recordBytes(payload: item(0, 60).payloadBytes)
         for offset in stride(from: record * 9 + 70, to: record * 10, by: 1) { directory.flip(name, at: offset) }
@@ -110,7 +110,7 @@ struct DamageTests {
 
     @Test("a directory that cannot be written to gives a store that reads")
     func readOnly() throws {
-        // Root may write anywhere: a path below a file stands for a directory that cannot be made.
+        // Root may write anywhere, so a path below a file represents a directory that cannot be created.
         let directory = try Directory()
         let file = directory.path + "/plain"
         close(csystem_open(file, O_CREAT | O_WRONLY, 0o600))

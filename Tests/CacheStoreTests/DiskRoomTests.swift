@@ -1,4 +1,5 @@
-// The store on disks that are too small, full, or fail: it fits the room that there is, keeps what it has, and says what it cannot write.
+// Tests of disks that are too small, full or failing: the store adapts to the available space, keeps its content, and reports failed
+// writes.
 
 import CSystem
 import Glibc
@@ -23,7 +24,7 @@ struct DiskRoomTests {
 
     struct SmallDisk: CustomStringConvertible, Sendable {
         let mebibytes: Int
-        /// Whether the file system tells how much room there is.
+        /// Whether the file system reports its free space.
         var isTold = true
         var description: String { "\(mebibytes) MiB\(isTold ? "" : ", not told")" }
     }
@@ -89,7 +90,7 @@ struct DiskRoomTests {
         #expect(fault.cause == .noSpace && fault.systemText == "No space left on device" && fault.path.hasPrefix(directory.path))
         #expect(store.insert(large(2)) == .unwritable && !store.statistics.isWritable)
         #expect(store.statistics.writeErrorsByCause == [1, 0, 0, 0, 0, 0])
-        // Accepted before the writer knew: it stays in memory.
+        // Accepted before the writer failed, so it stays in memory.
         #expect(stored(store, 1)?.count == 100_000)
         store.writer.tryAgainNow(store)
         #expect(told.withLock { $0 } == [.failing(fault, seconds: 0)])
@@ -104,7 +105,7 @@ struct DiskRoomTests {
     struct Failure: CustomStringConvertible, Sendable {
         let error: Int32
         let cause: WriteFault.Cause
-        /// New files fail; else writes do.
+        /// Whether creating files fails; otherwise writing fails.
         let isOfFiles: Bool
         var description: String { "\(cause.rawValue)\(isOfFiles ? ", new files" : "")" }
     }
@@ -155,7 +156,7 @@ struct DiskRoomTests {
             let store = try ResponseStore(settings)
             fill(store, 0..<9)
             disk.fill(directory.path)
-            // The end of the only segment, the reserve, and then nothing: it is not given up for new responses.
+            // The free end of the only segment and the reserve fill up. Afterwards the segment is not evicted for new responses.
             for number in 20..<40 {
                 store.insert(large(number))
                 store.flush()
@@ -174,7 +175,7 @@ struct DiskRoomTests {
     @Test("a store whose key cannot be written at the start stores once it can be")
     func keyLater() throws {
         let directory = try Directory()
-        // In the place of the key: as good as no room for it.
+        // A directory in place of the key file has the effect of missing space.
         mkdir(directory.path + "/key", 0o700)
         do {
             let store = try directory.open()

@@ -1,5 +1,5 @@
-// Random schedules of stores, removals, marks, purges, disks that others fill and empty, failing disks, crashes and restarts, held against a model:
-// nothing older than a written mark comes back, what is in a file is found again, and new responses are stored again once the disk takes them.
+// Random schedules of stores, removals, marks, purges, full and failing disks, crashes and restarts, compared with a model. Nothing older
+// than a written mark returns, written items are found again, and storing resumes once the disk accepts writes.
 
 import Glibc
 import Locking
@@ -12,23 +12,23 @@ import Testing
 struct DiskScheduleTests {
     private static let keyCount = 24
 
-    /// What is known of one key.
+    /// Expected state of a key.
     private struct Known {
-        /// Of the last accepted item; 0 for none.
+        /// Version of the last accepted item; 0 for none.
         var version = 0
-        /// Versions up to this one were removed, and up to the other one marked as stale.
+        /// Versions up to `removed` were removed, and versions up to `marked` were marked stale.
         var removed = 0
         var marked = 0
     }
 
-    /// Copies of the store's files between two changes of them, as a crash would leave them.
+    /// Copies of the store's files between two changes, as a crash would leave them.
     private final class CrashCopies: Sendable {
         private let path: String
         private let state = Mutex<(changes: Int, copies: [Directory])>((0, []))
 
         init(_ path: String) { self.path = path }
 
-        /// One change in eleven has a copy, up to a limit.
+        /// Copies the files at every eleventh change, up to a limit.
         func take() {
             state.withLock { state in
                 state.changes += 1
@@ -53,7 +53,7 @@ struct DiskScheduleTests {
         let settings: StoreSettings
         var store: ResponseStore
         var now: [Known] = Array(repeating: Known(), count: keyCount)
-        /// As it was when all removals and marks were in the files.
+        /// State when all removals and marks were last in the files.
         var written: [Known] = Array(repeating: Known(), count: keyCount)
         var version = 0
 
@@ -68,7 +68,7 @@ struct DiskScheduleTests {
             store = try ResponseStore(settings)
         }
 
-        /// The version that a stored item says it is.
+        /// The version in a stored item's head.
         static func version(of item: StoredItem) -> Int {
             withExtendedLifetime(item.owner) { item.head.reduce(0) { $0 * 10 + Int($1) - 0x30 } }
         }
@@ -117,13 +117,13 @@ struct DiskScheduleTests {
                 guard let found = store.lookUp(key(number).span) else { continue }
                 let (known, version) = (now[number], Self.version(of: found))
                 try demand(version > known.removed, "key \(number)")
-                // Where something newer was seen, an older one is stale.
+                // An older version is stale once a newer one was accepted.
                 try demand(version == known.version || found.isMarkedStale, "key \(number)")
                 try demand(version > known.marked || found.isMarkedStale, "key \(number)")
             }
         }
 
-        /// What a crash at this moment would leave.
+        /// Checks the state after a crash at this point.
         mutating func checkCrash() throws {
             store.flush()
             for copy in copies.takeAll() { try check(copy) }
@@ -138,8 +138,8 @@ struct DiskScheduleTests {
         }
 
         /// - Parameters:
-        ///   - copy: the files of a crash.
-        ///   - inFiles: the keys whose last version must be found.
+        ///   - copy: files after a crash.
+        ///   - inFiles: keys whose last version must be found.
         private func check(_ copy: Directory, inFiles: [Int] = []) throws {
             var settings = StoreSettings(directory: copy.path, capacityBytes: self.settings.capacityBytes, segmentBytes: 1 << 20)
             settings.retryMilliseconds = 0
@@ -153,7 +153,7 @@ struct DiskScheduleTests {
                 try demand(version > known.removed, "key \(number): version \(version) came back, \(known)")
                 try demand(version > known.marked || found.isMarkedStale, "key \(number): version \(version) came back fresh, \(known)")
                 if inFiles.contains(number), let here = store.lookUp(key(number).span) {
-                    // A write that failed may have left the last accepted version in a file, although the store has given it up since.
+                    // A failed write may leave the last accepted version in a file, although the store has dropped it.
                     try demand([Self.version(of: here), now[number].version].contains(version), "key \(number)")
                 }
             }
@@ -166,12 +166,12 @@ struct DiskScheduleTests {
             store.close()
             store = try ResponseStore(settings)
             if isWhole {
-                // What had not been accepted, or was evicted, has left an older one.
+                // If a version was not accepted, or was evicted, an older one remains.
                 for number in now.indices {
                     if let found = store.lookUp(key(number).span) { now[number].version = Self.version(of: found) }
                 }
             } else {
-                // The process has lost what the disk did not take (`checkCrash` looks at what the files say then): all begins anew.
+                // The process has lost data that the disk did not accept; `checkCrash` examines such files. The schedule starts anew.
                 disk.failWrites(0)
                 disk.failFiles(0)
                 disk.setOthers(0)
@@ -182,7 +182,7 @@ struct DiskScheduleTests {
             }
         }
 
-        /// All is stored again once the disk takes it.
+        /// Stores everything again after the disk accepts writes.
         mutating func end() throws {
             disk.failWrites(0)
             disk.failFiles(0)
@@ -191,7 +191,7 @@ struct DiskScheduleTests {
             store.writer.tryAgainNow(store)
             try demand(store.statistics.isWritable && store.statistics.pendingBytes == 0 && !store.hasUnwrittenMarks)
             var random = SeededGenerator(seed: UInt64(version))
-            // The first of the large ones has the writer look at the room again.
+            // The first large item makes the writer check the space again.
             for number in 0..<keyCount { insert(number, &random) }
             store.flush()
             let before = version

@@ -1,4 +1,4 @@
-// What a crash finds at each moment of making room: marks of evicted segments, and marks of items that wait for the disk.
+// Tests of crashes at each point of an eviction: marks in evicted segments, and marks of items that are not written yet.
 
 import Locking
 import TestSupport

@@ -1,4 +1,4 @@
-// When what is put in gets into a segment: gathered for a moment, and never so that a removal or a mark could be lost.
+// Tests when inserted items are written to a segment. Items are gathered briefly, without losing a removal or a mark.
 
 import CSystem
 import Dispatch
@@ -11,7 +11,7 @@ struct GatheringTests {
     enum Step {
         case response(Int)
         case mark, staleResponse, removal, staleMark, clearing
-        /// The moment is over; the writer comes.
+        /// The gathering time ends; the writer runs.
         case momentEnds, writerComes
     }
 
@@ -73,7 +73,7 @@ struct GatheringTests {
         #expect(none.needed.work.isEmpty && none.rest.isEmpty, "\(name)")
     }
 
-    /// A copy of the files as a crash would leave them, opened.
+    /// Opens a copy of the files, as after a crash.
     private func afterCrash<Result>(_ directory: Directory, _ look: (ResponseStore) -> Result) throws -> Result {
         let copy = try Directory()
         for file in directory.files where file != "lock" { copyFile(directory.path + "/" + file, to: copy.path + "/" + file) }
@@ -115,7 +115,7 @@ struct GatheringTests {
     @Test("the moment ends by itself")
     func moment() throws {
         let directory = try Directory()
-        // The writer makes a segment before it writes.
+        // The writer creates a segment before it writes.
         let hasCome = DispatchSemaphore(value: 0)
         let store = try directory.open(gatheringMilliseconds: 1) { descriptor, bytes in
             hasCome.signal()

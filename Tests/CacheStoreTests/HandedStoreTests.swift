@@ -1,5 +1,5 @@
-// A store goes from one process to the next: whatever happens between the offer and the end, the new one has what the old one had, and what was taken
-// back stays so.
+// Tests of handing a store to another process. The new process has all items of the old one, and removals stay in effect, whatever happens
+// during the transfer.
 
 import CSystem
 import Dispatch
@@ -21,7 +21,7 @@ struct HandedStoreTests {
         StoreSettings(directory: directory.path, capacityBytes: capacity, segmentBytes: 1 << 20)
     }
 
-    /// What one process tells the other.
+    /// Changes that one process sends to the other.
     private final class Told: Sendable {
         private let changes = Mutex<[PassedChange]>([])
         var all: [PassedChange] { changes.withLock { $0 } }
@@ -31,7 +31,7 @@ struct HandedStoreTests {
 
     private func isStale(_ store: ResponseStore, _ number: Int) -> Bool? { store.lookUp(key(number).span)?.isMarkedStale }
 
-    /// Both stay as two processes do; the order is that of the dialogue.
+    /// Hands the store over. Both stores exist as in two processes; the order is that of the take-over protocol.
     private func handOver(
         _ old: ResponseStore, capacity: Int = 8 << 20, afterOffer: () -> Void = {}, afterPass: () -> Void = {}
     ) throws -> ResponseStore {

@@ -1,4 +1,4 @@
-// What an entry of the index holds beside its place: three things in the bits that a place leaves, none of which may change another.
+// Tests of the three additional values that an index entry packs into the bits left by its location. None may change another.
 
 import Testing
 

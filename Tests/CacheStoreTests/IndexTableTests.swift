@@ -1,4 +1,4 @@
-// The index beside a dictionary: above all, that closing the gap of what is removed loses nothing that lies behind it.
+// Compares the index with a dictionary. In particular, closing the gap of a removed entry must not lose later entries.
 
 import TestSupport
 import Testing
@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The index")
 struct IndexTableTests {
-    /// Hashes that crowd into few slots of one part, so that almost every removal has a gap to close.
+    /// Hashes that collide in a few slots of one part, so that almost every removal has a gap to close.
     private static func hash(_ number: UInt64) -> KeyHash { KeyHash(low: number % 5 &+ number << 32, high: 64 &* number) }
 
     private static func entry(_ number: UInt64, offset: Int) -> IndexEntry {
@@ -44,7 +44,7 @@ struct IndexTableTests {
     @Test("a gap at the end of the slots is closed by what went round to their beginning")
     func goingRound() {
         var table = IndexTable()
-        // The last slot of the smallest part is their home, whatever the part's size.
+        // Their home slot is the last of the smallest part, whatever its size.
         let hashes = (1...3).map { KeyHash(low: .max, high: 64 * UInt64($0)) }
         for (place, hash) in hashes.enumerated() {
             table.set(IndexEntry(hash: hash, segment: 1, byteOffset: place * RecordHeader.alignment, isMarkedStale: false))

@@ -1,4 +1,4 @@
-// Going through what is stored, and purges that last.
+// Tests of listing stored items, and of durable purges.
 
 import Testing
 

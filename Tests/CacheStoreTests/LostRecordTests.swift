@@ -1,4 +1,4 @@
-// What was taken back, and whose record is lost: it must not be back as if nothing had been. And what a killed writer leaves is no damage.
+// Tests of removals whose record is lost: the removed item must not return unnoticed. Remains of a killed writer are not damage.
 
 import CSystem
 import Glibc
@@ -54,7 +54,7 @@ struct LostRecordTests {
                 store.flush()
             }
         }
-        // The mark that a write left is an item: its content counts as much.
+        // The mark of a write is an item, so damage of its content counts too.
         let place = what == .needed ? 70 : 30
         directory.flip(try #require(directory.segments.first), at: Self.recordBytes * Self.count + place)
         for start in 0..<3 {

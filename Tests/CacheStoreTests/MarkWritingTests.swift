@@ -1,5 +1,5 @@
-// Removals and marks get into a file at once: before all else that waits, and never behind a content that is being coded. Who waits for them goes on once
-// they are there, or the disk has refused them.
+// Tests that removals and marks are written immediately, before other pending items, and never after content that is being coded. Waiting
+// callers continue once the marks are written, or the disk has rejected them.
 
 import CSystem
 import Dispatch
@@ -12,7 +12,7 @@ import Testing
 
 @Suite("Writing marks")
 struct MarkWritingTests {
-    /// A coding that takes as long as a test wants.
+    /// A coding that takes as long as a test requires.
     private final class HeldCoding: Sendable {
         let begun = DispatchSemaphore(value: 0)
         let gate = DispatchSemaphore(value: 0)
@@ -34,7 +34,7 @@ struct MarkWritingTests {
             retention: .mayRescue)
     }
 
-    /// A copy of the files as a crash would leave them, opened.
+    /// Opens a copy of the files, as after a crash.
     private func afterCrash(_ directory: Directory, _ look: (ResponseStore) -> Void) throws {
         let copy = try Directory()
         for file in directory.files where file != "lock" { copyFile(directory.path + "/" + file, to: copy.path + "/" + file) }
@@ -65,7 +65,7 @@ struct MarkWritingTests {
         #expect(store.hasUnwrittenMarks)
         #expect(isWritten(store) == true && !store.hasUnwrittenMarks)
         #expect(store.markStale(store.id(of: key(2))))
-        // As a purge ends.
+        // As at the end of a purge.
         store.synchronize()
         try afterCrash(directory) { store in
             #expect(stored(store, 1) == nil && stored(store, 4) == body(4) && stored(store, 0) == nil)
@@ -80,13 +80,13 @@ struct MarkWritingTests {
     @Test("who waits goes on at once where nothing waits, and where the disk takes nothing")
     func refused() throws {
         let directory = try Directory()
-        // From the start: there is no reserve either.
+        // Full from the start, so there is no reserve either.
         let isFull = Mutex(true)
         let store = try directory.open { descriptor, bytes in isFull.withLock { $0 } ? ENOSPC : csystem_allocate(descriptor, bytes) }
         #expect(isWritten(store) == true && !store.hasUnwrittenMarks)
         store.insert(item(1, retention: .outlives))
         #expect(isWritten(store) == false && store.hasUnwrittenMarks)
-        // Also who comes later, as long as that is so.
+        // Later callers fail too, while the disk is full.
         #expect(isWritten(store) == false)
         isFull.withLock { $0 = false }
         store.insert(item(2, retention: .outlives))
@@ -117,7 +117,7 @@ struct MarkWritingTests {
         let directory: Directory
         let coding = HeldCoding()
         var store: ResponseStore
-        /// The number of the body, and whether it is stale.
+        /// Number of the body, and whether the item is stale.
         var model: [Int: (body: Int, isStale: Bool)] = [:]
         var version = 0
 

@@ -1,4 +1,4 @@
-// A disk that others fill and empty, and that fails, in the place of the real one: of what is on it only the store's own files are real.
+// A simulated disk that others fill and empty, and that fails. Only the store's own files are real.
 
 import CSystem
 import Descriptors
@@ -11,7 +11,7 @@ final class ModelDisk: Sendable {
     private struct State {
         var totalBytes: Int
         var othersBytes = 0
-        /// The error of each write; 0 for none.
+        /// Error of all writes; 0 for none.
         var writeError: Int32 = 0
         var allocateError: Int32 = 0
         var tellsRoom = true
@@ -24,18 +24,18 @@ final class ModelDisk: Sendable {
 
     func failWrites(_ error: Int32) { state.withLock { $0.writeError = error } }
 
-    /// All new files fail.
+    /// Makes the creation of files fail.
     func failFiles(_ error: Int32) { state.withLock { $0.allocateError = error } }
 
-    /// Others take all that is free now.
+    /// Lets others fill all free space.
     func fill(_ path: String) { setOthers(state.withLock { $0.totalBytes } - usedBytes(path)) }
 
     func setOthers(_ bytes: Int) { state.withLock { $0.othersBytes = bytes } }
 
-    /// Called before each write and each new file, on the writer's queue.
+    /// - Parameter body: called before each write and each new file, on the writer's queue.
     func beforeChanges(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.beforeChange = body } }
 
-    /// A quota is not seen in what the file system has left.
+    /// Hides the free space. A quota, for example, does not reduce the reported free space.
     func hideRoom() { state.withLock { $0.tellsRoom = false } }
 
     func usedBytes(_ path: String) -> Int {
@@ -67,7 +67,7 @@ final class ModelDisk: Sendable {
             state.withLock { $0.beforeChange }?()
             let error = state.withLock { $0.writeError }
             if error != 0 {
-                // A part of it may be on the disk.
+                // A part of the data may be on the disk.
                 _ = WholeWrite.write(UnsafeRawBufferPointer(rebasing: bytes.prefix(bytes.count / 2)), to: descriptor, at: offset)
                 return error
             }

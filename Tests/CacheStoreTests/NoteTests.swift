@@ -1,4 +1,4 @@
-// Numbers that are kept with stored items in memory.
+// Tests of the numbers that are kept in memory with stored items.
 
 import Testing
 

@@ -1,4 +1,4 @@
-// Look-ups that do not wait for the disk: what is not in memory is brought in first, and then looked up again.
+// Tests of look-ups that do not wait for the disk: data that is not in memory is loaded first, and the look-up is repeated.
 
 import Dispatch
 import Glibc
@@ -15,7 +15,7 @@ struct ResidencyTests {
         return try ResponseStore(settings)
     }
 
-    /// What has to be brought in; nil where a look-up need not wait.
+    /// The data to load; nil if a look-up need not wait.
     private func onDisk(_ store: ResponseStore, _ number: Int) -> OnDisk? {
         do throws(OnDisk) {
             _ = try store.lookUpInMemory(key(number).span)
@@ -65,7 +65,7 @@ struct ResidencyTests {
         store.insert(NewItem(key: key(2), metadata: [1, 2, 3], head: Array("head 2".utf8), body: [9], retention: .mayRescue))
         for one in wanted { bringIn(one, store) }
         #expect(onDisk(store, 1) == nil && stored(store, 1) == nil)
-        // The new one may be written by now, and so be on the disk as well.
+        // The new item may have been written by now, and then be on disk only.
         if let again = onDisk(store, 2) { bringIn(again, store) }
         #expect(onDisk(store, 2) == nil && stored(store, 2) == [9])
     }

@@ -1,4 +1,4 @@
-// The store's promises: what comes out is what went in, to the byte, or nothing; whatever happened to the files.
+// Tests of the store's guarantees: it returns exactly the stored bytes or nothing, whatever happened to the files.
 
 import CSystem
 import Glibc
@@ -105,7 +105,7 @@ struct ResponseStoreTests {
     func retention() throws {
         let directory = try Directory()
         let store = try directory.open(4 << 20)
-        // There is room for one of the large ones beside the mark.
+        // There is space for one of the large items in addition to the mark.
         store.insert(item(0, 100, retention: .outlives))
         store.insert(item(1, 200_000, retention: .whenUsed))
         store.insert(item(2, 200_000))
@@ -126,7 +126,7 @@ struct ResponseStoreTests {
             let disk = ModelDisk(bytes: (3 << 20) + MarkReserve.bytes)
             let store = try ResponseStore(disk.settings(directory.path, capacity: 8 << 20, segment: 1 << 20))
             fill(store, 0..<25)
-            // Others take all the rest: no segment can be made without the oldest.
+            // Others fill the disk, so a new segment requires the eviction of the oldest.
             disk.fill(directory.path)
             fill(store, 25..<26)
             if everything { store.removeAll() } else { store.remove(key(25).span) }
@@ -156,7 +156,7 @@ struct ResponseStoreTests {
         let copies = Mutex<[TemporaryDirectory]>([])
         var settings = StoreSettings(directory: directory.path, capacityBytes: capacity, segmentBytes: 1 << 20)
         let path = directory.path
-        // What a crash would leave, each time that a file is made.
+        // Copies the files at each creation of a file, as a crash would leave them.
         settings.allocate = { descriptor, bytes in
             let error = csystem_allocate(descriptor, bytes)
             let files = names(in: path)
@@ -251,13 +251,13 @@ struct ResponseStoreTests {
         let store = try ResponseStore(settings)
         fill(store, 0..<29)
         #expect(store.lookUp(key(0).span) != nil)
-        // In the place of the segment that would come next: as good as no room.
+        // A directory in place of the next segment has the effect of missing space.
         let obstacle = directory.path + "/segment-0000000000000004"
         mkdir(obstacle, 0o700)
         fill(store, 30..<50)
-        // All of these were accepted before the writer knew.
+        // All were accepted before the writer failed.
         #expect(store.lookUp(key(49).span)?.body.count == 100_000 && store.statistics.pendingBytes > 0)
-        // What has room at the end of the last segment does not mean that the disk takes more: it is for marks.
+        // Space at the end of the last segment is reserved for marks, and does not mean that the disk accepts more.
         store.insert(item(900, retention: .outlives))
         store.flush()
         #expect(stored(store, 900) == body(900) && !store.hasUnwrittenMarks)
@@ -265,7 +265,7 @@ struct ResponseStoreTests {
         #expect(told.withLock { $0 } == [false])
         #expect(store.statistics.writeErrors > 0 && store.lookUp(key(60).span) == nil)
         #expect(store.lookUp(key(0).span)?.body.count == 100_000)
-        // What was stored before stays as it is.
+        // Items stored before are unchanged.
         #expect(store.lookUp(key(28).span)?.isMarkedStale == false)
         rmdir(obstacle)
         store.writer.tryAgainNow(store)
@@ -276,7 +276,7 @@ struct ResponseStoreTests {
         for number in [0, 54] { #expect(store.lookUp(key(number).span)?.body.count == 100_000) }
     }
 
-    /// Ten of them are nearly a segment of 1 MiB.
+    /// Ten of these items nearly fill a segment of 1 MiB.
     private func fill(_ store: ResponseStore, _ numbers: Range<Int>) {
         let body = [UInt8](repeating: 7, count: 100_000)
         for number in numbers { store.insert(NewItem(key: key(number), metadata: [], head: [], body: body, retention: .mayRescue)) }

@@ -1,4 +1,4 @@
-// A store whose limit is lowered: what goes takes no marks along that something younger needs.
+// Tests of lowering the store's limit: evictions do not lose marks that younger items need.
 
 import CSystem
 import Glibc
@@ -18,7 +18,7 @@ struct SmallerStoreTests {
         if cleanly { store.close() }
     }
 
-    /// Two marks, and segments enough to push them out of a store of 4 MiB.
+    /// Two marks, and enough segments to push them out of a store of 4 MiB.
     private func fill() throws -> ResponseStore {
         let store = try directory.open(16 << 20)
         store.insert(item(1, retention: .outlives))

@@ -1,4 +1,4 @@
-// Snapshots whose checksum holds and whose content does not: who has the key, or a fault of ours, may have written them.
+// Tests of snapshots with a valid checksum and invalid content, as written by an attacker with the key, or because of a bug.
 
 import CSystem
 import Glibc
@@ -6,12 +6,12 @@ import Testing
 
 @testable import CacheStore
 
-/// Eight bytes of the snapshot, and what is put in their place.
+/// Eight bytes of the snapshot, with their replacement.
 struct SnapshotRow: CustomTestStringConvertible, Sendable {
     let testDescription: String
     let place: Int
     let number: UInt64
-    /// Bytes added at the end, or taken away.
+    /// Number of bytes added at the end; negative if removed.
     var growth = 0
 
     static let end = 32
@@ -56,7 +56,7 @@ struct SnapshotTests {
             store.flush()
             #expect(stored(store, 20) == body(20))
         }
-        // Without a snapshot: the records alone are believed.
+        // Without a valid snapshot, the records alone are read.
         let store = try directory.open()
         for number in 0..<20 { #expect(stored(store, number) == body(number, 60)) }
         #expect(stored(store, 20) == body(20))

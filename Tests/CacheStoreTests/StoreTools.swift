@@ -1,4 +1,4 @@
-// What the tests of the store share: a directory to spoil, and items that are known by their number.
+// Helpers for tests of the store: a directory to damage, and items identified by numbers.
 
 import CSystem
 import Glibc
@@ -36,7 +36,7 @@ func copyFile(_ path: String, to target: String) {
     }
 }
 
-/// A directory that goes away with the test.
+/// A temporary directory, deleted on deinitialization.
 final class Directory {
     private let temporary: TemporaryDirectory
     var path: String { temporary.path }
@@ -57,7 +57,7 @@ final class Directory {
         pwrite(descriptor, &byte, 1, off_t(offset))
     }
 
-    /// - Parameter allocate: in the place of what gives a new file its blocks.
+    /// - Parameter allocate: replaces the allocation of blocks for new files.
     func open(
         _ capacity: Int = 8 << 20, segment: Int = 1 << 20, gatheringMilliseconds: Int = 5,
         allocate: @escaping @Sendable (Int32, Int) -> Int32 = { csystem_allocate($0, $1) }
@@ -71,10 +71,11 @@ final class Directory {
 }
 
 func key(_ number: Int) -> [UInt8] { Array("key-\(number)".utf8) }
-/// The first bytes of each body: from there on they repeat themselves.
+/// Beginnings of bodies, which repeat them.
 private let beginnings: [[UInt8]] = (0..<256).map { number in (0..<256).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ number) } }
 
-/// Its bytes differ from those of its neighbours, and of an item with another number. They are copied: one after the other they take long in a debug build.
+/// A body whose bytes differ between neighbours, and between items with different numbers. Copied in blocks, because single bytes take long
+/// in debug builds.
 func body(_ number: Int, _ count: Int = 500) -> [UInt8] {
     let beginning = beginnings[number & 0xff]
     return [UInt8](unsafeUninitializedCapacity: count) { bytes, filled in
@@ -93,7 +94,7 @@ func item(_ number: Int, _ count: Int = 500, retention: Retention = .mayRescue) 
     NewItem(key: key(number), metadata: [1, 2, 3], head: Array("head \(number)".utf8), body: body(number, count), retention: retention)
 }
 
-/// The stored body, after a check that the rest is right too.
+/// The stored body, after a check of the other parts.
 func stored(_ store: ResponseStore, _ number: Int) -> [UInt8]? {
     let bytes = key(number)
     guard let found = store.lookUp(bytes.span) else { return nil }

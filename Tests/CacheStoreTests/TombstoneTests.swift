@@ -1,4 +1,4 @@
-// Tombstones, removals and marks: they outlive what they remove, whatever the load and the disk do.
+// Tests that tombstones, removals and marks outlive the items that they affect, whatever the load and the disk do.
 
 import CSystem
 import Glibc
@@ -17,7 +17,7 @@ struct TombstoneTests {
     func manyMarks(next: Int) throws {
         let directory = try Directory()
         let store = try directory.open(4 << 20)
-        // More than a quarter of a segment.
+        // Marks of more than a quarter of a segment.
         let marks = 1..<600
         for number in marks { store.insert(item(number, retention: .outlives)) }
         for number in 10_000..<10_007 { store.insert(large(number, 300_000)) }
@@ -29,7 +29,7 @@ struct TombstoneTests {
         #expect(store.statistics.reinserted == marks.count)
         #expect(marks.allSatisfy { store.lookUp(key($0).span) != nil } && store.lookUp(key(10_009).span) != nil)
         #expect(store.statistics.pendingBytes == 0 && store.statistics.writeErrors == 0)
-        // One may have been the reserve.
+        // One of the files may have been the reserve.
         #expect(directory.segments.allSatisfy { [1 << 20, MarkReserve.bytes].contains(directory.size($0)) })
     }
 
@@ -66,7 +66,7 @@ struct TombstoneTests {
             store.insert(item(10, retention: .outlives))
             #expect(store.insert(item(12)) == .unwritable)
             store.flush()
-            // What was accepted before the failure stays in memory.
+            // Items accepted before the failure stay in memory.
             #expect(stored(store, 10) != nil && stored(store, 11) != nil && stored(store, 12) == nil && store.statistics.pendingBytes > 0)
             disk.failWrites(0)
             store.writer.tryAgainNow(store)
@@ -100,7 +100,7 @@ struct TombstoneTests {
             store.flush()
         }
         let files = directory.segments
-        // Root may write anywhere: the lock cannot be opened.
+        // Root may write anywhere, so a directory makes the lock unusable.
         unlink(directory.path + "/lock")
         mkdir(directory.path + "/lock", 0o700)
         let store = try directory.open(4 << 20)

@@ -1,4 +1,4 @@
-// Refused requests and unverified tokens: the settings that `why` names change the outcome.
+// Tests of rejected requests and unverified tokens: the settings that `why` names change the outcome.
 
 import CachePolicy
 import CacheStore

@@ -21,14 +21,13 @@ final class AdviceStage {
 
     init(_ play: ProxyPlay, _ gate: Gate, isChanged: Bool) { (self.play, self.gate, self.isChanged) = (play, gate, isChanged) }
 
-    /// Requests a target to which the origin responds late, and lets this time pass. Without the change the origin responds after the client has its
-    /// response;
-    /// with the change it responds before.
+    /// Sends a request to which the origin responds late, and advances the clock. Without the change, the origin responds after the client
+    /// has received its response; with the change, before.
     func ask(_ target: String = "/a", whileWaiting time: Duration, behind seen: Int = 0) throws {
         let client = try play.client()
         client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(play.origin.waitForRequests(seen + 1))
-        // The part of the response that the origin has sent by now is read before this response.
+        // Ensures that the proxy has read the origin's partial response.
         _ = try play.get("/other")
         play.time.advance(by: time)
         if isChanged { gate.open() }
@@ -77,7 +76,7 @@ struct AdviceTrial {
         (self.settings, origin, self.act, self.changes) = (settings, script, act, changes)
     }
 
-    /// The newest exchange of the target /a, as `why` has it.
+    /// Runs the scenario. Returns the newest exchange of the target /a from `why`.
     func run(_ settings: String, _ script: @escaping Script, isChanged: Bool) throws -> JSONValue {
         let gate = Gate()
         let origin = ScriptedOrigin(tls: tls) { request in request.target == "/other" ? [.json("{}")] : script(request, gate) }
@@ -87,7 +86,7 @@ struct AdviceTrial {
         return try Self.newest(play, target)
     }
 
-    /// The newest exchange of a client. Background fetches may have ended after it.
+    /// The newest exchange of a client. Skips background fetches that ended later.
     static func newest(_ play: ProxyPlay, _ target: String = "/a") throws -> JSONValue {
         let path = target.replacing("%", with: "%25")
         let newest = try #require(JSONValue(try play.admin("GET", "/-/why?path=\(path)&last=1").content)?["exchanges"]?.array?.first)
@@ -95,7 +94,7 @@ struct AdviceTrial {
         return try #require(JSONValue(try play.admin("GET", "/-/why/" + behind).content))
     }
 
-    /// - Parameter text: content of a settings file, with UPSTREAM for the upstream's address, which is optional.
+    /// - Parameter text: content of a settings file, in which UPSTREAM stands for the upstream's address.
     static func play(_ text: String, _ origin: ScriptedOrigin, isTLS: Bool = false) throws -> ProxyPlay {
         var reader = SettingsReader()
         let address = "\(isTLS ? "https" : "http")://127.0.0.1:\(origin.port)"

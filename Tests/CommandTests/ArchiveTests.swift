@@ -1,4 +1,4 @@
-// What one Cistern has exported and another has imported lies there as the fetches would have left it: by the real binary.
+// Tests that an export and an import by the real binary create the same stored records as fetches.
 
 import Administration
 import CachePolicy
@@ -37,7 +37,7 @@ struct ArchiveTests {
         }
         for language in ["de", "fr"] { _ = try play.get("/vary", [("Accept-Language", language)]) }
         _ = try play.get("/shared", [("Authorization", "Basic x")])
-        // What is gone, in the one way and the other; and what an operator has marked as stale.
+        // Removed resources, by 410 and by 404, and a response that is marked stale.
         play.time.advance(by: .seconds(1))
         origin.react { request in
             request.target == "/gone"
@@ -54,7 +54,7 @@ struct ArchiveTests {
             Self.configure(&$0)
             $0.mode = .offline
         }
-        // What claims to come from later would count as having come now.
+        // Responses from the future would count as received now.
         other.time.advance(by: .seconds(2))
         #expect(try CommandLineTool(play: other).run("import \(file)").lines == ["13 of 13 responses stored"])
         #expect(try other.get("/search?x=7&y=2").status == 200)

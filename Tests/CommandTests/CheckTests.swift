@@ -1,4 +1,4 @@
-// `cistern check`, through the real binary: every mistake at once, each where it was made, and nothing started.
+// Tests of `cistern check` with the real binary: reports all mistakes with their sources, and starts nothing.
 
 import CacheStore
 import Settings
@@ -13,7 +13,7 @@ struct CheckTests {
         try TextFile.write(file, to: path)
         let outcome = try CommandLineTool.run("check --config \(path) \(more)", environment: environment)
         withExtendedLifetime(directory) {}
-        // What depends on the machine is StartTests' matter.
+        // StartTests covers warnings that depend on the machine.
         let text = outcome.text.split(separator: "\n", omittingEmptySubsequences: false).filter { line in
             !["store.directory:", "cannot listen", "upstream.url: the name"].contains { line.hasPrefix("warning: \($0)") }
         }.joined(separator: "\n")
@@ -462,7 +462,7 @@ struct CheckTests {
         #expect(
             profiled.status == 0 && profiled.lines.first == "The profile rfc9111 sets:" && profiled.lines.last == "The settings are good.")
         #expect(profiled.lines.contains("  cache.store_errors: letter") && !profiled.text.contains("set_cookie"))
-        // What is given stands in its way: said, not guessed.
+        // Explicit settings conflict with the profile, which is reported.
         let conflict = try check("upstream: {url: http://x}\ncache: {profile: rfc9111, store: json}")
         #expect(conflict.lines == ["settings: cache.store_errors: letter needs cache.store: any, since json keeps no errors"])
     }

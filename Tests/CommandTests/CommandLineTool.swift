@@ -1,4 +1,4 @@
-// The real binary, run as a user runs it.
+// Runs the real binary as a user does.
 
 import Glibc
 import TestSupport
@@ -14,7 +14,7 @@ struct CommandLineTool {
         var lines: [String] { text.split(separator: "\n").map(String.init) }
     }
 
-    /// Beside the tests' own binary.
+    /// Path of the binary, next to that of the tests.
     static let path: String = {
         var buffer = [CChar](repeating: 0, count: 4096)
         let count = readlink("/proc/self/exe", &buffer, buffer.count)
@@ -23,20 +23,20 @@ struct CommandLineTool {
     }()
 
     /// - Parameters:
-    ///   - arguments: as typed in a shell; where the proxy is, is added.
-    ///   - proxy: the command speaks to the proxy itself, not to its admin interface.
+    ///   - arguments: as typed in a shell. The address is appended.
+    ///   - proxy: whether the command needs the proxy's address instead of the admin interface's.
     func run(_ arguments: String, proxy: Bool = false) throws -> Outcome {
         try Self.run(arguments + " " + (proxy ? "--proxy 127.0.0.1:\(play.port)" : "--admin unix:\(play.adminSocket)"))
     }
 
     /// - Parameters:
     ///   - arguments: as typed in a shell.
-    ///   - environment: as typed before a command.
+    ///   - environment: assignments before the command.
     static func run(_ arguments: String, environment: String = "") throws -> Outcome {
         try run(program: "\(environment) \(path) \(arguments)")
     }
 
-    /// - Parameter program: any, with its arguments.
+    /// - Parameter program: any program with its arguments.
     static func run(program: String) throws -> Outcome {
         let command = "\(program) 2>&1"
         guard let pipe = popen(command, "re") else { throw NotRun() }

@@ -1,4 +1,4 @@
-// The commands that ask a running Cistern, through the real binary.
+// Tests of the commands that query a running Cistern, with the real binary.
 
 import Administration
 import CachePolicy
@@ -242,7 +242,7 @@ struct CommandTests {
         }
         #expect(try check("--admin 127.0.0.1:\(play.port)", "") == 0)
         #expect(try check("", "CISTERN_LISTEN=127.0.0.1:\(play.port)") == 0)
-        // It listens elsewhere than the environment says: its socket is there.
+        // The configured address is wrong, but the socket works.
         #expect(try check("", "CISTERN_LISTEN=127.0.0.1:1 CISTERN_STORE_DIRECTORY=\(play.directory)") == 0)
         #expect(try check("", "CISTERN_LISTEN=127.0.0.1:1 CISTERN_STORE_DIRECTORY=/none") == 1)
         let admin = "CISTERN_LISTEN=127.0.0.1:\(play.port) CISTERN_ADMIN_LISTEN=127.0.0.1:1 CISTERN_ADMIN_SOCKET=off"
@@ -282,7 +282,7 @@ struct CommandTests {
             ("fault add --refuse", "drill add --refuse"), ("stats nonsense", "status nonsense"),
             ("top --interval 0", "status --watch --interval 0"),
         ]
-        // Numbers and their units differ from one moment to the next.
+        // Numbers and units change over time.
         let words = { (arguments: String) in try tool.run(arguments).lines.map { $0.prefix { $0.isLetter || $0 == ":" || $0 == "\"" } } }
         for (former, current) in equal { #expect(try words(former) == words(current) && !words(former).isEmpty, "\(former)") }
         for address in ["--port \(play.port)", "--port=\(play.port)", "--address 127.0.0.1:\(play.port)"] {

@@ -1,10 +1,10 @@
-// The board that docker/compose.yaml shows: its structure, since no Grafana is at hand here. What its expressions say is in MonitoringTests.
+// Tests the structure of the Grafana dashboard of docker/compose.yaml, without Grafana. MonitoringTests evaluates its expressions.
 
 import JSON
 import TestSupport
 import Testing
 
-/// docker/grafana/cistern.json.
+/// The dashboard docker/grafana/cistern.json.
 struct Board {
     struct Panel {
         let id: Int
@@ -14,7 +14,7 @@ struct Board {
         let source: String?
         let description: String
         let place: (x: Int, y: Int, width: Int, height: Int)
-        /// With the variables of the board in them.
+        /// PromQL expressions with the dashboard's variables.
         let expressions: [String]
 
         var isRow: Bool { type == "row" }
@@ -39,7 +39,7 @@ struct Board {
 
     let document: JSONValue
     let panels: [Panel]
-    /// Variables by name, with what fills them.
+    /// Variables by name, with the query that lists their values.
     let variables: [(name: String, type: String, query: String)]
 
     init() throws {
@@ -64,7 +64,7 @@ struct DashboardTests {
     func document() {
         #expect(board.document["schemaVersion"]?.integer ?? 0 >= 39)
         #expect(board.document["uid"] == "cistern" && board.document["title"] == "Cistern")
-        // Only an export has these, which Grafana then asks about.
+        // Only exports contain these members, about which Grafana then asks.
         #expect(board.document["__inputs"] == nil && board.document["id"] == nil)
         #expect(board.variables.first.map { $0.name == "datasource" && $0.type == "datasource" && $0.query == "prometheus" } == true)
         let others = board.document["templating"]?["list"]?.array?.dropFirst().map { $0["datasource"]?["uid"]?.string } ?? []
@@ -81,7 +81,7 @@ struct DashboardTests {
             guard !panel.isRow else { continue }
             #expect(panel.unit?.isEmpty == false && panel.source == "${datasource}" && !panel.expressions.isEmpty, "\(panel.title)")
             #expect(panel.description.hasSuffix("."), "\(panel.title)")
-            // Whoever has chosen instances sees no others'.
+            // Selected instances must hide others.
             for expression in panel.expressions where expression.contains("{") {
                 let chosen = expression.occurrences(of: "{job=~\"$job\",instance=~\"$instance\"")
                 #expect(chosen == expression.occurrences(of: "{"), "\(panel.title): \(expression)")
@@ -116,7 +116,7 @@ struct DashboardTests {
 }
 
 extension String {
-    /// How often a text occurs in it.
+    /// Number of occurrences of a text.
     fileprivate func occurrences(of text: String) -> Int {
         let (own, other) = (Array(utf8), Array(text.utf8))
         guard own.count >= other.count else { return 0 }

@@ -1,4 +1,4 @@
-// `cistern demo`: the very lines that it prints are run, and show what it says.
+// Tests of `cistern demo`: runs the printed commands and checks their output.
 
 import Glibc
 import TestSupport
@@ -6,7 +6,7 @@ import Testing
 
 @testable import cistern
 
-/// The real binary's demo, until it goes out of scope.
+/// A running demo of the real binary, which ends on deinitialization.
 private final class RunningDemo {
     private let pipe: UnsafeMutablePointer<FILE>
     private let process: pid_t
@@ -32,16 +32,16 @@ private final class RunningDemo {
         return String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
-    /// What can be pasted.
+    /// Printed commands.
     var commands: [String] { text.split(separator: "\n").filter { $0.hasPrefix("  ") }.map { String($0.dropFirst(2)) } }
 
-    /// - Parameter part: of the one line that is meant.
+    /// - Parameter part: text that only the wanted command contains.
     func command(_ part: String) throws -> String { try #require(commands.first { $0.contains(part) }) }
 
-    /// Commands as they are printed, into a shell.
+    /// Runs commands in a shell.
     func run(_ script: String) throws -> String { try CommandLineTool.run(program: "{ \(script)\n}").text }
 
-    /// A chapter, as its line says that it is run.
+    /// Runs a chapter in the printed way.
     func play(_ chapter: String) throws -> String {
         let show = try command("/\(chapter) ").split(separator: " #")[0]
         #expect(text.contains("with | sh -v behind it"))

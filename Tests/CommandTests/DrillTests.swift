@@ -1,4 +1,4 @@
-// `cistern drill`: its report by itself, and before a real proxy with mixed traffic.
+// Tests of `cistern drill`: its report on its own, and with mixed traffic through a real proxy.
 
 import Administration
 import JSON

@@ -1,4 +1,4 @@
-// What is said of the engine between nodes, by what its servers say of themselves.
+// Tests of the findings about a fleet's Redis servers, from facts that servers report.
 
 import Engine
 import Sharing
@@ -110,9 +110,9 @@ struct EngineFindingsTests {
             lost.warnings.last
                 == "share.servers: the log of fleet shop is in slot 12, at 10.0.0.1:1, which cannot be asked: until it can be, or a replica has taken its place, no node sees what others purge"
         )
-        // Nobody can be asked: that is said once.
+        // No server responds: reported once.
         #expect(Self.findings([Self.facts(1) { $0.failure = .unreachable }]).warnings.count == 2)
-        // What is to be set right is said, and there is no more to it.
+        // No further warnings in addition to the mistake.
         #expect(Self.findings([Self.facts { $0.failure = .denied }, Self.facts(2, .replica)]).warnings.isEmpty)
     }
 
@@ -141,23 +141,12 @@ struct EngineFindingsTests {
         #expect(last("0")?.contains("memory") == false)
     }
 
-    @Test("a node that the fleet would not admit is a mistake, whatever its log has")
+    @Test("a node that the fleet would not admit is a mistake")
     func refused() {
         let findings = EngineFindings(
-            [Self.facts()], fleet: "shop", hasUser: true, log: (Self.server(1), nil), sample: LogSample(entries: 9, unopened: 9),
-            isOtherSecret: true)
+            [Self.facts()], fleet: "shop", hasUser: true, log: (Self.server(1), nil), isOtherSecret: true)
         #expect(findings.mistakes.count == 1 && findings.mistakes[0].hasPrefix("share.secret_file: fleet shop has another secret"))
         #expect(findings.warnings.isEmpty)
-    }
-
-    @Test("another secret than that of the fleet's other nodes is told of, before anything is shared")
-    func otherSecret() {
-        func warnings(_ sample: LogSample?) -> [String] {
-            EngineFindings([Self.facts()], fleet: "shop", hasUser: true, log: (Self.server(1), nil), sample: sample).warnings
-        }
-        #expect(warnings(nil).isEmpty && warnings(LogSample(entries: 9, unopened: 0)).isEmpty)
-        #expect(warnings(LogSample(entries: 9, unopened: 9))[0].contains("none of the 9 entries of the log of fleet shop that were read"))
-        #expect(warnings(LogSample(entries: 9, unopened: 2))[0].contains("2 of the 9 entries"))
     }
 
     @Test("what the user may not look at is not passed over")
@@ -168,7 +157,7 @@ struct EngineFindingsTests {
         #expect(notes(false).count == 1 && notes(true).count == 1)
         #expect(notes(nil).count == 2 && notes(nil)[0].hasPrefix("cluster-require-full-coverage was not looked at, at 10.0.0.1:1: "))
         #expect(Self.findings([Self.facts()]).notes.count == 1)
-        // One that cannot be asked tells nothing at all.
+        // An unreachable server does not count.
         let gone = Self.facts(2, .primary(slots: 1)) { ($0.failure, $0.info) = (.unreachable, [:]) }
         #expect(Self.findings([Self.facts(1, .primary(slots: 1)), gone], slot: 1).notes.count == 1)
     }
@@ -192,7 +181,7 @@ struct EngineFindingsTests {
         #expect(full.warnings.count == 1 && full.warnings[0].contains("cluster-require-full-coverage is yes at 10.0.0.1:1"))
         let stray = Self.findings([Self.facts(1, .primary(slots: 16_384)), Self.facts(2, .unlisted)])
         #expect(stray.warnings.count == 1 && stray.warnings[0].contains("none of the Cluster's servers"))
-        // The Cluster may call one of its servers otherwise than the settings do: it is the same process.
+        // The Cluster may list a server under another address than the settings; the process is identical.
         let renamed = Self.findings([Self.facts(1, .primary(slots: 16_384), ["run_id": "r1"]), Self.facts(2, .unlisted, ["run_id": "r1"])])
         #expect(renamed.warnings.isEmpty, "\(renamed.warnings)")
         let other = Self.findings([Self.facts(1, .primary(slots: 16_384), ["run_id": "r1"]), Self.facts(2, .unlisted, ["run_id": "r2"])])

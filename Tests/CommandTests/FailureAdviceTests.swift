@@ -1,4 +1,4 @@
-// Upstream failures, and the settings that `why` names: each setting changes the outcome. The compiler demands a row for a new failure.
+// Tests of upstream failures: each setting that `why` names changes the outcome. The compiler requires a row for a new failure.
 
 import CachePolicy
 import Decisions
@@ -66,7 +66,7 @@ struct FailureAdviceTests {
         }
     }
 
-    /// Timeouts that follow libcurl's clock, which no play moves, and failures that `UpstreamConnectionCauseTests` covers.
+    /// Timeouts of libcurl's clock, which plays cannot advance, and failures that `UpstreamConnectionCauseTests` covers.
     private static let isElsewhere: [UpstreamError.Kind] = [.dnsTimeout, .connectionTimeout, .connectionRefused]
 
     @Test("no response came", arguments: UpstreamError.Kind.allCases)
@@ -113,7 +113,7 @@ struct FailureAdviceTests {
             "upstream: {connections: 4}", script: script, changes: ["upstream.connections": .init("upstream: {connections: 20}")]
         ) { stage in
             let clients = try (0..<3).map { _ in try stage.play.client() }
-            // Paths of one kind share half of the connections, so each of these paths has another kind.
+            // Each path is of another family, because paths of one family share half of the connections.
             for (client, target) in zip(clients, ["/b/1", "/c/1", "/a"]) {
                 client.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n")
                 #expect(client.readResponseHead() != nil)
@@ -124,10 +124,10 @@ struct FailureAdviceTests {
         try trial.verify(isMet: { $0["upstream"]?["error"] == "too_many_streams" }, isHelped: { $0["status"] == 200 })
     }
 
-    // MARK: Open scopes
+    // MARK: Failure scopes
 
     private static func stopped(_ kind: FailureScopeKind) -> AdviceTrial {
-        /// /a is stored, then the upstream fails until its scope opens.
+        /// Stores /a, then makes the upstream fail until its failure scope opens.
         func failing(
             _ settings: String, _ change: [String: String], _ failure: OriginStep?, wait: Duration = .zero, targets: [String] = ["/a"]
         ) -> AdviceTrial {
@@ -165,7 +165,7 @@ struct FailureAdviceTests {
         try Self.stopped(kind).verify(isMet: { $0["reason"]?.string == kind.label })
     }
 
-    // MARK: Responses that cannot be used
+    // MARK: Unusable responses
 
     @Test("a response that is much shorter than the stored one")
     func shrunk() throws {
@@ -216,7 +216,7 @@ struct FailureAdviceTests {
         try trial.verify(isMet: { $0["result"] == "rescued" && $0["status"] == 410 }, isHelped: { $0["status"] == 200 })
     }
 
-    // MARK: Others
+    // MARK: Other settings
 
     @Test("a response without a lifetime, a field that keeps requests apart, a mode, content that is too long to be held")
     func others() throws {

@@ -1,4 +1,4 @@
-// Files and directories that cannot be used: each message has the path and the operating system's error text.
+// Tests of messages about unusable files and directories: each contains the path and the operating system's error text.
 
 import CacheStore
 import Glibc
@@ -7,10 +7,10 @@ import Testing
 
 @Suite("Messages about files", .slow)
 struct FileMessagesTests {
-    /// Root may read everything, so the commands run as another user.
+    /// Root may read all files, so the commands run as another user.
     private static let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups"
 
-    /// A directory and a file in it that only root can use.
+    /// A directory with a file, both accessible to root only.
     private struct Closed: ~Copyable {
         let directory = TestTools.temporaryDirectory()
         var path: String { directory.path }

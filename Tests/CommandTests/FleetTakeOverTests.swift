@@ -1,4 +1,4 @@
-// A node of a fleet that another process takes over, through the real binary: it goes on to see what the others purge, and they what it does.
+// Tests that a node of a fleet still receives and sends purges after a take-over, with the real binary.
 
 import CacheStore
 import Glibc
@@ -13,8 +13,8 @@ struct FleetTakeOverTests {
     private let temporary = TestTools.temporaryDirectory()
 
     /// - Parameters:
-    ///   - name: of the node: each has a store.
-    ///   - number: of its process.
+    ///   - name: name of the node. Each node has a store.
+    ///   - number: number of the process.
     private func serve(_ name: String, _ number: Int, _ more: String = "", to origin: ScriptedOrigin, _ redis: RedisProcess) throws
         -> RunningCommand
     {
@@ -36,7 +36,7 @@ struct FleetTakeOverTests {
         try CommandLineTool.run("purge \(arguments) --admin unix:\(temporary.path)/cache-\(name)/admin.sock").status
     }
 
-    /// Whether it comes to that within half a minute.
+    /// Polls a condition for half a minute; returns whether it became true.
     private func eventually(_ condition: () throws -> Bool) throws -> Bool {
         for _ in 0..<3_000 {
             if try condition() { return true }
@@ -71,9 +71,9 @@ struct FleetTakeOverTests {
         #expect(try eventually { try new.get("/a").text != before })
         #expect(old.wait().status == 0)
         #expect(try sees(new))
-        // What was stored before is there still.
+        // Stored responses are still available.
         #expect(try new.get("/b")["Cache-Status"]?.contains("; hit") == true)
-        // By the new one's own log, and by its lease.
+        // Checks the new process's log and lease.
         let asked = origin.requests.count
         #expect(try new.get("/d").status == 200)
         #expect(try eventually { try one.get("/d")["Cache-Status"]?.contains("; hit") == true })
@@ -81,7 +81,7 @@ struct FleetTakeOverTests {
         let text = try one.get("/d").text
         #expect(try purge("other", "--prefix /d") == 0)
         #expect(try eventually { try one.get("/d").text != text })
-        // And again with its store, by another start.
+        // A restart with the existing store.
         #expect(new.stop().status == 0)
         #expect(try purge("one", "--prefix /b") == 0)
         let third = try serve("other", 3, to: origin, redis)

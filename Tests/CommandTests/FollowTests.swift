@@ -1,20 +1,20 @@
-// `cistern why --follow`, by the real binary: what happens comes as it happens.
+// Tests of `cistern why --follow` with the real binary: exchanges are printed as they occur.
 
 import Glibc
 import TestSupport
 import Testing
 
-/// A command whose lines are read while it runs.
+/// A running command whose output is read line by line.
 private final class ReadCommand {
     private let pipe: UnsafeMutablePointer<FILE>
 
     init(_ arguments: String) throws {
-        // It ends by itself where a test is broken.
+        // Ends on its own if a test is broken.
         guard let pipe = popen("timeout 60 \(CommandLineTool.path) \(arguments) 2>&1", "re") else { throw CommandLineTool.NotRun() }
         self.pipe = pipe
     }
 
-    /// nil at its end.
+    /// The next line; nil at the end.
     func line() -> String? {
         var line = [CChar](repeating: 0, count: 1 << 16)
         guard fgets(&line, Int32(line.count), pipe) != nil else { return nil }
@@ -22,13 +22,13 @@ private final class ReadCommand {
             String.init) ?? ""
     }
 
-    /// The next that has a text in it.
+    /// The next line that contains a text; nil at the end.
     func line(with text: String) -> String? {
         while let line = line() { if line.contains(text) { return line } }
         return nil
     }
 
-    /// No longer reads.
+    /// Stops reading, and waits for the command.
     func leave() -> Int32 { pclose(pipe) }
 }
 
@@ -56,7 +56,7 @@ struct FollowTests {
             _ = try play.get(target)
             #expect(following.line(with: "GET ")?.contains("GET \(target)  200 ") == true)
         }
-        // Who reads no more does not keep it running, also where nothing happens.
+        // A closed output ends the command even without new exchanges.
         _ = following.leave()
     }
 

@@ -1,4 +1,5 @@
-// What Chromium, Firefox, Playwright and mitmproxy have recorded of one web app (Tests/Recordings): replayed and imported by the real binary.
+// Tests replays and imports of recordings by Chromium, Firefox, Playwright and mitmproxy of a web app (Tests/Recordings), with the real
+// binary.
 
 import Administration
 import CacheStore
@@ -14,12 +15,12 @@ struct ForeignRecordingTests {
 
     struct Recorder: CustomTestStringConvertible {
         let name: String
-        /// Else nothing in it says which origin may ask.
+        /// Whether the recording contains the CORS fields of a browser's requests.
         var isOfABrowser = true
-        /// Of those that the app never read.
+        /// Whether it has content that the app never read.
         var hasUnreadContents = true
         var hasBinaryContents = true
-        /// What an import of the archive stores.
+        /// Number of responses that an import stores.
         let stored: Int
 
         var testDescription: String { name }
@@ -41,7 +42,7 @@ struct ForeignRecordingTests {
         #expect(recorded.status == 200 && recorded.text.contains("\"name\":\"Ada\""))
         #expect(try replay.get("/users").text.contains("Ada Löwe 19"))
         #expect(try replay.get("/search?a=%C3%BC&b=2&c=x+y").text == #"{"query": "b=2&a=%C3%BC&c=x+y"}"#)
-        // Also where the browser's copy was confirmed by a 304.
+        // Also if the recorded response was a 304 that confirmed the browser's copy.
         #expect(try replay.get("/me", [("Authorization", "Bearer any")]).text == #"{"name":"Ada"}"#)
         let form = [("Content-Type", "application/x-www-form-urlencoded")]
         #expect(try replay.request("POST", "/form", form, content: "b+c=%C3%BC&a=1").status == 201)
@@ -56,7 +57,7 @@ struct ForeignRecordingTests {
         try checkPreflight(replay, recorder)
     }
 
-    /// What is text comes in the charset that its type says, whatever the recorder has made of it.
+    /// Text is sent in the charset of its media type, however the recorder stored it.
     private func checkText(_ replay: RunningCommand) throws {
         for target in ["/text", "/latin"] {
             let text = try replay.get(target)
@@ -78,7 +79,7 @@ struct ForeignRecordingTests {
     func binary(_ recorder: Recorder) throws {
         let temporary = TestTools.temporaryDirectory()
         for (bytes, isRecorded) in [(#"\0\377\1\376"#, true), (#"\0\377\1\377"#, false)] {
-            // Browsers name no type for bytes.
+            // Browsers send no content type for binary data.
             let type = recorder.isOfABrowser ? "" : "application/octet-stream"
             let send = #"printf "\#(bytes)" | curl -s -H Content-Type:\#(type) --data-binary @- $API_URL/binary"#
             try TextFile.write(send, to: temporary.path + "/send.sh")

@@ -1,4 +1,4 @@
-// Text for man(7), from words that know nothing of it.
+// Formats text as a page for man(7).
 
 struct ManualPage {
     private(set) var text: String
@@ -11,7 +11,7 @@ struct ManualPage {
     mutating func section(_ name: String) { text += ".SH \(name)\n" }
     mutating func subsection(_ name: String) { text += ".SS \(Self.escaped(name))\n" }
 
-    /// Its lines are filled, but those that are set in stand as they are.
+    /// Text paragraphs are filled; indented lines are kept as they are.
     mutating func paragraphs(_ words: String) {
         var isExample = false
         for line in words.split(separator: "\n", omittingEmptySubsequences: false) {
@@ -33,12 +33,12 @@ struct ManualPage {
         paragraphs(words)
     }
 
-    /// A term and what it means.
+    /// A term with its description.
     mutating func item(_ term: String, _ words: String) {
         text += ".TP\n.B \(Self.escaped(term))\n\(Self.escaped(words))\n"
     }
 
-    /// Hyphens that are to be typed are none that a line may end with; a line must not begin as a request.
+    /// Escapes hyphens that users type, and characters that would begin a request.
     static func escaped(_ words: some StringProtocol) -> String {
         var result = ""
         for character in words {

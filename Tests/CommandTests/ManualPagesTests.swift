@@ -1,5 +1,5 @@
-// Makes cistern(1) of what the commands say of themselves, and cistern.yaml(5) of the declarations of the settings. With CISTERN_WRITE_MANUALS
-// set they are written instead of compared.
+// Generates cistern(1) from the commands' help, and cistern.yaml(5) from the declarations of settings. With CISTERN_WRITE_MANUALS set, both
+// are written instead of compared.
 
 import Glibc
 import JSON

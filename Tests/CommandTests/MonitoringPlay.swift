@@ -1,11 +1,11 @@
-// A Prometheus (Debian's) that scrapes Cisterns run as users run them, with the rules of docker/.
+// A Prometheus server (from Debian) that scrapes real Cisterns with the rules of docker/.
 
 import CacheStore
 import Glibc
 import JSON
 import TestSupport
 
-/// Ends with the play.
+/// A running Prometheus, which ends on deinitialization.
 final class RunningPrometheus {
     static var isInstalled: Bool { TestTools.has("prometheus") && TestTools.has("promtool") }
 
@@ -17,8 +17,8 @@ final class RunningPrometheus {
     private let port = TestTools.freePort()
     private var process: pid_t = 0
 
-    /// Returns when it responds.
-    /// - Parameter targets: HOST:PORT, with what they speak: `http` or `https`.
+    /// Returns when Prometheus responds.
+    /// - Parameter targets: HOST:PORT with the scheme `http` or `https`.
     init(targets: [(scheme: String, address: String)]) throws {
         try TestTools.copy(Board.folder + "prometheus-rules.yml", to: temporary.path + "/rules.yml")
         let scraped = targets.map { target in
@@ -51,7 +51,7 @@ final class RunningPrometheus {
         waitpid(process, nil, 0)
     }
 
-    /// Until something is so, for a minute at most.
+    /// Polls a condition for up to a minute; returns whether it became true.
     func wait(_ isSo: () throws -> Bool) rethrows -> Bool {
         for _ in 0..<3_000 {
             if try isSo() { return true }
@@ -60,7 +60,7 @@ final class RunningPrometheus {
         return false
     }
 
-    /// `data` of what its API responds.
+    /// Member `data` of the response of its HTTP API.
     func ask(_ path: String, query: String? = nil) throws -> JSONValue {
         let client = try TestClient(port: port)
         let form = [("Content-Type", "application/x-www-form-urlencoded")]
@@ -72,7 +72,7 @@ final class RunningPrometheus {
         return data
     }
 
-    /// What an expression gives now, but for what is no number (0 / 0).
+    /// Current values of an expression, without NaN.
     func values(_ expression: String) throws -> [Double] {
         let result = try ask("/api/v1/query", query: expression)["result"]?.array ?? []
         return result.compactMap { $0["value"]?.array?.last?.string.flatMap(Double.init) }.filter { !$0.isNaN }
@@ -84,9 +84,9 @@ final class RunningPrometheus {
     }
 }
 
-/// An expression of a rule as Prometheus writes it.
+/// A rule's expression in Prometheus' notation.
 struct RuleExpression {
-    /// What is compared in it: each side of each comparison, which says something also where the comparison is not true.
+    /// The sides of all comparisons. They have values even if the comparison is false.
     let compared: [String]
 
     init(_ text: String) {
@@ -103,12 +103,12 @@ struct RuleExpression {
             }
         }
         compared = sides.map { $0.joined(separator: " ") }.filter { $0.contains(where: \.isLetter) }.map {
-            // What says that there is nothing says so of what is there.
+            // `absent(x)` is replaced by `x`, which must exist.
             $0.hasPrefix("absent(") ? String($0.dropFirst(7).dropLast()) : $0
         }
     }
 
-    /// Split at spaces that are in no brackets.
+    /// Splits at spaces outside brackets.
     private static func words(_ text: String) -> [String] {
         var words: [String] = [""]
         var depth = 0

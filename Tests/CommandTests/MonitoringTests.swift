@@ -1,4 +1,4 @@
-// The board and the alerts of docker/, by a real Prometheus that scrapes the real program while an outage is played: each expression says something.
+// Tests the dashboard and alerts of docker/ with a real Prometheus and the real binary during an outage: each expression has a value.
 
 import CacheStore
 import Glibc
@@ -71,10 +71,10 @@ struct MonitoringTests {
         let shown = board.panels.flatMap(\.expressions)
         expressions += shown.map { Self.filled($0) }
         expressions += board.variables.compactMap { Self.values(of: $0.query) }.map { Self.filled($0) }
-        // Where there is one API only, its figures have no label.
+        // With a single API, its metrics have no label.
         expressions += shown.filter { $0.contains(" or on () ") }.map { Self.filled($0, instance: play.sole) }
         #expect(expressions.count > 130)
-        // What has not happened before cannot rise: each round is scraped.
+        // A counter must exist before it can increase, so each round is scraped.
         var empty = Array(Set(expressions)).sorted()
         _ = try prometheus.wait {
             try play.round()
@@ -85,7 +85,7 @@ struct MonitoringTests {
         try Self.alerts(prometheus, play)
     }
 
-    /// What is wrong in the play, and nothing else. `pending` counts: some fire after a minute only.
+    /// Checks that exactly the expected alerts are active. `pending` counts, because some fire only after a minute.
     private static func alerts(_ prometheus: RunningPrometheus, _ play: MonitoredOutage) throws {
         let expected = [
             "CisternCertificateEnds", "CisternCopiesMissing users", "CisternFaultsForgotten", "CisternUpstreamDown ",
@@ -93,7 +93,7 @@ struct MonitoringTests {
         ]
         var active: [String] = []
         _ = try prometheus.wait {
-            // It goes on: on a busy machine rates would fall before all is told.
+            // Keeps the traffic going, so that rates do not fall on a busy machine.
             try play.round()
             // A busy machine blocks loops, so CisternLoopStalls may be pending.
             let alerts = (try prometheus.ask("/api/v1/alerts")["alerts"]?.array ?? []).filter {
@@ -112,7 +112,7 @@ struct MonitoringTests {
         for rule in rules { #expect(rule["health"] == "ok", "\(rule["name"]?.string ?? ""): \(rule["lastError"]?.string ?? "")") }
     }
 
-    /// An expression of the board with all chosen.
+    /// A dashboard's expression with all variables set to match everything.
     private static func filled(_ expression: String, instance: String = ".*") -> String {
         var text = expression
         for (name, value) in [
@@ -123,7 +123,7 @@ struct MonitoringTests {
         return text
     }
 
-    /// What `label_values(SERIES, LABEL)` lists.
+    /// Query for the values of `label_values(SERIES, LABEL)`.
     private static func values(of query: String) -> String? {
         guard query.hasPrefix("label_values("), let comma = query.lastIndex(of: ",") else { return nil }
         let series = query[..<comma].dropFirst("label_values(".utf8.count)
@@ -131,10 +131,10 @@ struct MonitoringTests {
     }
 }
 
-/// Two Cisterns: one with two APIs and routes, of which one API is down, which shares; and one with a single API, which is down.
+/// Two Cisterns. One shares and has two APIs with routes, one of which is down. The other has a single API, which is down.
 private final class MonitoredOutage {
     let prometheus: RunningPrometheus
-    /// The address of the one with a single API.
+    /// Address of the Cistern with a single API.
     let sole: String
 
     private let temporary = TestTools.temporaryDirectory()
@@ -181,7 +181,7 @@ private final class MonitoredOutage {
         prometheus = try RunningPrometheus(targets: [("https", "127.0.0.1:\(adminPort)"), ("http", sole)])
     }
 
-    /// The present time as an HTTP date.
+    /// The current time as an HTTP date.
     private static func date() -> String {
         var (now, parts, text) = (time(nil), tm(), [CChar](repeating: 0, count: 64))
         gmtime_r(&now, &parts)
@@ -211,7 +211,7 @@ private final class MonitoredOutage {
         """
     }
 
-    /// Rescues and what has no copy, hits and what is not stored, what is refused, and clients that break off.
+    /// Causes rescues, failures without a stored response, hits, responses that are not stored, rejected requests, and aborts by clients.
     func round() throws {
         for target in [
             "/users/one/1", "/users/2", "/users/none", "/orders/one/1", "/orders/one/secret", "/orders/closing", "/orders/broken",

@@ -1,5 +1,5 @@
-// An exchange exists for every reason for not storing, and the setting that `why` names makes Cistern store the response.
-// The compiler demands a row for a new reason. If `why` names no setting, the test tries all settings, and none helps.
+// Tests an exchange for each reason for not storing: the setting that `why` names makes Cistern store the response. The compiler requires a
+// row for a new reason. If `why` names no setting, the test tries all settings, and none helps.
 
 import CachePolicy
 import Downstream
@@ -89,7 +89,7 @@ private struct NotStoredWay {
                 .json("{}", ["Set-Cookie: a=1"]), settings: "cache: {set_cookie: refuse}",
                 changes: ["cache.set_cookie": "cache: {set_cookie: strip}"])
         case .noContent: self.init(.send("HTTP/1.1 204 No Content\r\n\r\n"), changes: ["cache.store": any])
-        // One that was asked for is not stored for that; one that was not is no response.
+        // A 206 to a range request has another reason, and an unrequested 206 is an invalid response.
         case .partial: return nil
         case .noStore:
             self.init(
@@ -128,7 +128,7 @@ private struct NotStoredWay {
         }
     }
 
-    /// Asks as it says.
+    /// Sends the request, with the concurrent one if any.
     func play(_ stage: AdviceStage, path: String? = nil) throws {
         let target = path ?? target
         guard let meanwhile else {
@@ -279,7 +279,7 @@ struct NotStoredAdviceTests {
         }
     }
 
-    /// Reasons that do not prevent storing with these settings.
+    /// Reasons for which a response is stored with these settings.
     private func stored(_ settings: String) throws -> [NotStoredReason] {
         let responses = Dictionary(uniqueKeysWithValues: Self.ways.map { ("/\($0.0.rawValue)", $0.way.response) })
         let origin = ScriptedOrigin { request in

@@ -1,4 +1,4 @@
-// Configuration/Recipes.md, read as it stands: the settings of a recipe, its scripts, and its commands with what they show.
+// Reads Configuration/Recipes.md: settings of a recipe, its scripts, and its commands with their output.
 
 import Administration
 import CacheStore
@@ -10,7 +10,7 @@ import Testing
 
 @testable import cistern
 
-/// One recipe: what stands below its heading.
+/// A recipe: the text below its heading.
 struct Recipe {
     struct Missing: Error {
         let what: String
@@ -26,9 +26,9 @@ struct Recipe {
         text = rest[..<(rest.firstRange(of: "\n## ")?.lowerBound ?? rest.endIndex)]
     }
 
-    /// The lines of each block in a language, in their order.
+    /// The blocks of a language, in order.
     func blocks(_ language: String) -> [String] {
-        // Every second part stands between two fences, and begins with its language.
+        // Every second part is a fenced block, which begins with its language.
         let parts = text.split(separator: "```", omittingEmptySubsequences: false)
         return stride(from: 1, to: parts.count, by: 2).compactMap { place in
             parts[place].hasPrefix(language + "\n") ? String(parts[place].dropFirst(language.count + 1)) : nil
@@ -51,7 +51,7 @@ struct Recipe {
 
     // MARK: Commands
 
-    /// A command, and the lines that it shows; `…` stands for any.
+    /// A command with its expected output; `…` stands for any text.
     private struct Step {
         let command: String
         var shown: [String] = []
@@ -69,11 +69,11 @@ struct Recipe {
         return steps
     }
 
-    /// Runs its commands in a shell, in front of the real binary with the recipe's settings, and looks for what they are to show.
+    /// Runs the recipe's commands in a shell against the real binary with the recipe's settings, and checks their output.
     /// - Parameters:
-    ///   - options: of `serve`, beside the settings.
-    ///   - variables: of the shell, that the recipe takes as given.
-    ///   - ready: waits for what has to be there before.
+    ///   - options: additional options of `serve`.
+    ///   - variables: shell variables that the recipe assumes.
+    ///   - ready: waits for required conditions.
     func play(
         _ origin: ScriptedOrigin, options: String = "", variables: [String: String] = [:],
         whenReady ready: (RunningCommand) throws -> Void = { _ in }
@@ -113,11 +113,11 @@ struct Recipe {
             }
             rest = rest[(found + 1)...]
         }
-        // Without dots behind it, a line is the last one but for content.
+        // A single expected line without dots must be the only line besides content.
         if step.shown.count == 1, step.shown != ["…"] { #expect(lines.count == 1, "\(step.command)") }
     }
 
-    /// How long something has been stale is another number each time.
+    /// Removes the number of seconds of staleness, which varies.
     private static func comparable(_ line: String) -> String {
         guard let ttl = line.firstRange(of: "ttl=-") ?? line.firstRange(of: "ttl=0") else { return line }
         return line[..<ttl.lowerBound] + "ttl=-" + line[ttl.upperBound...].drop { $0.isNumber }

@@ -1,4 +1,4 @@
-// The recipes of Configuration/Recipes.md, played as they stand: their settings before a scripted origin, their commands by a shell.
+// Tests the recipes of Configuration/Recipes.md: their settings with a scripted origin, their commands in a shell.
 
 import CachePolicy
 import CacheStore
@@ -102,7 +102,7 @@ struct RecipeTests {
             try play.request("POST", "/graphql", [("Content-Type", "application/json")], content: "{\"query\":\"\(query)\"}")
         }
         #expect(try ask("{ a }").text == #"{"data":1}"#)
-        // Errors are passed on, and take nothing away.
+        // Errors are passed on, and do not replace stored responses.
         origin.react { _ in [.json(#"{"errors":[{"message":"no"}],"data":null}"#)] }
         for query in ["{ a }", "{ b }"] { #expect(try ask(query).text.contains("errors")) }
         origin.down()
@@ -143,7 +143,7 @@ struct RecipeTests {
 
     // MARK: Recordings
 
-    /// Runs a recipe's line as it stands, but for the tests that it runs and the address of the API.
+    /// Runs a recipe's command line with another test command and another API address.
     private func run(_ line: String, _ tests: String, _ origin: ScriptedOrigin, in directory: String) throws -> CommandLineTool.Outcome {
         let script = line.replacing("npm test", with: tests).replacing("https://api.example.com", with: "http://127.0.0.1:\(origin.port)")
         let tools = CommandLineTool.path[..<(CommandLineTool.path.lastIndex(of: "/") ?? CommandLineTool.path.startIndex)]

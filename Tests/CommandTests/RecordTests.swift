@@ -1,4 +1,4 @@
-// Recordings and replays by the real binary: what was recorded comes again with no upstream at all.
+// Tests of recording and replay with the real binary: recorded responses are served without an upstream.
 
 import CacheStore
 import Descriptors

@@ -1,4 +1,4 @@
-// `cistern reload` and SIGHUP, through the real binary and a file that an operator changes.
+// Tests of `cistern reload` and SIGHUP with the real binary and a changing file.
 
 import CacheStore
 import Descriptors
@@ -87,7 +87,7 @@ struct ReloadCommandTests {
         try write("cache: {rescue_afer: 1s}\n")
         #expect(try reload("").text.contains("All stays as it was"))
         #expect(try CommandLineTool.run("status --config \(file)").status == 0)
-        // Nothing of it can be read.
+        // The file cannot be parsed.
         try write("cache: [\n")
         let lost = try reload("")
         #expect(lost.status == 1 && lost.text.contains("\(file):"))

@@ -1,4 +1,4 @@
-// Reasons for no rescue, outcomes of upstream failures, and the settings that `why` names for both: each setting changes the outcome.
+// Tests of reasons against a rescue and of outcomes of failures: each setting that `why` names changes the outcome.
 
 import CachePolicy
 import Decisions
@@ -10,7 +10,7 @@ import Upstream
 
 @Suite("Advice about rescues", .play)
 struct RescueAdviceTests {
-    /// /a is stored and becomes stale. It is then requested while the upstream fails in a way without advice.
+    /// Stores /a, lets it become stale, and requests it while the upstream fails in a way without advice.
     private static func rescue(
         _ settings: String, _ fields: String..., changed: [String: String], first: [(String, String)] = [], then: [(String, String)] = [],
         status: String = "200 OK"

@@ -1,4 +1,4 @@
-// A command of the real binary that stays until it is told to stop, as a test harness runs it: it says on a descriptor when it listens.
+// A long-running command of the real binary, which notifies readiness on a descriptor.
 
 import CSystem
 import Glibc
@@ -7,7 +7,7 @@ import TestSupport
 final class RunningCommand {
     private(set) var process: pid_t = 0
     private let output: String
-    /// Whether there is no process any more, or none yet.
+    /// Whether no process is running.
     private var isStopped = true
     private(set) var port: UInt16 = 0
 
@@ -19,26 +19,26 @@ final class RunningCommand {
 
     struct NotRunning: Error {
         let text: String
-        /// Where it has run.
+        /// Exit status; nil if it never ran.
         var status: Int32?
     }
 
     /// - Parameters:
     ///   - arguments: split at spaces.
-    ///   - directory: for what it writes.
-    ///   - environment: beside that of the tests.
-    ///   - handed: sockets that it gets as systemd hands them over, in the place of an address.
+    ///   - directory: for its output.
+    ///   - environment: added to the tests' environment.
+    ///   - handed: sockets to pass as systemd does, instead of an address.
     init(_ arguments: String, in directory: String, environment: [String: String] = [:], handed: [Int32] = []) throws {
         output = directory + "/output.\(arguments.split(separator: " ").first ?? "")"
         var ends: [Int32] = [0, 0]
-        // No other process that is started meanwhile may have it: the end is waited for.
+        // Close-on-exec, because the test waits for the end, which another child process must not hold open.
         guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0 else {
             throw NotRunning(text: "no descriptors")
         }
         let ready = Int32(3 + handed.count)
         let listen = handed.isEmpty ? " --listen 127.0.0.1:0" : ""
         var words = [CommandLineTool.path] + "\(arguments)\(listen) --ready-fd \(ready)".split(separator: " ").map(String.init)
-        // The number of the process is known to itself only.
+        // Only the process itself knows its process ID.
         if !handed.isEmpty { words = ["/bin/sh", "-c", "LISTEN_PID=$$ LISTEN_FDS=\(handed.count) exec \"$0\" \"$@\""] + words }
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
@@ -46,7 +46,7 @@ final class RunningCommand {
         posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
         posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0o600)
         posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO)
-        // The originals may have any number; only those that are wanted stay open beside them.
+        // Descriptors may have any number. They are copied to high numbers first, and only the wanted ones stay open.
         let copies = (handed + [ends[1]]).map { fcntl($0, F_DUPFD_CLOEXEC, 100) }
         for (place, copy) in copies.enumerated() { posix_spawn_file_actions_adddup2(&actions, copy, Int32(3 + place)) }
         close(ends[1])
@@ -95,10 +95,10 @@ final class RunningCommand {
         return text
     }
 
-    /// Where a test ended before it came to that.
+    /// Ends the process if the test ended early.
     deinit { if !isStopped { _ = stop(SIGKILL) } }
 
-    /// Standard output and standard error until now.
+    /// Standard output and standard error so far.
     var text: String { Self.text(output) }
 
     func send(_ signal: Int32) { kill(process, signal) }
@@ -108,7 +108,7 @@ final class RunningCommand {
         return wait()
     }
 
-    /// Until it ends by itself.
+    /// Waits for the exit.
     func wait() -> Outcome {
         isStopped = true
         var status: Int32 = 0
@@ -116,7 +116,7 @@ final class RunningCommand {
         return Outcome(status: status & 0x7f == 0 ? status >> 8 & 0xff : -1, text: Self.text(output))
     }
 
-    /// Over a connection of its own.
+    /// Sends a request over a new connection.
     func request(_ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil) throws -> TestResponse {
         guard let response = try TestClient(port: port).request(method, target, fields, content: content) else {
             throw NotRunning(text: "no response")

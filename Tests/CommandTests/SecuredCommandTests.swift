@@ -1,4 +1,4 @@
-// Commands that speak TLS: with an administrator's interface that asks for a certificate, and with the proxy itself.
+// Tests of commands over TLS: with an admin interface that requires a client certificate, and with the proxy.
 
 import Administration
 import CacheStore
@@ -18,7 +18,7 @@ struct SecuredCommandTests {
         (server, client) = (try certificates.make("server"), try certificates.make("client"))
     }
 
-    /// - Parameter token: what the interface asks for beside the certificate.
+    /// - Parameter token: additional token of the admin interface; nil for none.
     private func play(token: String? = nil) throws -> ProxyPlay {
         try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }) { [certificates, server] settings in
             settings.listening.listeners[0].isTLS = true

@@ -1,4 +1,4 @@
-// `record … -- command` and `replay … -- command`, and what a browser's app needs of a replay, by the real binary.
+// Tests of `record … -- command` and `replay … -- command`, and of CORS in replays, with the real binary.
 
 import CacheStore
 import Glibc
@@ -29,7 +29,7 @@ struct ServedCommandTests {
             ("", "curl -s $API_URL/users", 0, "{\"target\":\"/users\"}1 requests served, 0 without"),
             ("", "curl -s $API_URL/users; exit 3", 3, "1 requests served, 0 without"),
             ("", "curl -s $API_URL/user", 0, "The nearest recorded request is GET /users."),
-            // What was not recorded fails the run where the command does not.
+            // An unrecorded request fails the run unless the command fails.
             ("--once", "curl -s $API_URL/user", 1, "0 requests served, 1 without a recorded response"),
             ("--once", "curl -s $API_URL/user; exit 9", 9, "0 requests served, 1 without a recorded response"),
             ("--env BASE", "curl -s $BASE/users", 0, "{\"target\":\"/users\"}"),
@@ -72,7 +72,7 @@ struct ServedCommandTests {
             let unknown = try replay.get("/user", [("Origin", origin)])
             #expect(unknown.status == 404 && unknown["Access-Control-Allow-Origin"] == allowed && unknown["Vary"] == "Origin")
         }
-        // A preflight is no request of the test's.
+        // A preflight does not count as a request.
         #expect(replay.stop().text.contains("0 requests served, 3 without a recorded response"))
     }
 

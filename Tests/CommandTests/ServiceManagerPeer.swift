@@ -1,11 +1,11 @@
-// What a service manager is to a service, for tests: it hears what services tell it, hands sockets over, and ends processes.
+// The service manager's side for tests: receives notifications, passes sockets, and ends processes.
 
 import CSystem
 import Downstream
 import Glibc
 import Testing
 
-/// Where systemd listens for what services tell it.
+/// The notification socket of a service manager.
 final class ServiceManagerPeer {
     let name: String
     private let socket: Int32
@@ -25,15 +25,15 @@ final class ServiceManagerPeer {
 
     deinit { close(socket) }
 
-    /// Waits for it.
+    /// Waits for a notification.
     func next() -> [String] {
         var bytes = [UInt8](repeating: 0, count: 4_096)
         let count = recv(socket, &bytes, bytes.count, 0)
         return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self).split(separator: "\n").map(String.init)
     }
 
-    /// Waits until another process says that it is the main one, and is ready.
-    /// - Returns: nil where something else is said first.
+    /// Waits until another process declares itself the main process, and ready.
+    /// - Returns: nil if another notification arrives first.
     func nextMain() -> pid_t? {
         var said = next()
         while said == ["WATCHDOG=1"] { said = next() }
@@ -42,7 +42,7 @@ final class ServiceManagerPeer {
         return main
     }
 
-    /// Listens on a free port.
+    /// A socket on a free port, which listens unless `listens` is false.
     static func listening(_ type: Int32 = Int32(SOCK_STREAM.rawValue), listens: Bool = true) throws -> (descriptor: Int32, port: UInt16) {
         let descriptor = Glibc.socket(AF_INET, type | Int32(SOCK_CLOEXEC.rawValue), 0)
         let bound = ListenAddress.ipv4(host: "127.0.0.1", port: 0).withSocketAddress { bind(descriptor, $0, $1) }
@@ -55,7 +55,7 @@ final class ServiceManagerPeer {
         return (descriptor, UInt16(bigEndian: address.sin_port))
     }
 
-    /// Ends a process that is not ours, and waits until nobody has its cache.
+    /// Ends a process that is not a child, and waits until its cache is unlocked.
     static func stop(_ process: pid_t, cache: String) {
         let lock = csystem_open(cache + "/lock", O_RDWR | O_CLOEXEC, 0)
         defer { close(lock) }

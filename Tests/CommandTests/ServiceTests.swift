@@ -1,4 +1,4 @@
-// `cistern serve` as a service, through the real binary: its signals, its end, and what it and systemd tell each other.
+// Tests of `cistern serve` as a service with the real binary: signals, shutdown, and communication with systemd.
 
 import CSystem
 import CacheStore
@@ -22,7 +22,7 @@ struct ServiceTests {
 
     private let origin = ScriptedOrigin { _ in [.json("{}")] }
 
-    // MARK: The end
+    // MARK: Shutdown
 
     @Test("SIGTERM: /readyz says 503 for timeouts.drain_delay while all is served; another signal ends that, with 0", .slow)
     func drainDelay() throws {
@@ -48,7 +48,7 @@ struct ServiceTests {
 
     @Test("a SIGTERM that comes while it starts is not lost: it ends in good order")
     func whileItStarts() throws {
-        // As soon as the signal would not end it by itself.
+        // Sends the signal as soon as it is blocked or handled.
         let script = """
             \(CommandLineTool.path) serve --upstream http://127.0.0.1:\(origin.port) --listen 127.0.0.1:0 --cache-dir \(directory)/cache & \
             until grep -Eq 'Sig(Ign|Blk):.*[4-7c-f]...$' /proc/$!/status; do :; done; kill $!; wait $!
@@ -67,7 +67,7 @@ struct ServiceTests {
         #expect(serve.stop().status == 0)
     }
 
-    // MARK: What systemd is told
+    // MARK: Notifications to systemd
 
     @Test("systemd learns that it is ready, reloads, stops, and lives as long as all loops do", arguments: ["/notify", "@cistern.test."])
     func notifications(name: String) throws {
@@ -133,7 +133,7 @@ struct ServiceTests {
         #expect(manager.next().first == "STOPPING=1")
     }
 
-    // MARK: Sockets that systemd hands over
+    // MARK: Sockets from systemd
 
     @Test("a socket that was handed over is listened on by all loops, and outlives the process", .slow)
     func handed() throws {
@@ -153,7 +153,7 @@ struct ServiceTests {
         #expect(next.stop().status == 0)
     }
 
-    /// What it says instead of starting.
+    /// Output of a process that does not start.
     private func refusal(_ more: String, _ names: String, _ handed: [Int32]) throws -> String {
         do {
             _ = try serve(more, to: origin, environment: ["LISTEN_FDNAMES": names], handed: handed)

@@ -1,4 +1,4 @@
-// From the settings, as operators give them, to what each room takes: the defaults are said in both, and are the same; and each setting arrives.
+// Tests that settings reach the modules: defaults of both are equal, and each setting has an effect.
 
 import Administration
 import CachePolicy
@@ -25,7 +25,7 @@ struct SettingsWiringTests {
     func same() {
         var made = ProxySettings(Self.given)
         let own = ProxySettings(upstream: UpstreamSettings(host: "api.test", port: 81))
-        // Of this machine, and of the program.
+        // Values that depend on the machine and the program.
         (made.listening, made.store, made.shards, made.version) = (own.listening, own.store, own.shards, own.version)
         made.hash = own.hash
         made.admin.socket = own.admin.socket
@@ -34,9 +34,10 @@ struct SettingsWiringTests {
         #expect(differences.isEmpty)
     }
 
-    // MARK: Each setting goes somewhere
+    // MARK: Effect of each setting
 
-    /// Those that are read by others than the proxy (what nodes share has `SharingSettingsTests`): the log, and what only decides about other settings or the start.
+    /// Settings used outside the proxy: the log, and settings that affect only other settings or the start. `SharingSettingsTests` covers
+    /// sharing.
     private static let elsewhere: Set = [
         "log.level", "log.format", "log.access", "log.access_format", "log.access_fields", "cache.profile", "admin.token_file",
         "timeouts.drain_delay", "timeouts.shutdown",
@@ -72,12 +73,12 @@ struct SettingsWiringTests {
     private static var given: CisternSettings {
         var settings = CisternSettings()
         settings.upstream.url = "http://api.test:81"
-        // What is said of clients' certificates goes to each of ours.
+        // Settings about client certificates are copied to each server certificate.
         settings.tls.certificates = [CisternSettings.Certificate(word: "own.pem")]
         return settings
     }
 
-    /// What the proxy is told where nothing is changed. It is made once, since that takes a debug build several milliseconds.
+    /// Text of the default proxy settings. Made once, since it takes several milliseconds in debug builds.
     private static let told = text(given)
     private static let toldOfAPI = text(withAPI { _ in })
     private static let toldOfRoute = text(withRoute)
@@ -137,9 +138,9 @@ struct SettingsWiringTests {
         #expect(isTold)
     }
 
-    // MARK: And further, to the cache
+    // MARK: Settings of the cache
 
-    /// Those of `cache`, `credentials` and a route that are for the flow or for senders: the cache has nothing of them.
+    /// Settings of `cache`, `credentials` and routes that only the request flow or senders use.
     private static let notForCache: Set = [
         "cache.mode", "cache.profile", "cache.rescue_after", "cache.collapse", "cache.collapse_wait", "cache.refresh_ahead",
         "cache.refresh_ahead_hits", "cache.background_limit", "cache.recoded_memory", "cache.client_directives",
@@ -159,7 +160,7 @@ struct SettingsWiringTests {
         !notForCache.contains(path) && !flowGroups.contains(where: path.hasPrefix)
     }
 
-    /// With tokens that are looked at, and an upstream that is asked whose they are.
+    /// Credentials with verified tokens, and with lookups at the upstream.
     private static var identified: CisternSettings.Credentials {
         var credentials = CisternSettings().credentials
         credentials.identity.jwt.keys = "https://keys.test/"
@@ -167,7 +168,7 @@ struct SettingsWiringTests {
         return credentials
     }
 
-    /// What the cache is told. Without addresses of memory, which are others each time.
+    /// Text of the cache's settings, without memory addresses, which vary.
     private static func cacheLines(_ settings: CisternSettings) -> [String] {
         let settings = ProxySettings(settings)
         let routes = Routes(settings.routes, rest: settings.otherRoute, strictness: settings.policy.strictness)
@@ -194,7 +195,7 @@ struct SettingsWiringTests {
     func isTakenByCacheOfRoute(_ path: String) throws {
         let setting = try #require(RouteTable.all.first { $0.path == path })
         var settings = Self.given
-        // It is enough that one route has it.
+        // A route with the setting suffices.
         settings.cache.rescueWithShared = "never"
         var route = CisternSettings.Route(settings)
         route.credentials = Self.identified
@@ -205,7 +206,7 @@ struct SettingsWiringTests {
         #expect(!changes.isEmpty)
     }
 
-    // MARK: What holds from the start on
+    // MARK: Settings that need a restart
 
     @Test(
         "what is read at the start only is said to need a restart, and nothing else is",

@@ -1,4 +1,4 @@
-// What `cistern share status` makes of what a node knows.
+// Tests of the output of `cistern share status`.
 
 import JSON
 import Testing

@@ -1,4 +1,4 @@
-// What the operator says of sharing: where it goes, and what is wrong with it.
+// Tests of sharing settings: their effect, and mistakes.
 
 import CacheStore
 import Descriptors

@@ -1,4 +1,4 @@
-// Small safeguards of the administrator's interface and of files with secrets, through the real binary: one row for each.
+// Tests of small safeguards of the admin interface and of files with secrets, with the real binary: a row for each.
 
 import CacheStore
 import Glibc
@@ -10,7 +10,7 @@ struct SmallSafeguardTests {
     private let temporary = TestTools.temporaryDirectory()
     private var directory: String { temporary.path }
 
-    /// A request to the administrator's interface, and what has to be in the response.
+    /// A request to the admin interface, and the expected response.
     struct Row: Sendable, CustomStringConvertible {
         let description: String
         let method: String
@@ -59,7 +59,7 @@ struct SmallSafeguardTests {
         let refused = Self.rows.filter { $0.status == 401 }.count
         let metrics = try #require(TestClient(port: port).request("GET", "/metrics", [], content: nil)).text
         #expect(metrics.contains("\ncistern_admin_refused_total \(refused)\n"))
-        // Errors on the addresses of clients, from the upstream's side and from the parser.
+        // Errors on client addresses, from the upstream and from the parser.
         let client = try TestClient(port: serve.port)
         #expect(client.get("/a")?["X-Content-Type-Options"] == "nosniff")
         client.send("GET nonsense HTTP/1.1\r\n\r\n")

@@ -1,4 +1,4 @@
-// What of the machine a start depends on, through the real binary: what stops it, with 78, and what `check` tells before.
+// Tests of the machine's conditions at start, with the real binary: those that prevent it with status 78, and warnings of `check`.
 
 import CSystem
 import CacheStore
@@ -40,7 +40,7 @@ struct StartTests {
         #expect(outcome.status == 0)
     }
 
-    // MARK: A cache directory that cannot be meant
+    // MARK: Implausible cache directories
 
     @Test("a cache directory that is a file, or lies nowhere, stops the start with 78, and check tells the same")
     func impossibleDirectories() throws {
@@ -65,7 +65,7 @@ struct StartTests {
         #expect(chmod(directory, 0o755) == 0)
         #expect(mkdir(directory + "/roots", 0o755) == 0)
         #expect(mkdir(directory + "/left", 0o777) == 0 && chmod(directory + "/left", 0o777) == 0)
-        // As it is when it was once run as root.
+        // As left by a former run as root.
         close(csystem_open(directory + "/left/lock", O_CREAT | O_WRONLY, 0o600))
         for name in ["roots", "left"] {
             let outcome = try run(
@@ -113,7 +113,7 @@ struct StartTests {
             }
         }
         #expect(access(directory + "/above/new", F_OK) != 0)
-        // In a sticky directory nobody can replace what belongs to another.
+        // In a sticky directory, users cannot replace files of others.
         make("/sticky", 0o1777)
         make("/sticky/cache")
         for path in ["/sticky/cache", "/sticky/new"] { #expect(try run("check", "--cache-dir \(directory)\(path)").status == 0) }
@@ -131,7 +131,7 @@ struct StartTests {
             }
         }
         #expect(try run("check", "--cache-dir \(directory)/c", before: "env -u XDG_CACHE_HOME -u HOME").status == 0)
-        // A command that runs as root looks for the installed service.
+        // A command run by root looks for the installed service.
         guard access("/etc/cistern/cistern.yaml", F_OK) != 0 else { return }
         let command = try CommandLineTool.run(program: "env -u XDG_CACHE_HOME -u HOME \(CommandLineTool.path) status")
         #expect(command.status != 0 && command.text.contains("the cache directory is not known, since neither HOME nor XDG_CACHE_HOME"))
@@ -184,7 +184,7 @@ struct StartTests {
         #expect(second.stop().status == 0)
     }
 
-    // MARK: Small things
+    // MARK: Other checks
 
     @Test("warm finds the address in the settings of --cache-dir's Cistern")
     func warm() throws {

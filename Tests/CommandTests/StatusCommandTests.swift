@@ -1,4 +1,4 @@
-// `cistern status` through the real binary: the sentence, and where the status page is.
+// Tests of `cistern status` with the real binary: the sentence, and the address of the status page.
 
 import CacheStore
 import Descriptors

@@ -1,4 +1,4 @@
-// What a process that takes over has of clients' connections: running streams of HTTP/2, sessions of TLS, sockets in the file system, and faults.
+// Tests of client connections in a take-over: running HTTP/2 streams, TLS sessions, Unix sockets, and faults.
 
 import CSystem
 import CacheStore

@@ -1,4 +1,5 @@
-// One process takes over from another, through the real binary: nothing is lost, nothing old comes back, and where it cannot be, the old one goes on.
+// Tests of take-overs with the real binary: no stored response is lost, nothing outdated returns, and after a failed take-over the old
+// process continues.
 
 import CSystem
 import CacheStore
@@ -15,7 +16,7 @@ struct TakeOverTests {
     private var cache: String { temporary.path + "/cache" }
     private var door: ListenAddress { .unix(path: cache + "/admin.sock.take-over") }
 
-    /// - Parameter number: of the process: each has a directory for what it says.
+    /// - Parameter number: number of the process. Each has a directory for its output.
     private func serve(_ number: Int, _ more: String = "", to origin: ScriptedOrigin, shards: Int = 2) throws -> RunningCommand {
         let directory = temporary.path + "/\(number)"
         mkdir(directory, 0o700)
@@ -23,7 +24,7 @@ struct TakeOverTests {
             "serve --upstream http://127.0.0.1:\(origin.port) --cache-dir \(cache) --shards \(shards) \(more)", in: directory)
     }
 
-    /// What it says instead of taking over.
+    /// Output of a process that does not take over.
     private func refusal(_ number: Int, _ more: String = "", to origin: ScriptedOrigin) throws -> String {
         do {
             _ = try serve(number, "--take-over \(more)", to: origin)
@@ -34,7 +35,7 @@ struct TakeOverTests {
         }
     }
 
-    /// Whether it comes to that within half a minute.
+    /// Polls a condition for half a minute; returns whether it became true.
     private func eventually(_ condition: () throws -> Bool) throws -> Bool {
         for _ in 0..<3_000 {
             if try condition() { return true }
@@ -62,7 +63,7 @@ struct TakeOverTests {
         #expect(before == 6)
         let new = try serve(2, "--take-over", to: origin, shards: shards.new)
         #expect(new.port == old.port)
-        // Who has asked nothing for a second is gone by then.
+        // A connection that is idle for a second is closed by then.
         for client in kept { #expect(client.get("/0").map { $0["Connection"] == "close" } ?? true) }
         for place in 0..<6 { #expect(try new.get("/\(place)")["Cache-Status"]?.hasPrefix("cistern; hit") == true) }
         #expect(try new.get("/off/x").status == 504)
@@ -70,17 +71,17 @@ struct TakeOverTests {
         #expect(outcome.status == 0, "\(outcome.text)")
         let after = try #require(count(requests, try new.get("/metrics")))
         #expect(after >= before)
-        // And again, by a third.
+        // A second take-over.
         let third = try serve(3, "--take-over", to: origin)
         #expect(try third.get("/3")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
         #expect(new.wait().status == 0)
         #expect(try #require(count(requests, try third.get("/metrics"))) >= after)
         #expect(third.stop().status == 0)
-        // Nothing is left of either, and the cache is closed in order.
+        // No socket is left, and the store is closed properly.
         #expect(access(cache + "/admin.sock", F_OK) != 0 && access(cache + "/admin.sock.take-over", F_OK) != 0)
         let anew = try serve(4, to: origin)
         #expect(try anew.get("/5")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
-        // With the record of the latest request.
+        // Includes the record of the latest request.
         #expect(anew.stop().text.contains("7 entries found"))
     }
 
@@ -123,7 +124,7 @@ struct TakeOverTests {
         }
         came.pass()
         let new = try serve(2, "--take-over", to: origin)
-        // The old one has never stored these.
+        // Only the new process has stored these.
         for _ in 0..<2 { #expect(try new.get("/a").status == 200) }
         #expect(try new.get("/a")["Cache-Status"]?.hasPrefix("cistern; hit") == true)
         let slow = try TestClient(port: new.port)
@@ -132,7 +133,7 @@ struct TakeOverTests {
         gate.open()
         for client in writers { #expect(client.readResponse()?.status == 200) }
         #expect(try new.get("/a")["Cache-Status"]?.hasPrefix("cistern; fwd=uri-miss") == true)
-        // Who comes now does not wait for a response that was asked for before the write, and does not find it later.
+        // Later requests do not wait for a response that was requested before the write, and do not find it later.
         let later = try TestClient(port: new.port)
         later.send("GET /slow HTTP/1.1\r\nHost: cistern.test\r\n\r\n")
         #expect(try eventually { origin.requests.count { $0.method == "GET" && $0.target == "/slow" } == 2 })
@@ -154,7 +155,7 @@ struct TakeOverTests {
         let waiting = try ["/purged", "/written", "/kept"].map { target in
             #expect(try old.get(target).status == 200)
             let client = try TestClient(port: old.port)
-            // It has begun, so the old one waits for its end.
+            // The request has begun, so the old process waits for its end.
             client.send("GET \(target) HTTP/1.1\r\nHost: cistern.test\r\n")
             return client
         }
@@ -188,7 +189,7 @@ struct TakeOverTests {
         #expect(old.wait().status == 0)
     }
 
-    // MARK: Where it cannot be
+    // MARK: Failed take-overs
 
     @Test("where nothing runs, or what runs refuses, one sentence says so")
     func refused() throws {
@@ -234,7 +235,7 @@ struct TakeOverTests {
         let dying = try TestClient(door)
         dying.send(Self.framed(.hello(Greeting(storeFormat: 1, process: 1, version: "9"))))
         #expect(dying.read(1).count == 1)
-        // Its store is held now.
+        // Its store is locked now.
         #expect(try old.get("/held").status == 200)
         dying.send(Self.framed(.failed("I would rather not")))
         _ = dying.readToEnd()

@@ -1,4 +1,4 @@
-// `cistern status --watch`: what it shows of what Cistern says, what keys do, and the real binary on a terminal.
+// Tests of `cistern status --watch`: its output, its keys, and the real binary on a terminal.
 
 import Addresses
 import CachePolicy
@@ -11,7 +11,7 @@ import Testing
 
 @Suite("status --watch", .play)
 struct WatchTests {
-    /// What /-/stats says of so many requests.
+    /// A response of /-/stats with these counts.
     private static func stats(hits: Int, routes: [(name: String, hits: Int, rescued: Int, errors: Int, slow: Int)] = []) -> JSONValue {
         [
             "state": ["level": "down", "sentence": .string(words)], "version": "1", "time": "2026-11-23T12:04:00.000Z",
@@ -27,7 +27,7 @@ struct WatchTests {
                     [
                         "name": .string(route.name),
                         "requests": ["hit": .integer(route.hits), "rescued": .integer(route.rescued), "error": .integer(route.errors)],
-                        // Of the errors: clients made the others, or left.
+                        // Half of the errors; the others were caused by clients.
                         "server_errors": .integer(route.errors / 2),
                         "latency_seconds": ["counts": [.integer(route.hits), .integer(route.slow), 0]],
                     ]
@@ -94,7 +94,7 @@ struct WatchTests {
         #expect(coloured[2] == "\u{1b}[1;31moldest copy 12 min, 3 failed.\u{1b}[0m")
     }
 
-    /// The routes in their order.
+    /// The routes in their displayed order.
     private func routes(_ view: WatchView) -> [String] {
         let lines = picture(view)
         guard let title = lines.firstIndex(where: { $0.hasPrefix("ROUTE") }) else { return [] }
@@ -114,7 +114,7 @@ struct WatchTests {
             #expect(press("s") == [false])
             #expect(view.order.rawValue == order && routes(view) == sorted, "\(order)")
         }
-        // While somebody types, q is a letter.
+        // In the filter, q is a letter.
         #expect(press("/Qusers/Bx") == Array(repeating: false, count: 10))
         #expect(view.isTyping && view.filter == "qusers/bx")
         #expect(press("\u{7f}\u{1b}").contains(true) == false && view.filter.isEmpty && !view.isTyping)
@@ -125,7 +125,7 @@ struct WatchTests {
         for key in ["q", "Q", "\u{03}", "\u{04}"] { #expect(press(key) == [true]) }
     }
 
-    // MARK: The binary
+    // MARK: The real binary
 
     private func played() throws -> ProxyPlay {
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: max-age=60"])] }) { settings in
@@ -146,7 +146,7 @@ struct WatchTests {
         let watch =
             "stty cols 80 rows 30; exec env \(environment) \(CommandLineTool.path) status --watch \(options) --admin unix:\(play.adminSocket)"
         let outcome = try CommandLineTool.run(program: "printf '\(keys)' | script -qec '\(watch)' /dev/null")
-        // A terminal ends lines with both.
+        // Terminals end lines with CR and LF.
         return CommandLineTool.Outcome(
             status: outcome.status, text: String(String.UnicodeScalarView(outcome.text.unicodeScalars.filter { $0 != "\r" })))
     }

@@ -1,4 +1,4 @@
-// The settings in effect, printed as a file, and the schema of such files.
+// Tests of the effective settings, printed as a file, and of the JSON Schema.
 
 import JSON
 import Testing

@@ -1,4 +1,4 @@
-// Names of settings in other proxies: each has a suggestion, and each suggestion exists.
+// Tests of setting names from other proxies: each has a suggestion, and each suggested setting exists.
 
 import Testing
 
@@ -25,7 +25,7 @@ struct SettingSynonymsTests {
         #expect(!Self.known.contains(name))
         #expect(synonym.target != nil || !synonym.note.isEmpty)
         guard let target = synonym.target else { return }
-        // CommandTests tests the commands.
+        // CommandTests checks the commands.
         #expect(Self.known.contains(target) || target.hasPrefix("cistern "), "\(target)")
     }
 

@@ -1,4 +1,4 @@
-// What is told of settings that were read again, and what holds from then on.
+// Tests of reloads: which changes are reported, and which settings then apply.
 
 import Settings
 import Testing
@@ -67,7 +67,7 @@ struct SettingsChangeTests {
         #expect(change.settings.cache == read.cache && change.settings.log == read.log)
     }
 
-    // MARK: Each setting
+    // MARK: All settings
 
     private static func change(_ setting: Setting<CisternSettings>, in settings: inout CisternSettings) {
         switch setting.binding {

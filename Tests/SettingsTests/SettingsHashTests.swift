@@ -1,4 +1,4 @@
-// The hash of all settings: equal for equal settings, different for different ones, and independent of secrets.
+// Tests of the settings' hash: equal for equal settings, different for different ones, and independent of secrets.
 
 import Settings
 import Testing

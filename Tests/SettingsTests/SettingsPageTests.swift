@@ -1,5 +1,5 @@
-// Makes the table of settings in Configuration/README.md, and comments and values in Configuration/cistern.yaml, from the declarations of the
-// settings. With CISTERN_WRITE_SETTINGS set both are written instead of compared.
+// Generates the table of settings in Configuration/README.md, and comments and values in Configuration/cistern.yaml, from the declarations.
+// With CISTERN_WRITE_SETTINGS set, both are written instead of compared.
 
 import Settings
 import Testing
@@ -12,7 +12,7 @@ struct SettingsPageTests {
 
     private static let sample = root + "Configuration/cistern.yaml"
 
-    /// The default value, as the sample file has it.
+    /// The default value in the notation of the sample file.
     private static func value(_ setting: Setting<CisternSettings>) -> String {
         var settings = CisternSettings()
         settings.upstream.url = "https://api.example.com"

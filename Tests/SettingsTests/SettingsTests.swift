@@ -1,4 +1,4 @@
-// Settings: every layer, every mistake with its line, and the documented file held against the code.
+// Tests of settings: layers, mistakes with their lines, and the sample file.
 
 import Testing
 
@@ -253,7 +253,7 @@ struct SettingsTests {
         var none = read("cache: {profile: none}")
         none.finish()
         #expect(none.settings == CisternSettings())
-        // Each value is one that its setting takes.
+        // Each value of a profile is valid for its setting.
         for (path, text) in SettingsProfile.values.values.joined() {
             var settings = CisternSettings()
             let setting = SettingsTable.all.first { $0.path == path }
@@ -319,7 +319,7 @@ struct SettingsTests {
         whole.finish()
         #expect(whole.mistakes == [])
         #expect(whole.settings.routes.map(\.name) == ["posts"])
-        // So does the example API all that is not another setting's.
+        // The example API shows all settings that only APIs have.
         for setting in APITable.all.prefix(5) {
             #expect(apis.contains("# \(setting.help)"), "apis.\(setting.path) is not explained")
         }

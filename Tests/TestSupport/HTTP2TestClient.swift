@@ -1,4 +1,4 @@
-// An HTTP/2 client for plays: blocking, over a real socket, in clear and by prior knowledge; several requests at once where a play wants that.
+// A blocking HTTP/2 client for plays, over a real socket, without TLS by prior knowledge or with TLS. Can have several requests in flight.
 
 import CSystem
 import Downstream
@@ -10,9 +10,9 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
     private let session: HTTP2Session
     private var streams: [Int32: Stream] = [:]
     private var isEnded = false
-    /// The GOAWAY that came, if one did.
+    /// The received GOAWAY; nil if none has arrived.
     package private(set) var goAway: (last: Int32, code: HTTP2ErrorCode)?
-    /// Gives windows back at once.
+    /// Whether received content is acknowledged at once by WINDOW_UPDATE.
     package var consumes = true
 
     private struct Stream {
@@ -40,9 +40,9 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
         flush()
     }
 
-    // MARK: Asking
+    // MARK: Requests
 
-    /// Sends a request as `TestClient` has it and waits for its response; nil where the stream or the connection ended without one.
+    /// Sends a request like `TestClient`, and waits for its response; nil if the stream or the connection ends without one.
     package func request(_ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil) -> TestResponse? {
         guard let stream = begin(method, target, fields, content: content) else { return nil }
         return response(of: stream)
@@ -50,8 +50,8 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
 
     package func get(_ target: String, _ fields: [(String, String)] = []) -> TestResponse? { request("GET", target, fields) }
 
-    /// Sends a request and does not wait.
-    /// - Parameter isOpen: more of its content follows with `send`.
+    /// Sends a request without waiting.
+    /// - Parameter isOpen: whether `send` will add content.
     package func begin(
         _ method: String, _ target: String, _ fields: [(String, String)] = [], content: String? = nil, isOpen: Bool = false
     ) -> Int32? {
@@ -62,7 +62,7 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
         return begin(lines, content: content.map { Array($0.utf8) }, isOpen: isOpen)
     }
 
-    /// The same with exactly these lines.
+    /// Sends a request with exactly these field lines.
     package func begin(_ lines: [(String, String)], content: [UInt8]? = nil, isOpen: Bool = false) -> Int32? {
         var list = HTTP2FieldList()
         for (name, value) in lines { list.append(name, value) }
@@ -75,7 +75,7 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
         return number
     }
 
-    /// More of a request's content.
+    /// Sends more content of a request.
     package func send(_ bytes: [UInt8], on number: Int32, isLast: Bool) {
         streams[number]?.content += bytes
         streams[number]?.isContentWhole = isLast
@@ -93,7 +93,7 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
         flush()
     }
 
-    /// Gives back what was held of a stream's content.
+    /// Acknowledges a stream's withheld content by WINDOW_UPDATE.
     package func consume(_ number: Int32) {
         session.consume(streams[number]?.unconsumed ?? 0, on: number)
         streams[number]?.unconsumed = 0
@@ -102,7 +102,7 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
 
     // MARK: Waiting
 
-    /// Waits until a stream has ended; nil where it ended before a head came.
+    /// Waits until a stream has ended; nil if it ended before the response's head.
     package func response(of number: Int32) -> TestResponse? {
         while let stream = streams[number], stream.code == nil, !stream.hasEnded { guard step() else { break } }
         guard let stream = streams[number], stream.hasHead else { return nil }
@@ -111,7 +111,7 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
         return response
     }
 
-    /// Waits until so much of a response's content is there, or its stream has ended.
+    /// Waits until a response has this much content, or its stream has ended.
     package func content(of number: Int32, atLeast count: Int) -> [UInt8] {
         while let stream = streams[number], stream.code == nil, !stream.hasEnded, stream.response.content.count < count {
             guard step() else { break }
@@ -119,13 +119,13 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
         return streams[number]?.response.content ?? []
     }
 
-    /// Waits for a response's head.
+    /// Waits for a response's head; nil if the stream ends without one.
     package func head(of number: Int32) -> TestResponse? {
         while let stream = streams[number], stream.code == nil, !stream.hasHead { guard step() else { break } }
         return streams[number].flatMap { $0.hasHead ? $0.response : nil }
     }
 
-    /// How a stream was reset, once it is over.
+    /// Waits for the end of a stream, and returns its error code.
     package func resetCode(of number: Int32) -> HTTP2ErrorCode? {
         while let stream = streams[number], stream.code == nil { guard step() else { break } }
         return streams[number]?.code
@@ -137,13 +137,13 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
         return socket.isClosedByServer()
     }
 
-    /// Waits for a GOAWAY.
+    /// Waits for a GOAWAY; nil if the connection ends without one.
     package func waitForGoAway() -> (last: Int32, code: HTTP2ErrorCode)? {
         while goAway == nil { guard step() else { break } }
         return goAway
     }
 
-    /// Takes what has come. Waits for something.
+    /// Waits for input and processes it. Returns false at the end of the connection.
     private func step() -> Bool {
         guard let bytes = socket.receive(), !bytes.isEmpty else { return false }
         if bytes.withUnsafeBytes({ session.receive($0, telling: self) }) == .ended { isEnded = true }
@@ -161,7 +161,7 @@ package final class HTTP2TestClient: HTTP2SessionDelegate {
         }
     }
 
-    // MARK: What the session tells
+    // MARK: Callbacks of the session
 
     package func received(_ section: borrowing HTTP2FieldSection, _ kind: HTTP2SectionKind, on number: Int32, endsStream: Bool) {
         guard kind == .head else { return }

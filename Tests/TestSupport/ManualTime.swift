@@ -1,9 +1,9 @@
-// A clock that the play moves.
+// A clock that a play advances.
 
 import Locking
 import Reactor
 
-/// A clock that stands still until it is moved. Moving it wakes the loops that were made with it, so that their timers fire.
+/// A clock that stands still until it is advanced, which wakes the loops that use it, so that their timers fire.
 package final class ManualTime: TimeSource {
     private struct State {
         var wall: Int64
@@ -21,7 +21,7 @@ package final class ManualTime: TimeSource {
     package var wallMilliseconds: Int64 { state.withLock { $0.wall } }
     package var monotonicMilliseconds: Int64 { state.withLock { $0.monotonic } }
 
-    /// Whoever waits is woken.
+    /// A wait ends when the clock is advanced.
     package func wait(until monotonic: Int64) -> Int64 { monotonic <= monotonicMilliseconds ? 0 : .max }
 
     package var isMovedByHand: Bool { true }
@@ -40,7 +40,7 @@ package final class ManualTime: TimeSource {
         for wake in wakers { wake() }
     }
 
-    /// Sets the wall clock forward or back, as an operator may.
+    /// Adjusts the wall clock, forward or back.
     package func set(by duration: Duration) {
         let wakers = state.withLock { state in
             state.wall += duration.wholeMilliseconds

@@ -1,12 +1,12 @@
-// The origin's side of one HTTP/2 connection. The same script as in HTTP/1.1 says what each stream gets: what it writes as HTTP/1.1 is sent as
-// fields and data. Frames are put together by hand, so that they can be wrong, and so that nothing here agrees with the client by sharing its code.
+// The origin's side of an HTTP/2 connection. It uses scripts for HTTP/1.1: their responses are converted to fields and data. Frames are
+// assembled by hand, so that they can be malformed, and so that the origin shares no code with the client.
 
 import CNGHTTP2
 import Dispatch
 import Glibc
 import Locking
 
-/// Frames of RFC 9113 §6, for plays that send them as they like.
+/// Frames of RFC 9113 §6, for plays that send arbitrary frames.
 package enum OriginFrame {
     package static let data: UInt8 = 0
     package static let headers: UInt8 = 1
@@ -28,7 +28,7 @@ package enum OriginFrame {
 
     package static func number(_ value: UInt32) -> [UInt8] { (0..<4).map { UInt8(value >> (24 - 8 * UInt32($0)) & 0xff) } }
 
-    /// Each line as a literal that is not indexed, without Huffman's code (RFC 7541 §6.2.2).
+    /// Field lines as literals without indexing and Huffman coding (RFC 7541 §6.2.2).
     package static func fieldLines(_ lines: [(String, String)]) -> [UInt8] {
         lines.reduce(into: []) { block, line in block += [0] + text(line.0) + text(line.1) }
     }
@@ -46,23 +46,23 @@ package enum OriginFrame {
     }
 }
 
-/// How the origin's side behaves, apart from its script.
+/// Behaviour of the origin apart from its script.
 package struct OriginHTTP2Behaviour: Sendable {
-    /// What its SETTINGS frame says: identifiers and values.
+    /// Identifiers and values of its SETTINGS frame.
     package var settings: [(UInt16, UInt32)] = []
-    /// Whether what clients send is acknowledged, so that they may send more.
+    /// Whether received content is acknowledged by WINDOW_UPDATE.
     package var opensWindows = true
-    /// Whether it responds to PING.
+    /// Whether it acknowledges PING.
     package var acknowledgesPings = true
 
     package init() {}
 }
 
-/// `@unchecked Sendable` because what its threads share is behind `state` or `wire`.
+/// `@unchecked Sendable` because state shared by threads is behind `state` or `wire`.
 final class OriginHTTP2: @unchecked Sendable {
     struct Hooks {
         let expectation: @Sendable () -> ScriptedOrigin.Script?
-        /// Takes a whole request, and says what becomes of it.
+        /// Handles a complete request, and returns the steps of its response.
         let request: @Sendable (OriginRequest) -> [OriginStep]
     }
 
@@ -75,11 +75,11 @@ final class OriginHTTP2: @unchecked Sendable {
         var isClosed = false
     }
 
-    /// One request, as far as it has come, and how much of its response the client takes.
+    /// A request as far as received, and the send window of its response.
     private struct Stream {
         var request: OriginRequest
         var window: Int
-        /// Signalled when a window has opened, or all is over.
+        /// Signalled when a window has grown, or at the end of the connection.
         let moved = DispatchSemaphore(value: 0)
         var isGone = false
     }
@@ -88,7 +88,8 @@ final class OriginHTTP2: @unchecked Sendable {
     private let behaviour: OriginHTTP2Behaviour
     private let hooks: Hooks
     private let state = Mutex(State())
-    /// Held while the socket is read or written: TLS is one object for both. False when it may be another's.
+    /// Held while the socket is read or written, because one TLS object serves both. False after the end of the connection, when the
+    /// descriptor may be reused.
     private let wire = Mutex(true)
     private let inflater: OpaquePointer
     private var buffer: [UInt8] = []
@@ -104,7 +105,7 @@ final class OriginHTTP2: @unchecked Sendable {
 
     deinit { nghttp2_hd_inflate_del(inflater) }
 
-    /// - Parameter read: what has come already: the preface, and what may follow it.
+    /// - Parameter read: bytes that have been read: the preface, and possibly more.
     func serve(_ read: [UInt8]) {
         buffer = read
         let settings = behaviour.settings.reduce(into: []) { $0 += [UInt8($1.0 >> 8), UInt8($1.0 & 0xff)] + OriginFrame.number($1.1) }
@@ -138,7 +139,7 @@ final class OriginHTTP2: @unchecked Sendable {
         return wire.withLock { _ in stream.receive() }
     }
 
-    /// - Parameter use: is not called once the connection is over.
+    /// - Parameter use: not called after the end of the connection.
     private func withStream(_ use: (OriginStream) -> Void) {
         wire.withLock { isThere in if isThere { use(stream) } }
     }
@@ -147,12 +148,12 @@ final class OriginHTTP2: @unchecked Sendable {
         withStream { $0.send([OriginFrame.bytes(type, flags, stream: id, payload)]) }
     }
 
-    // MARK: What comes
+    // MARK: Receiving
 
     private func handle(type: UInt8, flags: UInt8, _ id: Int32, _ payload: [UInt8]) -> Bool {
         switch type {
         case OriginFrame.headers:
-            // Our client sends no priorities, no padding, and small heads.
+            // The tested client sends no priorities, no padding, and no CONTINUATION.
             guard flags & OriginFrame.endHeaders != 0, let request = request(payload) else { return false }
             begin(request, id, isWhole: flags & OriginFrame.endStream != 0)
         case OriginFrame.data: take(content: payload, id, isWhole: flags & OriginFrame.endStream != 0)
@@ -255,14 +256,14 @@ final class OriginHTTP2: @unchecked Sendable {
         }
     }
 
-    // MARK: What goes out
+    // MARK: Sending
 
     func sendFields(_ lines: [(String, String)], _ id: Int32, isLast: Bool) {
         let flags = OriginFrame.endHeaders | (isLast ? OriginFrame.endStream : 0)
         send(OriginFrame.headers, flags, id, OriginFrame.fieldLines(lines))
     }
 
-    /// Waits where the client's windows are full, until they open or all is over.
+    /// Blocks while the client's windows are full; returns at the end of the connection.
     func sendData(_ bytes: ArraySlice<UInt8>, _ id: Int32, isLast: Bool) {
         var rest = bytes
         repeat {
@@ -287,7 +288,7 @@ final class OriginHTTP2: @unchecked Sendable {
         }
     }
 
-    /// - Returns: false where the connection is over.
+    /// - Returns: false after the end of the connection.
     private func perform(_ step: OriginStep, _ response: OriginHTTP2Response) -> Bool {
         switch step {
         case .send(let text): response.send(Array(text.utf8))
@@ -311,7 +312,7 @@ final class OriginHTTP2: @unchecked Sendable {
         return true
     }
 
-    /// The thread that reads ends the connection, once the client has.
+    /// Shuts the connection down. The reading thread closes it after the client has.
     private func breakOff(_ step: OriginStep) {
         withStream { stream in
             if case .close = step { stream.sendCloseNotify() }
@@ -321,13 +322,13 @@ final class OriginHTTP2: @unchecked Sendable {
             }
             var option = linger(l_onoff: 1, l_linger: 0)
             setsockopt(stream.descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
-            // Nothing is said by this: the reset comes when it is closed.
+            // Sends nothing. The close will send the reset.
             shutdown(stream.descriptor, Int32(SHUT_RD))
         }
     }
 }
 
-/// Puts what a script writes as HTTP/1.1 into frames of one stream.
+/// Converts a script's HTTP/1.1 response into frames of a stream.
 final class OriginHTTP2Response {
     let id: Int32
     private let connection: OriginHTTP2
@@ -339,7 +340,7 @@ final class OriginHTTP2Response {
         case head
         case length(Int)
         case chunks
-        /// Nothing marks its end, so it has none.
+        /// The content has no length, so the stream stays open.
         case open
         case nothing
     }
@@ -353,7 +354,7 @@ final class OriginHTTP2Response {
         while goOn() {}
     }
 
-    /// - Returns: whether there may be more to do.
+    /// - Returns: whether to call it again.
     private func goOn() -> Bool {
         switch rest {
         case .head: return sendHead()

@@ -1,20 +1,20 @@
-// The origin's side of one connection, in clear or through TLS: blocking, and with a say in what goes out together.
+// The origin's side of a connection, with or without TLS. Blocking. Scripts control which bytes are sent together.
 
 import CTestTLS
 import Glibc
 
-/// What an origin speaks TLS with. `@unchecked Sendable` because OpenSSL's context may be used by many threads once it is made.
+/// TLS context of an origin. `@unchecked Sendable` because several threads may use an OpenSSL context after its creation.
 package final class OriginTLS: @unchecked Sendable {
     private let pointer: OpaquePointer
 
     /// - Parameters:
-    ///   - isOld: TLS 1.2 and nothing newer.
-    ///   - choosesHTTP2: where it is offered.
+    ///   - isOld: whether TLS 1.2 is the highest version.
+    ///   - choosesHTTP2: whether HTTP/2 is selected if offered.
     package init(_ pair: TestCertificates.Pair, isOld: Bool = false, choosesHTTP2: Bool = false) {
         guard let pointer = test_tls_context_make(pair.certificate, pair.key, isOld ? 1 : 0) else {
             preconditionFailure("the origin cannot use its certificate")
         }
-        // A client that has left in the middle of a handshake is no reason to end the tests: OpenSSL writes without asking for silence.
+        // A client that leaves during a handshake must not end the tests: OpenSSL writes without MSG_NOSIGNAL.
         signal(SIGPIPE, SIG_IGN)
         if choosesHTTP2 { test_tls_context_choose_http2(pointer) }
         self.pointer = pointer
@@ -22,13 +22,13 @@ package final class OriginTLS: @unchecked Sendable {
 
     deinit { test_tls_context_free(pointer) }
 
-    /// Problem that a client finds in the origin's TLS.
+    /// A TLS problem that the origin causes for its client.
     package enum Demand: Sendable {
         /// Clients must present a certificate of this authority.
         case clientCertificate(String)
-        /// The origin refuses every offered ALPN protocol.
+        /// The origin rejects every offered ALPN protocol.
         case otherProtocol
-        /// TLS 1.1 and nothing newer.
+        /// TLS 1.1 is the highest version.
         case ancientTLS
     }
 
@@ -42,7 +42,7 @@ package final class OriginTLS: @unchecked Sendable {
         }
     }
 
-    /// nil where the client and the origin do not agree.
+    /// nil if the handshake fails.
     func accept(_ descriptor: Int32) -> OriginStream? {
         test_tls_accept(pointer, descriptor).map { OriginStream(descriptor, $0) }
     }
@@ -51,10 +51,10 @@ package final class OriginTLS: @unchecked Sendable {
 final class OriginStream {
     let descriptor: Int32
     private let tls: OpaquePointer?
-    /// What comes is put here first.
+    /// Buffer for received bytes.
     private var piece = [UInt8](repeating: 0, count: 65_536)
 
-    /// The descriptor stays the caller's.
+    /// The caller owns the descriptor.
     init(_ descriptor: Int32, _ tls: OpaquePointer? = nil) {
         self.descriptor = descriptor
         self.tls = tls
@@ -64,13 +64,13 @@ final class OriginStream {
 
     var isResumed: Bool { tls.map { test_tls_is_resumed($0) != 0 } ?? false }
 
-    /// What has come; nothing at the end.
+    /// Received bytes; empty at the end.
     func receive() -> [UInt8] {
         let count = tls.map { test_tls_read($0, &piece, piece.count) } ?? recv(descriptor, &piece, piece.count, 0)
         return Array(piece.prefix(max(0, count)))
     }
 
-    /// All of it in one piece.
+    /// Sends all records together.
     func send(_ records: [[UInt8]]) {
         guard let tls else { return sendPlainly(records.reduce(into: []) { $0 += $1 }) }
         for record in records where !record.isEmpty { _ = test_tls_write(tls, record, record.count) }
@@ -113,7 +113,7 @@ final class OriginStream {
     }
 }
 
-/// One authority and one server's certificate, for 127.0.0.1, for all plays of a run. `@unchecked Sendable` because it stays as it was made
+/// An authority and a server certificate for 127.0.0.1, shared by all plays of a run. `@unchecked Sendable` because it does not change
 /// until the process ends.
 package final class SharedCertificates: @unchecked Sendable {
     private static let shared = SharedCertificates()
@@ -136,18 +136,18 @@ package final class SharedCertificates: @unchecked Sendable {
         tls = OriginTLS(pair)
         old = OriginTLS(pair, isOld: true)
         http2 = OriginTLS(pair, choosesHTTP2: true)
-        // The files go with it.
+        // Deletes the files.
         atexit { SharedCertificates.shared.certificates = nil }
     }
 
-    /// What clients are to trust.
+    /// The authority that clients must trust.
     package static var authority: String { shared.certificates?.authority ?? "" }
-    /// The proxy's, for cistern.test.
+    /// Certificate of the proxy for cistern.test.
     package static var proxy: TestCertificates.Pair { shared.proxy }
     package static var client: TestCertificates.Pair { shared.client }
-    /// TLS 1.3, and TLS 1.2.
+    /// TLS contexts with TLS 1.3, and with at most TLS 1.2.
     package static var tls: OriginTLS { shared.tls }
     package static var oldTLS: OriginTLS { shared.old }
-    /// HTTP/2 is chosen where it is offered.
+    /// Selects HTTP/2 if offered.
     package static var http2TLS: OriginTLS { shared.http2 }
 }

@@ -1,11 +1,11 @@
-// Plays that never end: they end the run, with their names and with what each thread is doing. A thread that waits can't be told to stop.
+// Ends the run if a play never ends, and prints the play's name and the state of each thread. Blocked threads cannot be cancelled.
 
 import Dispatch
 import Glibc
 import Locking
 import Testing
 
-/// For suites of plays over sockets.
+/// Trait for suites of plays over sockets.
 package struct PlayTrait: SuiteTrait, TestTrait, TestScoping {
     package var isRecursive: Bool { true }
 
@@ -20,15 +20,15 @@ package struct PlayTrait: SuiteTrait, TestTrait, TestScoping {
     }
 }
 
-/// Where plays run. They wait for other threads and processes, and block their own meanwhile; and Swift Testing has no more threads than there are
-/// cores, which then would do nothing. What came last runs first: the next test of a serialized suite, which comes when the one before it is over, does
-/// not wait for all that came at the beginning, and those suites are not left alone at the end.
+/// Threads that run plays. Plays block their threads while they wait for other threads and processes, and Swift Testing has only one thread
+/// per core. The latest job runs first, so that serialized suites do not fall behind. Their next test would otherwise wait for all tests
+/// that were submitted at the beginning.
 private final class PlayThreads: TaskExecutor {
     static let shared = PlayThreads(count: 2 * max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))))
 
-    /// Added to by whoever has work, taken from by the threads.
+    /// Filled by all who submit work, emptied by the threads.
     private let jobs = Mutex<[UnownedJob]>([])
-    /// Once for each of them.
+    /// Signalled once per job.
     private let ready = DispatchSemaphore(value: 0)
 
     private init(count: Int) { for _ in 0..<count { TestThread.start { self.run() } } }
@@ -51,18 +51,19 @@ extension Trait where Self == PlayTrait {
     package static var play: Self { PlayTrait() }
 }
 
-/// What runs, and since when.
+/// Running plays with their start times.
 private enum PlayWatch {
     private struct State {
         var plays: [Int: (name: String, since: Int)] = [:]
         var count = 0
-        /// When one began or ended last.
+        /// Time of the last start or end of a play.
         var lastMove = now
     }
 
     private static let state = Mutex(State())
 
-    /// In seconds. Most take a tenth of one, the longest ten; a busy machine and sanitizers take many times that.
+    /// Maximum duration of a play in seconds. Most plays take a tenth of a second, the longest ten seconds. Busy machines and sanitizers
+    /// multiply that.
     private static let patience = 300
 
     private static var now: Int {
@@ -89,7 +90,7 @@ private enum PlayWatch {
         }
     }
 
-    /// Also where all have ended and the process goes on.
+    /// Also ends a process that keeps running after all plays have ended.
     @Sendable private static func watch() {
         while true {
             sleep(1)

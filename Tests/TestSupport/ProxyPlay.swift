@@ -1,5 +1,5 @@
-// A play: the whole proxy in this process, over real sockets, in front of a scripted origin, with a clock that stands still until the play
-// moves it and a cache directory of its own.
+// A play runs the whole proxy in this process over real sockets. It has a scripted origin, a clock that it advances, and a temporary cache
+// directory.
 
 import Administration
 import CSystem
@@ -18,14 +18,14 @@ import Testing
 import Upstream
 
 package final class ProxyPlay {
-    /// How the play's own requests come in.
+    /// Protocol of the play's requests.
     package enum Door: Sendable, CaseIterable, CustomStringConvertible {
         case clear
-        /// HTTP/2 in clear.
+        /// HTTP/2 without TLS.
         case http2
-        /// HTTP/1.1 through TLS.
+        /// HTTP/1.1 over TLS.
         case tls
-        /// HTTP/2 through TLS.
+        /// HTTP/2 over TLS.
         case http2TLS
 
         package var isSecured: Bool { self == .tls || self == .http2TLS }
@@ -44,21 +44,21 @@ package final class ProxyPlay {
 
     package let origin: ScriptedOrigin
     package let time = ManualTime()
-    /// By which the server runs: `time`, or another.
+    /// The server's clock: `time`, or another.
     private let clock: any TimeSource
     private let temporary = TestTools.temporaryDirectory()
     package var directory: String { temporary.path }
     private let configure: (inout ProxySettings) -> Void
     private var server: ProxyServer?
-    /// The last one that was stopped, for as long as anything holds it.
+    /// The previously stopped server, while anything retains it.
     package private(set) weak var formerServer: ProxyServer?
-    /// That it runs with.
+    /// Settings of the running server.
     private var settings: ProxySettings?
     package private(set) var port: UInt16 = 0
-    /// Of all listeners.
+    /// Ports of all listeners.
     package private(set) var ports: [UInt16] = []
     package private(set) var adminPorts: [UInt16] = []
-    /// nil where no access log is kept.
+    /// nil without an access log.
     private let accessFields: [AccessField]?
     private var accessLog: AccessLog?
     /// nil if the test does not read the log.
@@ -67,16 +67,16 @@ package final class ProxyPlay {
     private let spoken = ProxyPlay.upstream
     private var connection: (any PlayClient)?
 
-    /// That of plays that do not say: a suite with `.doors` goes through each.
+    /// Default protocol of plays. A suite with `.doors` runs with each.
     @TaskLocal package static var door = Door.clear
-    /// What the upstream of plays speaks: a suite or test with `.upstreams` is played with both.
+    /// Protocol of the upstream. A suite or test with `.upstreams` runs with both.
     @TaskLocal package static var upstream = SpokenProtocol.http1
 
     /// - Parameters:
-    ///   - accessFields: what the access log tells; nil: there is none.
-    ///   - log: receives the lines of the log.
-    ///   - clock: in the place of one that stands still.
-    ///   - configure: changes the settings; the store has 16 MiB and one shard runs unless it says otherwise.
+    ///   - accessFields: fields of the access log; nil for none.
+    ///   - log: receives the log lines.
+    ///   - clock: replaces the clock that the play advances.
+    ///   - configure: changes the settings. Defaults are a store of 16 MiB and one shard.
     package init(
         _ origin: ScriptedOrigin, door: Door = ProxyPlay.door, accessLog accessFields: [AccessField]? = nil,
         log: SaidLines? = nil, clock: (any TimeSource)? = nil, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }
@@ -121,7 +121,7 @@ package final class ProxyPlay {
         port = ports.first ?? 0
     }
 
-    /// - Parameter deadline: by the play's clock; responses that run have so long.
+    /// - Parameter deadline: maximum time for running responses, by the play's clock.
     package func stop(deadline: Duration = .zero) {
         connection = nil
         server?.stop(deadline: deadline)
@@ -129,10 +129,10 @@ package final class ProxyPlay {
         server = nil
     }
 
-    /// It is told that it will be stopped.
+    /// Announces a later stop to the server.
     package func announceStop() { server?.announceStop() }
 
-    /// Stops and starts on the same directory.
+    /// Stops the server and starts it with the same directory.
     package func restart() throws {
         stop()
         try start()
@@ -140,7 +140,7 @@ package final class ProxyPlay {
 
     package var adminSocket: String { directory + "/admin.sock" }
 
-    /// Asks the administrator's interface, over a connection of its own.
+    /// Sends a request to the admin interface over a new connection.
     package func admin(_ method: String, _ target: String, content: String? = nil) throws -> TestResponse {
         guard let response = try TestClient(.unix(path: adminSocket)).request(method, target, content: content) else {
             throw TestClient.NoConnection()
@@ -148,17 +148,17 @@ package final class ProxyPlay {
         return response
     }
 
-    /// Has the settings read again.
+    /// Reloads the settings.
     /// - Parameters:
-    ///   - change: what is different in them; nil: only the files that they name.
-    ///   - then: called when it is over, from any thread.
+    ///   - new: the new settings; nil to reload only the files that they name.
+    ///   - then: called at the end of the reload, on any thread.
     package func reload(_ new: NewSettings? = nil, then: @escaping @Sendable (ReloadOutcome) -> Void) {
         if let new { server?.followSettings { () throws(SettingsMistakes) in new } }
         server?.reload(then: then)
     }
 
-    /// The same, and waits for what comes of it.
-    /// - Parameter change: what is different from the settings that hold.
+    /// Reloads the settings and waits for the result.
+    /// - Parameter change: changes the current settings.
     package func reload(_ change: (inout NewSettings) -> Void) -> ReloadOutcome? {
         guard let settings else { return nil }
         var new = NewSettings(settings)
@@ -176,9 +176,10 @@ package final class ProxyPlay {
         return said
     }
 
-    /// Waits until all that was stored is readable from its files. In a play with one shard this holds for every response that a client has received.
+    /// Waits until all stored responses are readable from their files. With one shard this covers every response that a client has
+    /// received.
     package func flushStore() {
-        // A client may have its response before the exchange has stored it, but not before the next exchange begins.
+        // A client may receive its response before the exchange stores it, but the next exchange begins later.
         _ = try? get("/healthz")
         server?.flushStore()
     }
@@ -188,10 +189,10 @@ package final class ProxyPlay {
         return 0
     }
 
-    /// All that it listens on.
+    /// Addresses of all listeners.
     package var addresses: [ListenAddress] { server?.addresses ?? [] }
 
-    /// A client of HTTP/1.1, in clear where the door is.
+    /// An HTTP/1.1 client, with TLS if the play's protocol has it.
     package func client() throws -> TestClient {
         let client = try TestClient(port: port)
         if door.isSecured { try client.secure() }
@@ -200,7 +201,7 @@ package final class ProxyPlay {
 
     package func http2Client() throws -> HTTP2TestClient { try HTTP2TestClient(port: port, isSecured: door.isSecured) }
 
-    /// The listeners speak TLS, with the certificate that test clients trust.
+    /// Enables TLS on all listeners, with the certificate that test clients trust.
     private func secure(_ listening: inout ListeningSettings) {
         for place in listening.listeners.indices { listening.listeners[place].isTLS = true }
         let pair = SharedCertificates.proxy
@@ -209,7 +210,7 @@ package final class ProxyPlay {
 
     private func doorClient() throws -> any PlayClient { door.speaksHTTP2 ? try http2Client() : try client() }
 
-    /// Over one kept connection.
+    /// Sends a request over a kept connection.
     package func get(_ target: String, _ fields: [(String, String)] = []) throws -> TestResponse {
         try request("GET", target, fields)
     }
@@ -228,7 +229,7 @@ package final class ProxyPlay {
         return response
     }
 
-    /// The lines of the access log, at the end of a play with one shard: nothing is logged after that.
+    /// The access log of a play with one shard. Must be called at the end, because it closes the log.
     package func accessLines() throws -> [JSONValue] {
         // As in flushStore().
         _ = try get("/healthz")
@@ -236,28 +237,29 @@ package final class ProxyPlay {
         return try TestTools.read(directory + "/access.log").split(separator: "\n").compactMap { JSONValue(Array($0.utf8)) }
     }
 
-    /// The number behind a metric's name and labels.
+    /// Value of a metric.
+    /// - Parameter name: with labels.
     package func metric(_ name: String) throws -> Double? {
         let page = try get("/metrics").content
-        // What the first family is comes before any number.
+        // The page begins with a comment line, so each metric follows a line end.
         guard let line = TestTools.place(of: "\n\(name) ", in: page) else { return nil }
         return Double(String(decoding: page[(line + name.utf8.count + 2)...].prefix { $0 != 0x0a }, as: UTF8.self))
     }
 
-    /// Asks until a metric has this value; returns whether it came to that.
+    /// Polls until a metric has this value; returns whether it did.
     package func waitFor(_ name: String, _ value: Double) throws -> Bool {
         for _ in 0..<5_000 where try metric(name) == value { return true }
         return false
     }
 
-    /// The same until it has this value at least.
+    /// Polls until a metric has at least this value; returns whether it did.
     package func waitFor(_ name: String, atLeast value: Double) throws -> Bool {
         for _ in 0..<5_000 where try metric(name) ?? 0 >= value { return true }
         return false
     }
 }
 
-/// What a play asks with.
+/// A client of a play.
 package protocol PlayClient: AnyObject {
     func request(_ method: String, _ target: String, _ fields: [(String, String)], content: String?) -> TestResponse?
 }

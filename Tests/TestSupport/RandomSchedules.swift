@@ -1,5 +1,5 @@
-// Random schedules: a world is made, and random steps happen to it. Each step has random numbers of its own, so a schedule without some of its steps is
-// still the schedule of its seed. A schedule that fails is shrunk in this way, and its report has the line that replays it.
+// Random schedules: random steps change a world. Each step has independent random numbers, so a schedule can be shrunk by leaving steps
+// out. A failing schedule is shrunk, and its report contains the line that replays it.
 
 import Testing
 
@@ -10,7 +10,7 @@ package struct ScheduleFailure: Error, CustomStringConvertible {
     package init(_ description: String) { self.description = description }
 }
 
-/// Ends a schedule where a condition does not hold. `#expect` would report each attempt to shrink it.
+/// Ends a schedule if a condition is false. `#expect` would report each attempt of shrinking.
 package func demand(
     _ condition: Bool, _ comment: @autoclosure () -> String = "", file: StaticString = #fileID, line: Int = #line
 ) throws(ScheduleFailure) {
@@ -31,7 +31,7 @@ package struct RandomSchedules<World> {
         end: @escaping (inout World) throws -> Void
     ) { (self.steps, self.make, self.step, self.end) = (steps, make, step, end) }
 
-    /// What failed, and the steps that lead to it.
+    /// A failure, with the steps that lead to it.
     package struct Report {
         package let seed: UInt64
         package var steps: [Int]
@@ -109,7 +109,7 @@ extension RandomSchedules.Report {
     }
 }
 
-/// What the environment says of random schedules.
+/// Environment variables of random schedules.
 package struct ScheduleSettings {
     /// Maximum time to shrink one schedule.
     static let shrinkingTime = Duration.seconds(30)
@@ -132,7 +132,7 @@ package struct ScheduleSettings {
 
     var isDefault: Bool { seed == nil && walks == nil && steps == nil && !isFast }
 
-    /// Those of all schedules of one test.
+    /// Seeds of all schedules of a test.
     package func seeds(_ count: Int) -> Range<UInt64> {
         let first = seed ?? Self.usualSeed
         let usual = isFast ? max(1, count / 10) : count

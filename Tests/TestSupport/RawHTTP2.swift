@@ -1,4 +1,4 @@
-// HTTP/2 by hand, for what no library would send: frames put together byte by byte, and those that come back.
+// Hand-made HTTP/2 frames that no library would send, and a reader of received frames.
 
 package enum RawHTTP2 {
     package static let preface = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8)
@@ -49,7 +49,7 @@ package enum RawHTTP2 {
     }
 }
 
-/// What a server has sent on a connection, read frame by frame.
+/// An HTTP/2 connection to a server, read frame by frame.
 package final class RawHTTP2Client {
     package let socket: TestClient
     private var bytes: [UInt8] = []
@@ -63,7 +63,7 @@ package final class RawHTTP2Client {
         package func number(at offset: Int) -> UInt32 { payload[offset..<offset + 4].reduce(0) { $0 << 8 | UInt32($1) } }
     }
 
-    /// - Parameter settings: the payload of our first SETTINGS frame.
+    /// - Parameter settings: payload of the client's first SETTINGS frame.
     package init(port: UInt16, settings: [UInt8] = []) throws {
         socket = try TestClient(port: port)
         socket.send(RawHTTP2.preface + RawHTTP2.frame(.settings, 0, 0, settings))
@@ -71,7 +71,7 @@ package final class RawHTTP2Client {
 
     package func send(_ bytes: [UInt8]) { socket.send(bytes) }
 
-    /// The next frame; nil where the connection ended.
+    /// The next frame; nil at the end of the connection.
     package func next() -> Frame? {
         while true {
             if bytes.count >= 9 {
@@ -88,7 +88,7 @@ package final class RawHTTP2Client {
         }
     }
 
-    /// The next frame that fits; nil where the connection ended before.
+    /// The next frame that matches; nil if the connection ends before.
     package func next(where fits: (Frame) -> Bool) -> Frame? {
         while let frame = next() { if fits(frame) { return frame } }
         return nil

@@ -1,5 +1,5 @@
-// Tests that depend on real time: the proxy runs by the clock of the system, so a busy machine may let a deadline pass that the test does not mean.
-// `Tests/run` leaves them out at first, and runs them alone afterwards. Only these are run a second time if they fail, and each repeat is counted.
+// Tests that depend on real time: the proxy uses the system clock, so a deadline may pass on a busy machine. `Tests/run` first skips these
+// tests, and then runs them alone. Only these tests are repeated after a failure, and repeats are counted.
 
 import Glibc
 import Locking
@@ -10,12 +10,12 @@ package struct RealTimeTrait: SuiteTrait, TestTrait, TestScoping {
 
     @TaskLocal private static var isActive = false
 
-    /// Maximum number of repeats in a run. One more fails it.
+    /// Maximum number of repeats in a run. Another repeat fails the run.
     package static let repeats = 3
-    /// Of this run. Shared by all tests.
+    /// Number of repeats in this run, shared by all tests.
     private static let repeated = Mutex(0)
 
-    /// In the first part of a run: skips the test, and writes its name to the file of those that run alone.
+    /// In the first part of a run, skips the test, and appends its name to the file of tests that run alone.
     package func prepare(for test: Test) async throws {
         guard !test.isSuite, let path = TestRun.environment("REAL_TIME_TESTS") else { return }
         guard let file = fopen(path, "a") else { throw TestTools.Failed(what: path) }
@@ -33,7 +33,7 @@ package struct RealTimeTrait: SuiteTrait, TestTrait, TestScoping {
         }
     }
 
-    /// Runs a test for the first time. Its failures are known issues as long as repeats are left.
+    /// Runs a test for the first time. Its failures are known issues while repeats are left.
     private static func mustRepeat(_ test: Test, _ function: @Sendable () async throws -> Void) async throws -> Bool {
         let isRepeated = Mutex<Bool?>(nil)
         try await withKnownIssue("first attempt", isIntermittent: true) {
@@ -54,7 +54,7 @@ package struct RealTimeTrait: SuiteTrait, TestTrait, TestScoping {
         return isRepeated.withLock { $0 } == true
     }
 
-    /// Fails a test that uses the clock of the system without the trait.
+    /// Fails a test that uses the system clock without this trait.
     package static func expect(_ location: SourceLocation = #_sourceLocation) {
         #expect(isActive, "a play by the clock of the system has the trait .realTime", sourceLocation: location)
     }

@@ -1,4 +1,4 @@
-// redis-server of Debian, as a process of the play's own, and a connection to it that knows nothing of how we ask.
+// A process of redis-server, and an independent client for it.
 
 import CacheStore
 import Glibc
@@ -7,7 +7,7 @@ package final class RedisProcess {
     package static let isInstalled = TestTools.has("redis-server")
 
     package let port: UInt16
-    /// Where the servers of a Cluster talk to each other.
+    /// Port of the Cluster bus.
     package let busPort: UInt16
     private var process: pid_t
     private let words: [String]
@@ -17,9 +17,9 @@ package final class RedisProcess {
     package var direct: DirectRedis { DirectRedis(port: port) }
 
     /// - Parameters:
-    ///   - isTLS: its port speaks TLS and asks for a certificate.
-    ///   - configuration: what its file has; nil: it has none.
-    ///   - more: further words.
+    ///   - isTLS: whether its port requires TLS with a client certificate.
+    ///   - configuration: content of its configuration file; nil for none.
+    ///   - more: additional arguments.
     package init(isCluster: Bool = false, isTLS: Bool = false, configuration: String? = nil, _ more: [String] = []) throws {
         directory = TestTools.temporaryDirectory()
         port = TestTools.freePort()
@@ -47,13 +47,13 @@ package final class RedisProcess {
         waitpid(process, &status, 0)
     }
 
-    /// Dies without a word. What is sent there afterwards is refused.
+    /// Kills the process. Later connections are refused.
     package func die() { kill(process, SIGKILL) }
-    /// Says nothing more, and takes what comes.
+    /// Stops the process: it accepts connections and does not respond.
     package func freeze() { kill(process, SIGSTOP) }
     package func thaw() { kill(process, SIGCONT) }
 
-    /// Dies, and is there again at the same place, with what it has written down.
+    /// Restarts the process on the same port, with the data that it has saved.
     package func revive() throws {
         end()
         process = try TestTools.spawn(words)
@@ -61,8 +61,8 @@ package final class RedisProcess {
 }
 
 extension RedisProcess {
-    /// A Cluster of three primaries with a third of the slots each.
-    /// - Parameter number: of the primary that has a replica, which comes last; nil: none has.
+    /// Starts a Cluster of three primaries with a third of the slots each.
+    /// - Parameter number: index of the primary that has a replica, which is the last server; nil for no replica.
     package static func cluster(replicaOf number: Int? = nil) throws -> [RedisProcess] {
         let servers = try (0..<(number == nil ? 3 : 4)).map { _ in try RedisProcess(isCluster: true) }
         let direct = servers.map(\.direct)
@@ -83,13 +83,13 @@ extension RedisProcess {
     }
 }
 
-/// Asks by connections of its own, one for each command.
+/// Sends commands, each over a new connection.
 package struct DirectRedis {
     private let port: UInt16
 
     package init(port: UInt16) { self.port = port }
 
-    /// - Returns: all that it says, once it says `text`, or at last.
+    /// - Returns: the first reply that contains `text`, or the last reply after 30 seconds.
     @discardableResult
     package func ask(_ command: String, until text: String = "") -> String {
         var said = ""
@@ -101,7 +101,7 @@ package struct DirectRedis {
         return said
     }
 
-    /// The same with words that may hold any bytes.
+    /// Sends a command whose words may contain any bytes.
     @discardableResult
     package func ask(_ words: [[UInt8]]) -> String {
         var bytes = Array("*\(words.count)\r\n".utf8)
@@ -136,7 +136,7 @@ package struct DirectRedis {
         var said: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 65_536)
         while case let count = recv(descriptor, &piece, piece.count, 0), count > 0 { said += piece[..<count] }
-        // What QUIT has brought.
+        // Without the reply to QUIT.
         return said.dropLast(5)
     }
 }

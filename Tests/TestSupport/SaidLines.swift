@@ -1,9 +1,9 @@
-// The lines of a log that a test reads.
+// Log lines for a test.
 
 import Locking
 import Logging
 
-/// Written by any thread.
+/// Appended to by any thread.
 package final class SaidLines: Sendable {
     private let lines = Mutex<[String]>([])
 

@@ -1,5 +1,5 @@
-// An origin that does what a play tells it, well or badly, over real sockets: each request is handed to a closure that says what is sent
-// back, byte by byte if need be. One thread a connection, blocking: simple enough to be obviously right.
+// An origin whose responses a play defines byte by byte, valid or not, over real sockets. A closure returns the steps for each request.
+// Blocking, with one thread per connection, to keep it simple.
 
 import CSystem
 import Descriptors
@@ -13,7 +13,7 @@ package struct OriginRequest: Sendable {
     package var line: String
     package var fields: [(name: String, value: String)]
     package var content: [UInt8]
-    /// Which of the origin's connections brought it, counted from 1.
+    /// Number of the origin's connection that carried the request, from 1.
     package var connection = 0
 
     package var method: String { String(line.split(separator: " ").first ?? "") }
@@ -22,7 +22,7 @@ package struct OriginRequest: Sendable {
     package subscript(_ name: String) -> String? { fields.first { $0.name.lowercased() == name.lowercased() }?.value }
 }
 
-/// Closed until it is opened, and open from then on.
+/// Blocks threads in `pass` until it is opened. It stays open.
 package final class Gate: Sendable {
     private let semaphore = DispatchSemaphore(value: 0)
 
@@ -39,35 +39,35 @@ package final class Gate: Sendable {
 package enum OriginStep: Sendable {
     case send(String)
     case sendBytes([UInt8])
-    /// In one piece; with TLS each text has a record of its own.
+    /// Sent together; with TLS, each text is one record.
     case records([String])
-    /// With TLS: a ticket for a new session, new keys.
+    /// TLS: a session ticket, and new keys.
     case ticket, keyUpdate
-    /// Ends the connection in good order; with TLS, after saying so.
+    /// Closes the connection, with close_notify in case of TLS.
     case close
-    /// The same without a word of TLS's.
+    /// Closes the connection without close_notify.
     case cut
-    /// Ends it with a reset.
+    /// Resets the connection.
     case reset
-    /// Sends back what comes until no more does.
+    /// Sends received bytes back until the client ends.
     case echo
-    /// Says nothing more until the origin goes down.
+    /// Sends nothing more until the origin goes down.
     case hang
     /// Waits until the play opens the gate.
     case pass(Gate)
     /// Opens the gate for the play.
     case open(Gate)
-    /// Waits until bytes of the next request have arrived, and does not read them.
+    /// Waits until bytes of the next request have arrived, without reading them.
     case awaitInput
-    /// Waits until the client's system has acknowledged all that was sent.
+    /// Waits until the client's system has acknowledged all bytes.
     case delivered
-    /// Passes on what comes, both ways, from and to a port on loopback, until one side ends: what a forward proxy does after CONNECT.
+    /// Forwards bytes in both directions to a loopback port until one side ends, as a forward proxy after CONNECT.
     case tunnel(UInt16)
-    /// In HTTP/2: a frame of the request's stream, and one of the connection: type, flags, payload.
+    /// HTTP/2: a frame of the request's stream, or of the connection: type, flags, payload.
     case frame(UInt8, UInt8, [UInt8])
     case connectionFrame(UInt8, UInt8, [UInt8])
-    /// In HTTP/2: GOAWAY with this code.
-    /// - Parameter accepts: whether this request, and all that have come, are still processed.
+    /// HTTP/2: GOAWAY with this code.
+    /// - Parameter accepts: whether this request and all earlier ones are still processed.
     case goAway(accepts: Bool, code: UInt32)
 
     /// A complete JSON response.
@@ -75,10 +75,10 @@ package enum OriginStep: Sendable {
         answer(content, type: "application/json", status: status, fields)
     }
 
-    /// In HTTP/2: the request's stream is reset with this code (RFC 9113 §7).
+    /// HTTP/2: resets the request's stream with this code (RFC 9113 §7).
     package static func resetStream(_ code: UInt32) -> OriginStep { .frame(OriginFrame.reset, 0, OriginFrame.number(code)) }
 
-    /// In HTTP/2: a field section, as it stands.
+    /// HTTP/2: a field section with exactly these lines.
     package static func fields(_ lines: [(String, String)], isLast: Bool = false) -> OriginStep {
         .frame(OriginFrame.headers, OriginFrame.endHeaders | (isLast ? OriginFrame.endStream : 0), OriginFrame.fieldLines(lines))
     }
@@ -94,7 +94,7 @@ package final class ScriptedOrigin: Sendable {
 
     package let port: UInt16
     private let address: ListenAddress
-    /// Has the port, and never listens: while the origin is down nobody else is given its number.
+    /// Reserves the port without listening, so that no other process gets it while the origin is down.
     private let reservation: Descriptor
 
     private let tls: OriginTLS?
@@ -106,27 +106,27 @@ package final class ScriptedOrigin: Sendable {
         var resumedCount = 0
         var connections: Set<Int32> = []
         var requests: [OriginRequest] = []
-        /// Of so many of them it has been said what becomes of them.
+        /// Number of requests for which the script has been called.
         var scripted = 0
         var script: Script
         var expectation: Script?
         var http2 = OriginHTTP2Behaviour()
-        /// What the next connections wait for, and whether they are cut then.
+        /// Gates of the next connections, and whether they are closed after the gate.
         var gates: [(gate: Gate, cuts: Bool)] = []
     }
 
-    /// The play and the origin's connections share it.
+    /// Shared by the play and the origin's connections.
     private let state: Mutex<State>
-    /// Once for each request.
+    /// Signalled once per request.
     private let arrived = DispatchSemaphore(value: 0)
-    /// Once for each connection.
+    /// Signalled once per connection.
     private let connected = DispatchSemaphore(value: 0)
 
     /// - Parameters:
-    ///   - path: of a Unix socket to listen on instead of a port.
-    ///   - other: whose port this has too, at 127.0.0.2.
-    ///   - tls: what it speaks TLS with; nil for plain HTTP.
-    ///   - greeting: what is done on each connection before anything is read.
+    ///   - path: a Unix socket to listen on instead of a port.
+    ///   - other: an origin whose port this one uses too, at 127.0.0.2.
+    ///   - tls: TLS context; nil for plain HTTP.
+    ///   - greeting: steps on each connection before anything is read.
     package init(
         unixSocket path: String? = nil, beside other: ScriptedOrigin? = nil, tls: OriginTLS? = nil, greeting: [OriginStep] = [],
         _ script: @escaping Script
@@ -144,7 +144,7 @@ package final class ScriptedOrigin: Sendable {
     /// All requests so far.
     package var requests: [OriginRequest] { state.withLock { $0.requests } }
 
-    /// Waits until so many requests have come in all, and the script was asked for each; false where that takes half a minute.
+    /// Waits until this many requests have been received and given to the script; false after 30 seconds.
     package func waitForRequests(_ count: Int) -> Bool {
         while state.withLock({ $0.scripted }) < count {
             if arrived.wait(timeout: .now() + 30) == .timedOut { return false }
@@ -152,25 +152,25 @@ package final class ScriptedOrigin: Sendable {
         return true
     }
 
-    /// Connections so far, and how many of them resumed a session of TLS.
+    /// Number of connections so far, and of those that resumed a TLS session.
     package var connectionCount: Int { state.withLock { $0.connectionCount } }
     package var resumedCount: Int { state.withLock { $0.resumedCount } }
 
     package func react(_ script: @escaping Script) { state.withLock { $0.script = script } }
 
-    /// What is done when the head of a request with `Expect` is there, before its content is read: once `close` is among it, no content is.
+    /// Sets the steps after the head of a request with `Expect`. If they contain `close`, its content is not read.
     package func reactToExpectation(_ script: @escaping Script) { state.withLock { $0.expectation = script } }
 
-    /// Of connections that begin from now on, where a client speaks HTTP/2: it does so by its preface, or by what TLS has agreed.
+    /// Changes the behaviour of later HTTP/2 connections, which are recognized by their preface or by ALPN.
     package func behave(_ change: (inout OriginHTTP2Behaviour) -> Void) { state.withLock { change(&$0.http2) } }
 
-    /// The next connection is cut as soon as the gate is open, before anything is said on it.
+    /// The next connection is closed when the gate opens, without a response.
     package func cutNext(after gate: Gate) { state.withLock { $0.gates.append((gate, true)) } }
 
-    /// The next connection is served as soon as the gate is open.
+    /// The next connection is served when the gate opens.
     package func holdNext(until gate: Gate) { state.withLock { $0.gates.append((gate, false)) } }
 
-    /// Waits until so many connections have come in all; false where that takes half a minute.
+    /// Waits for this number of connections; false after 30 seconds.
     package func waitForConnections(_ count: Int) -> Bool {
         while connectionCount < count { if connected.wait(timeout: .now() + 30) == .timedOut { return false } }
         return true
@@ -178,11 +178,11 @@ package final class ScriptedOrigin: Sendable {
 
     deinit { down() }
 
-    /// Connecting is refused from now on, and what was connected is cut.
+    /// Refuses new connections and closes existing ones.
     package func down() {
         state.withLock { state in
             guard state.listener >= 0 else { return }
-            // Who accepts on it closes it: else its number could be another's by the time of the next accept.
+            // The accepting thread closes it. Otherwise the number might be reused before its next accept.
             shutdown(state.listener, Int32(SHUT_RDWR))
             state.listener = -1
             for connection in state.connections { shutdown(connection, Int32(SHUT_RDWR)) }
@@ -218,7 +218,7 @@ package final class ScriptedOrigin: Sendable {
         return UInt16(bigEndian: actual.sin_port)
     }
 
-    /// Until nobody holds the origin any more, or it goes down.
+    /// Accepts until the origin is released or goes down.
     private func accept(on listener: Int32) {
         TestThread.start { [weak self] in
             while true {
@@ -228,7 +228,7 @@ package final class ScriptedOrigin: Sendable {
                     close(connection)
                     break
                 }
-                // It blocks, unlike those of the proxy.
+                // Blocking, unlike the sockets of the proxy.
                 _ = fcntl(connection, F_SETFL, 0)
                 let number = state.withLock { state in
                     state.connections.insert(connection)
@@ -236,7 +236,7 @@ package final class ScriptedOrigin: Sendable {
                     return state.connectionCount
                 }
                 connected.signal()
-                // What is sent goes out at once: a reset would throw away what waits.
+                // Sent without delay, because a reset discards buffered bytes.
                 var one: Int32 = 1
                 setsockopt(connection, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
                 TestThread.start {
@@ -272,8 +272,8 @@ package final class ScriptedOrigin: Sendable {
         }
     }
 
-    /// A whole request has come.
-    /// - Returns: what becomes of it.
+    /// Records a complete request.
+    /// - Returns: steps of its response.
     private func take(_ request: OriginRequest) -> [OriginStep] {
         let script = state.withLock { state in
             state.requests.append(request)
@@ -296,13 +296,13 @@ package final class ScriptedOrigin: Sendable {
         OriginHTTP2(stream, state.withLock { $0.http2 }, hooks).serve(read)
     }
 
-    /// Returns whether the connection is kept.
+    /// - Returns: whether the connection is kept.
     private func play(_ steps: [OriginStep], on stream: OriginStream) -> Bool {
         for step in steps where !perform(step, stream) { return false }
         return true
     }
 
-    /// - Returns: false where the connection is over.
+    /// - Returns: false after the end of the connection.
     private func perform(_ step: OriginStep, _ stream: OriginStream) -> Bool {
         switch step {
         case .send(let text): stream.send([Array(text.utf8)])
@@ -354,7 +354,7 @@ package final class ScriptedOrigin: Sendable {
     }
 }
 
-/// Reads requests with a length, with chunks, or without content.
+/// Reads requests with Content-Length, with chunked coding, or without content.
 private struct RequestReader {
     let stream: OriginStream
     var buffer: [UInt8] = []
@@ -381,7 +381,7 @@ private struct RequestReader {
         return request
     }
 
-    /// Returns false where the connection ended before.
+    /// - Returns: false if the connection ended before.
     mutating func readContent(of request: inout OriginRequest) -> Bool {
         if request["Transfer-Encoding"]?.lowercased() == "chunked" {
             while let line = take(through: "\r\n"), let size = Int(line.prefix { $0.isHexDigit }, radix: 16), let piece = take(size + 2) {
@@ -397,7 +397,7 @@ private struct RequestReader {
 
     private mutating func take(through end: String) -> String? {
         let end = Array(end.utf8)
-        // What is known not to have the end in it.
+        // Length of the prefix that cannot contain the end.
         var searched = 0
         while true {
             while let newline = buffer.withUnsafeBytes({ Self.newline(in: $0, from: searched) }) {

@@ -1,4 +1,4 @@
-// Says of what is stored that it is in memory or on the disk only, as a play wants it; and reads it in when the play lets it.
+// Simulates whether stored data is in memory or on disk only, and blocks reading until the play permits it.
 
 import CacheStore
 import Locking
@@ -6,28 +6,28 @@ import Locking
 package final class ScriptedResidency: Residency {
     private struct State {
         var isAway = false
-        /// What is read in is gone again at once.
+        /// Whether data that was read is evicted from memory at once.
         var isForgetful = false
-        /// Addresses that were read in since.
+        /// Addresses that have been read since.
         var readIn: [Range<UInt>] = []
         var reads = 0
         var gate: Gate?
     }
 
-    /// Loops ask, readers bring in, the play decides.
+    /// Accessed by event loops, reading threads and the play.
     private let state = Mutex(State())
 
     package init() {}
 
-    /// From now on all that lies in files is on the disk only, until it is read in.
+    /// From now on, all data in files is on disk only until it is read.
     /// - Parameters:
     ///   - gate: reading waits until it is open.
-    ///   - isForgetful: the memory is so short that what is read in is gone again at once.
+    ///   - isForgetful: data that was read is evicted from memory at once.
     package func takeAway(until gate: Gate? = nil, isForgetful: Bool = false) {
         state.withLock { $0 = State(isAway: true, isForgetful: isForgetful, reads: $0.reads, gate: gate) }
     }
 
-    /// How often something was read in.
+    /// Number of reads.
     package var reads: Int { state.withLock { $0.reads } }
 
     package func isInMemory(_ bytes: UnsafeRawBufferPointer) -> Bool {
@@ -44,7 +44,7 @@ package final class ScriptedResidency: Residency {
         state.withLock { state in if !state.isForgetful { state.readIn.append(Self.addresses(bytes)) } }
     }
 
-    /// So that it is asked each time.
+    /// Forces a check for each access.
     package var isTrusted: Bool { false }
 
     private static func addresses(_ bytes: UnsafeRawBufferPointer) -> Range<UInt> {

@@ -1,4 +1,4 @@
-// Random numbers that are the same at every run.
+// Reproducible random numbers.
 
 /// SplitMix64.
 package struct SeededGenerator: RandomNumberGenerator {
@@ -6,7 +6,7 @@ package struct SeededGenerator: RandomNumberGenerator {
 
     package init(seed: UInt64) { state = seed }
 
-    /// Of one step of a schedule: the numbers do not depend on the steps before it.
+    /// Generator of a single step, independent of earlier steps.
     package init(seed: UInt64, step: Int) {
         var schedule = SeededGenerator(seed: seed ^ UInt64(step + 1) << 32)
         state = schedule.next()

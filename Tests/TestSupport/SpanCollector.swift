@@ -1,12 +1,12 @@
-// A collector of traces for plays: takes OTLP over HTTP in JSON, and says what is wrong with it by the schema (opentelemetry/proto/trace/v1/trace.proto and
-// its JSON form), name by name and type by type.
+// A collector of traces for plays. Receives OTLP/HTTP in JSON, and validates it by names and types against the schema
+// (opentelemetry/proto/trace/v1/trace.proto).
 
 import JSON
 
 package final class SpanCollector: Sendable {
     package struct Span: Sendable {
         package let value: JSONValue
-        /// Of the resource that it came from.
+        /// Attributes of its resource.
         package let resource: [String: JSONValue]
 
         package init(_ value: JSONValue, resource: [String: JSONValue] = [:]) { (self.value, self.resource) = (value, resource) }
@@ -24,7 +24,7 @@ package final class SpanCollector: Sendable {
         package var events: [String] { value["events"]?.array?.compactMap { $0["name"]?.string } ?? [] }
         package var links: [JSONValue] { value["links"]?.array ?? [] }
 
-        /// An attribute as text; numbers and flags too.
+        /// An attribute as text, also for numbers and booleans.
         package subscript(_ name: String) -> String? {
             switch attributes[name] {
             case .string(let text): text
@@ -43,7 +43,7 @@ package final class SpanCollector: Sendable {
 
     deinit { origin.down() }
 
-    /// All so far.
+    /// All received spans.
     package var spans: [Span] {
         origin.requests.flatMap { request in
             (JSONValue(request.content)?["resourceSpans"]?.array ?? []).flatMap { resource in
@@ -53,10 +53,10 @@ package final class SpanCollector: Sendable {
         }
     }
 
-    /// Waits until so many have come.
+    /// Waits until this number of spans has been received.
     package func wait(for count: Int) -> [Span] { wait { $0.count >= count } }
 
-    /// Waits until one of a client's request has come that is like this. What belongs to it may have come before.
+    /// Waits for a server span that matches. Related spans may have been received before.
     package func waitForServer(_ isWanted: (Span) -> Bool) -> Span? {
         wait { $0.contains { $0.isServer && isWanted($0) } }.first { $0.isServer && isWanted($0) }
     }
@@ -70,7 +70,7 @@ package final class SpanCollector: Sendable {
         return spans
     }
 
-    /// What is wrong with what has come.
+    /// Schema violations of all received requests.
     package var problems: [String] {
         origin.requests.flatMap { request in
             var problems = OTLPSchema.problems(request.content)
@@ -81,17 +81,17 @@ package final class SpanCollector: Sendable {
     }
 }
 
-/// ExportTraceServiceRequest in JSON.
+/// Schema of ExportTraceServiceRequest in JSON.
 package enum OTLPSchema {
     private indirect enum Shape: Sendable {
-        /// Of so many digits, not all zero.
+        /// Hexadecimal text with this number of digits, not all zero.
         case hex(Int)
-        /// 64 bits: a text of digits.
+        /// A 64-bit number as text.
         case long
         case text, int, flag
         case list(Shape)
         case message([String: Shape], required: Set<String> = [])
-        /// One member of these.
+        /// Exactly one of these members.
         case one([String: Shape])
     }
 
@@ -122,7 +122,7 @@ package enum OTLPSchema {
                     ], required: ["resource", "scopeSpans"]))
         ], required: ["resourceSpans"])
 
-    /// Where and how it is none; empty where it is one.
+    /// Violations with their paths; empty if valid.
     package static func problems(_ content: [UInt8]) -> [String] {
         guard let value = JSONValue(content) else { return ["no JSON"] }
         return problems(value, request, "")
@@ -161,7 +161,7 @@ package enum OTLPSchema {
         }
     }
 
-    /// By their keys; each once.
+    /// Attributes by key. Keys are unique.
     package static func attributes(_ list: JSONValue?) -> [String: JSONValue] {
         var all: [String: JSONValue] = [:]
         for item in list?.array ?? [] {

@@ -1,4 +1,4 @@
-// All that lies in a store, without what two stores of the same never share: times, orders and generations.
+// Contents of a store for comparison, without data that differs between equal stores: times, order and generations.
 
 import CachePolicy
 import CacheStore
@@ -11,8 +11,8 @@ package struct StoredRecord: Equatable {
     package let metadata: StoredMetadata?
     package let isMarkedStale: Bool
 
-    /// What the store of a play that has stopped holds.
-    /// - Parameter kinds: the others are left out.
+    /// Records in the store of a stopped play.
+    /// - Parameter kinds: kinds to include.
     package static func all(in directory: String, _ kinds: [StoredKind] = [.response, .varyMarker, .searchVariance, .gone]) throws
         -> [StoredRecord]
     {
@@ -41,7 +41,7 @@ package struct StoredRecord: Equatable {
         key = Self.withoutGenerations(Array(listed.key))
     }
 
-    /// Those of markers, and of what the upstream said of arguments, are made anew in each store.
+    /// The key without generations of markers and argument rules, which each store creates anew.
     private static func withoutGenerations(_ key: [UInt8]) -> [UInt8] {
         guard let stored = StoredKey(key) else { return key }
         let selecting = (stored.variant?.selecting ?? []).flatMap { Array("\($0.name)=\($0.value ?? "-")".utf8) }

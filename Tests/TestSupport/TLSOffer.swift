@@ -1,17 +1,17 @@
-// What a client of a play says and shows in a handshake, and what came of it.
+// Parameters of a test client's handshake, and its result.
 
 import CTestTLS
 
 package struct TLSOffer {
-    /// nil: none is named.
+    /// Server name (SNI); nil for none.
     package var name: String? = "cistern.test"
     package var pair: TestCertificates.Pair?
     package var protocols = ["http/1.1"]
-    /// TLS 1.2 and nothing newer.
+    /// Whether TLS 1.2 is the highest version.
     package var isOld = false
     package var suites: String?
     package var session: TLSSession?
-    /// Whom it trusts.
+    /// The trusted authority; nil for none.
     package var authority: String? = SharedCertificates.authority
 
     package init() {}
@@ -41,7 +41,7 @@ package struct TLSOffer {
     }
 }
 
-/// To be resumed by a later connection.
+/// A session that a later connection can resume.
 package final class TLSSession {
     fileprivate let pointer: UnsafeMutableRawPointer
 
@@ -49,7 +49,7 @@ package final class TLSSession {
 
     deinit { test_tls_free_session(pointer) }
 
-    /// What the server has given for it.
+    /// The session ticket.
     package var ticket: [UInt8] {
         var bytes: UnsafePointer<UInt8>?
         let count = test_tls_session_ticket(pointer, &bytes)
@@ -57,11 +57,11 @@ package final class TLSSession {
     }
 }
 
-/// The client's side of one connection.
+/// The client's side of a connection.
 package final class TLSClientSide {
     private let pointer: OpaquePointer
 
-    /// nil where the two do not agree.
+    /// nil if the handshake fails.
     init?(_ offer: TLSOffer, _ descriptor: Int32) {
         guard let pointer = offer.connect(descriptor) else { return nil }
         self.pointer = pointer
@@ -71,9 +71,9 @@ package final class TLSClientSide {
 
     package var isResumed: Bool { test_tls_is_resumed(pointer) != 0 }
     package var version: String { String(cString: test_tls_version(pointer)) }
-    /// Whether the server has said that it sends no more.
+    /// Whether the server has sent close_notify.
     package var isClosed: Bool { test_tls_is_closed(pointer) != 0 }
-    /// There is one after something was received.
+    /// Available after something was received.
     package var session: TLSSession? { test_tls_session(pointer).map(TLSSession.init) }
 
     package var chosenProtocol: String {
@@ -88,7 +88,7 @@ package final class TLSClientSide {
         return test_tls_fingerprint(pointer, &hash) != 0 ? hash : []
     }
 
-    /// As recv: 0 at the end, less where nothing comes.
+    /// As recv: 0 at the end, negative on error.
     func receive(_ space: inout [UInt8]) -> Int { test_tls_receive(pointer, &space, space.count) }
 
     func hasInput(within milliseconds: Int32) -> Bool { test_tls_has_input(pointer, milliseconds) != 0 }
@@ -98,7 +98,7 @@ package final class TLSClientSide {
         _ = test_tls_flush(pointer)
     }
 
-    /// These bytes, and that nothing follows, in one piece.
+    /// Sends the bytes and close_notify together.
     package func sendLast(_ bytes: [UInt8]) {
         guard test_tls_write(pointer, bytes, bytes.count) != 0 else { return }
         finishSending()

@@ -1,17 +1,17 @@
-// A plain HTTP/1.1 client for plays: blocking, over a real socket, and able to send anything at all, also what no client should.
+// A blocking HTTP/1.1 client for plays, over a real socket. It can send arbitrary bytes, also invalid requests.
 
 import CSystem
 import Downstream
 import Glibc
 
-/// A response as it came off the wire.
+/// A received response.
 package struct TestResponse {
     package var statusLine: String
     package var fields: [(name: String, value: String)]
     package var content: [UInt8]
-    /// 1xx responses that came before.
+    /// Status lines of preceding 1xx responses.
     package var informational: [String] = []
-    /// The content ended as its framing said, not by a cut.
+    /// Whether the content ended as its framing declares.
     package var isComplete = true
 
     package var status: Int { Int(statusLine.split(separator: " ").dropFirst().first ?? "") ?? 0 }
@@ -26,30 +26,30 @@ package struct TestResponse {
     }
 }
 
-/// One connection to a server on loopback. Every wait ends after `patience` seconds, so that a broken play fails instead of hanging.
+/// A connection to a loopback server. Each wait ends after `patience` seconds, so that a failing play does not hang.
 package final class TestClient {
     package let descriptor: Int32
     private var buffer: [UInt8] = []
-    /// What comes is put here first.
+    /// Buffer for received bytes.
     private var piece = [UInt8](repeating: 0, count: 65_536)
     private var reachedEnd = false
-    /// nil in clear.
+    /// nil without TLS.
     package private(set) var tls: TLSClientSide?
 
     package struct NoConnection: Error {}
 
-    /// - Parameter source: an address of loopback that it comes from; nil: as the kernel chooses.
+    /// - Parameter source: loopback address of the client; nil to let the kernel choose.
     package convenience init(port: UInt16, patience: Int = 20, from source: String? = nil) throws {
         try self.init(.ipv4(host: "127.0.0.1", port: port), patience: patience, from: source)
     }
 
-    /// Through TLS.
+    /// Connects with TLS.
     package convenience init(port: UInt16, _ offer: TLSOffer) throws {
         try self.init(port: port)
         try secure(offer)
     }
 
-    /// From now on all goes through TLS.
+    /// Starts TLS on the connection.
     package func secure(_ offer: TLSOffer = TLSOffer()) throws {
         guard let tls = TLSClientSide(offer, descriptor) else { throw NoConnection() }
         self.tls = tls
@@ -62,7 +62,7 @@ package final class TestClient {
                 throw NoConnection()
             }
         }
-        // The object is whole already: its end closes the descriptor.
+        // The object is initialized, so deinit closes the descriptor.
         guard address.withSocketAddress({ connect(descriptor, $0, $1) == 0 }) else { throw NoConnection() }
         var limit = timeval(tv_sec: patience, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
@@ -84,13 +84,13 @@ package final class TestClient {
         }
     }
 
-    /// Says that nothing more comes from here; responses can still be read.
+    /// Ends the sending direction. Responses can still be read.
     package func finishSending() {
         tls?.finishSending()
         shutdown(descriptor, Int32(SHUT_WR))
     }
 
-    /// The server's side of it, where that is in this process.
+    /// The server's descriptor of the connection, if the server is in this process; otherwise nil.
     package var serverDescriptor: Int32? {
         typealias Asked = (Int32, UnsafeMutablePointer<sockaddr>?, UnsafeMutablePointer<socklen_t>?) -> Int32
         func name(_ descriptor: Int32, _ of: Asked) -> [UInt8] {
@@ -105,7 +105,7 @@ package final class TestClient {
         return (0..<Int32(65_536)).first { $0 != descriptor && name($0, getpeername) == own }
     }
 
-    /// The connection's end will be a reset, which the server sees at once.
+    /// Makes the close reset the connection, which the server notices at once.
     package func endsWithReset() {
         var option = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
@@ -123,7 +123,7 @@ package final class TestClient {
 
     package func get(_ target: String, _ fields: [(String, String)] = []) -> TestResponse? { request("GET", target, fields) }
 
-    /// Reads one response; nil where the connection ended without one.
+    /// Reads a final response; nil if the connection ends without one.
     package func readResponse(toHead: Bool = false) -> TestResponse? {
         var informational: [String] = []
         while var answer = readResponseHead() {
@@ -138,7 +138,7 @@ package final class TestClient {
         return nil
     }
 
-    /// Reads the next head, whatever its status; nil where the connection ended without one.
+    /// Reads a response's head, including 1xx; nil if the connection ends without one.
     package func readResponseHead() -> TestResponse? {
         guard let head = readHead() else { return nil }
         var lines = head.split(separator: "\r\n", omittingEmptySubsequences: false).map(String.init)
@@ -150,28 +150,28 @@ package final class TestClient {
         return TestResponse(statusLine: statusLine, fields: fields, content: [])
     }
 
-    /// The next bytes as they come; fewer where the connection ended.
+    /// Reads this number of bytes; fewer at the end of the connection.
     package func read(_ count: Int) -> [UInt8] {
         while buffer.count < count, fill() {}
         defer { buffer.removeFirst(min(count, buffer.count)) }
         return Array(buffer.prefix(count))
     }
 
-    /// Whether something to read is there, or comes within so many milliseconds.
+    /// Whether input is available within this time.
     package func hasInput(within milliseconds: Int32) -> Bool {
         if buffer.isEmpty, let tls { return tls.hasInput(within: milliseconds) }
         var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         return !buffer.isEmpty || poll(&waiting, 1, milliseconds) > 0
     }
 
-    /// Everything until the server closes.
+    /// Reads until the server closes.
     package func readToEnd() -> [UInt8] {
         while fill() {}
         defer { buffer = [] }
         return buffer
     }
 
-    /// Whether the server has closed, after whatever it still sent.
+    /// Reads until the server closes; false after a timeout.
     package func isClosedByServer() -> Bool {
         while fill() {}
         return reachedEnd
@@ -201,7 +201,7 @@ package final class TestClient {
         }
     }
 
-    /// Reads one chunk, behind a head that was read with `toHead`; an empty one at the end, nil where the connection ended without it.
+    /// Reads a chunk after a head that was read with `toHead`; empty at the end, nil if the connection ended early.
     package func readChunk() -> [UInt8]? {
         guard let line = readLine(), let size = Int(line, radix: 16) else { return nil }
         while buffer.count < size + 2, fill() {}
@@ -229,7 +229,7 @@ package final class TestClient {
         }
     }
 
-    /// What comes next; nil where nothing more does.
+    /// Available bytes; nil if no more come.
     package func receive() -> [UInt8]? {
         if buffer.isEmpty, !fill() { return nil }
         defer { buffer = [] }

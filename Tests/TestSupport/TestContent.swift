@@ -1,11 +1,11 @@
-// Content as upstreams send it.
+// Typical content of upstreams.
 
 import ContentCodings
 import Testing
 
 package enum TestContent {
     /// A list in JSON.
-    /// - Parameter more: further members of the object that holds it, each with a comma before it.
+    /// - Parameter more: additional members of the enclosing object, each preceded by a comma.
     package static func list(_ count: Int, _ more: String = "") -> String {
         "{\"data\":[" + (0..<count).map { "{\"id\":\($0),\"b\":[1.0,\"x\"],\"a\":null}" }.joined(separator: ",") + "]\(more)}"
     }

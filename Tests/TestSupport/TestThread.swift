@@ -1,9 +1,9 @@
-// A thread of its own for what blocks in a test: plays that run side by side need more than Dispatch has.
+// A new thread for blocking work in tests. Concurrent plays need more threads than Dispatch provides.
 
 import Reactor
 
 package enum TestThread {
-    /// Runs `body` on a new thread, which ends with it.
+    /// Runs `body` on a new thread.
     package static func start(_ body: @escaping @Sendable () -> Void) {
         precondition(PlainThread.start(body), "no thread can be started")
     }

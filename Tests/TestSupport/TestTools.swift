@@ -1,4 +1,4 @@
-// What plays need of the system around them: other programs, free ports, files that go away with the play.
+// System resources for plays: programs, free ports, temporary files.
 
 import CSystem
 import CacheStore
@@ -11,11 +11,11 @@ package enum TestTools {
         package let what: String
     }
 
-    /// Whether a program can be run.
+    /// Whether a program is installed.
     package static func has(_ program: String) -> Bool { system("command -v \(program) >/dev/null 2>&1") == 0 }
 
-    /// Starts a program, found along PATH, with our environment and nothing to read. What it says is not wanted: who reads what the tests say
-    /// waits for all that could write there.
+    /// Starts a program from PATH with this environment and without input. Its output is discarded: otherwise readers of the tests' output
+    /// would wait for it.
     package static func spawn(_ arguments: [String]) throws -> pid_t {
         var process: pid_t = 0
         var words: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) } + [nil]
@@ -36,7 +36,7 @@ package enum TestTools {
         return directory
     }
 
-    /// A file of its own with a text; it stays until the process ends.
+    /// Path of a new file with this text. The file exists until the process ends.
     package static func file(_ text: String) -> String {
         let path = files.withLock { files in
             files.count += 1
@@ -48,14 +48,14 @@ package enum TestTools {
 
     private static let files = Mutex((directory: temporaryDirectory(), count: 0))
 
-    /// A port of loopback that nobody listens on.
+    /// A loopback port on which nobody listens.
     package static func freePort() -> UInt16 {
         guard let socket = try? BoundSocket(.ipv4(host: "127.0.0.1", port: 0), backlog: 1) else { preconditionFailure("no free port") }
         guard case .ipv4(_, let port) = socket.address else { preconditionFailure("no free port") }
         return port
     }
 
-    /// Where a text begins, the first time. The library's own search takes very long in a debug build.
+    /// Index of the first occurrence; nil if there is none. Replaces the library's search, which is very slow in debug builds.
     package static func place(of text: String, in bytes: [UInt8]) -> Int? {
         let text = Array(text.utf8)
         guard let first = text.first else { return 0 }

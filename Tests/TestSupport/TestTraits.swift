@@ -1,24 +1,24 @@
-// What suites and tests say of themselves beside their sentence.
+// Traits of suites and tests.
 
 import Glibc
 import Testing
 import Upstream
 
 extension Trait where Self == ConditionTrait {
-    /// Takes seconds of a processor: left out by `make test FAST=1`.
+    /// For tests that need seconds of CPU time; skipped by `make test FAST=1`.
     package static var slow: Self { .disabled(if: TestRun.isFast, "left out, since it is slow") }
 }
 
-/// Settings of a whole test run, by its environment.
+/// Settings of a test run from the environment.
 package enum TestRun {
     package static func environment(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
 
-    /// `make test FAST=1`.
+    /// Set by `make test FAST=1`.
     package static let isFast = environment("FAST_TESTS") != nil
 }
 
-/// Each test of the suite is played once through each door by which clients come in, or through some. In a fast run it is played through one of them,
-/// which its name decides: together they go through all.
+/// Runs each test of the suite with several client protocols. A fast run uses one of them, selected by the test's name, so that all
+/// protocols are used by some tests.
 package struct DoorsTrait: SuiteTrait, TestTrait, TestScoping {
     let doors: [ProxyPlay.Door]
 
@@ -27,7 +27,7 @@ package struct DoorsTrait: SuiteTrait, TestTrait, TestScoping {
     package func provideScope(
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
-        // What a test says of itself comes before what its suite says.
+        // A trait of the test takes precedence over one of its suite.
         let own = test.traits.compactMap { $0 as? DoorsTrait }.last?.doors ?? doors
         guard own == doors else { return try await function() }
         let place = test.name.utf8.reduce(0) { $0 + Int($1) } % doors.count
@@ -35,8 +35,7 @@ package struct DoorsTrait: SuiteTrait, TestTrait, TestScoping {
     }
 }
 
-/// Each test is played once for each protocol that the upstream may speak: over HTTP/2 through the first door alone, since the one does not depend on
-/// the other.
+/// Runs each test with each upstream protocol. HTTP/2 upstreams are combined with one client protocol only, since the two are independent.
 package struct UpstreamsTrait: SuiteTrait, TestTrait, TestScoping {
     package var isRecursive: Bool { true }
 
@@ -55,7 +54,7 @@ extension Trait where Self == UpstreamsTrait {
 
 extension Trait where Self == DoorsTrait {
     package static var doors: Self { DoorsTrait(doors: ProxyPlay.Door.allCases) }
-    /// Those of HTTP/1.1: for what is said of its bytes.
+    /// Protocols of HTTP/1.1, for tests of its bytes.
     package static var http1Doors: Self { DoorsTrait(doors: [.clear, .tls]) }
     package static func door(_ door: ProxyPlay.Door) -> Self { DoorsTrait(doors: [door]) }
 }

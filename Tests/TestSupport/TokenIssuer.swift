@@ -1,10 +1,10 @@
-// Makes keys, sets of them and signed tokens, as an issuer does (RFC 7515, RFC 7517).
+// Creates keys, key sets and signed tokens like an issuer (RFC 7515, RFC 7517).
 
 import CTestTokens
 
-/// `@unchecked Sendable` because nothing changes after `init`, and each signature has a context of its own in OpenSSL.
+/// `@unchecked Sendable` because nothing changes after `init`, and each signature has its own OpenSSL context.
 private final class TokenKey: @unchecked Sendable {
-    /// Making one of RSA takes long, so all issuers of a run have the same.
+    /// Shared by all issuers of a run, because creating an RSA key takes long.
     static let rsa = TokenKey("RSA2048")
 
     let pointer: OpaquePointer
@@ -19,7 +19,7 @@ package final class TokenIssuer: Sendable {
     package let name: String
     private let key: TokenKey
 
-    /// - Parameter kind: of the key, where it is not the algorithm's usual one: `RSA1024`, `ED448`, …
+    /// - Parameter kind: type of the key, if it differs from the algorithm's default: `RSA1024`, `ED448`, …
     package init(_ algorithm: String = "ES256", name: String = "one", kind: String? = nil) {
         (self.algorithm, self.name) = (algorithm, name)
         let usual = [
@@ -29,7 +29,7 @@ package final class TokenIssuer: Sendable {
     }
 
     /// The public key as a JWK.
-    /// - Parameter more: further members, as JSON.
+    /// - Parameter more: additional members, as JSON.
     package func jwk(_ more: String = "") -> String {
         let number = { (name: String) in #""\#(name)":"\#(Self.base64URL(self.number(name)))""# }
         let numbers =
@@ -49,10 +49,10 @@ package final class TokenIssuer: Sendable {
         return Array(bytes.prefix(count))
     }
 
-    /// A token.
+    /// A signed token.
     /// - Parameters:
     ///   - claims: as JSON.
-    ///   - head: as JSON, in the place of one with `alg` and `kid`.
+    ///   - head: as JSON; nil for a header with `alg` and `kid`.
     package func token(_ claims: String, head: String? = nil) -> String {
         let head = head ?? #"{"alg":"\#(algorithm)","kid":"\#(name)"}"#
         let message = Self.base64URL(Array(head.utf8)) + "." + Self.base64URL(Array(claims.utf8))

@@ -1,5 +1,5 @@
-// A real web server as the upstream, for what a scripted origin does not do: TLS as servers speak it. It is Debian's nginx, one process without
-// privileges, in a directory of its own.
+// Debian's nginx as the upstream, for behaviour that the scripted origin lacks, such as a server's TLS. Runs as one unprivileged process in
+// a temporary directory.
 
 import CTestTLS
 import CacheStore
@@ -16,25 +16,25 @@ package final class WebServer {
 
     package struct DidNotStart: Error {}
 
-    /// What stands behind `listen` on a port, and what else the server is told.
+    /// Configuration of the server.
     package struct Setup {
-        /// `ssl`, `ssl http2`, `http2`; empty for plain HTTP/1.1.
+        /// Parameters of `listen`: `ssl`, `ssl http2`, `http2`; empty for plain HTTP/1.1.
         package var listens = ""
-        /// The server's own certificate, where it speaks TLS.
+        /// The server's certificate; nil without TLS.
         package var certificate: TestCertificates.Pair?
-        /// Clients must show a certificate that this authority has signed.
+        /// Authority of client certificates, which are then required.
         package var clientAuthority: String?
-        /// What else the server is told.
+        /// Additional directives.
         package var more = ""
-        /// What is answered, in nginx's words, with `$` variables.
+        /// nginx directives for the response, with `$` variables.
         package var response =
             "return 200 '{\"protocol\":\"$server_protocol\",\"target\":\"$request_uri\",\"client\":\"$ssl_client_s_dn\"}';"
 
         package init() {}
     }
 
-    /// Returns when it takes connections.
-    /// - Parameter port: to come back on the port of one that was stopped.
+    /// Returns when the server accepts connections.
+    /// - Parameter port: port of a stopped server to reuse; nil for a free one.
     package init(port: UInt16? = nil, _ setup: Setup) throws {
         self.port = port ?? TestTools.freePort()
         try write(setup)
@@ -78,7 +78,7 @@ package final class WebServer {
     }
 }
 
-/// Certificates made for one play: an authority, and what it has signed.
+/// Certificates of a play: an authority, and certificates it has signed.
 package final class TestCertificates {
     package struct Pair: Sendable {
         package let certificate: String
@@ -89,7 +89,7 @@ package final class TestCertificates {
 
     private let temporary = TestTools.temporaryDirectory()
     private var directory: String { temporary.path }
-    /// The authority's own certificate.
+    /// Certificate of the authority.
     package var authority: String { "\(directory)/ca.pem" }
 
     package init() throws {
@@ -99,9 +99,9 @@ package final class TestCertificates {
     private static let newKey = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
 
     /// - Parameters:
-    ///   - name: of the files, and the subject's.
-    ///   - hosts: whom it is for, as openssl writes them: `IP:127.0.0.1`, `DNS:api.test`.
-    ///   - isRSA: else its key is of an elliptic curve.
+    ///   - name: name of the files and the subject.
+    ///   - hosts: subject alternative names in openssl's notation: `IP:127.0.0.1`, `DNS:api.test`.
+    ///   - isRSA: whether the key is RSA; otherwise it is an elliptic curve.
     package func make(_ name: String, hosts: String = "IP:127.0.0.1", isRSA: Bool = false) throws -> Pair {
         let sections = "[req]\ndistinguished_name = subject\nx509_extensions = extensions\n[subject]\n[extensions]\n"
         try TestTools.write(sections + "subjectAltName = \(hosts)\n", to: "\(directory)/\(name).cnf")
@@ -116,7 +116,7 @@ package final class TestCertificates {
         return Pair(certificate: "\(directory)/\(name).pem", key: "\(directory)/\(name).key")
     }
 
-    /// Validity in seconds from now.
+    /// Makes a certificate that is valid between two times, in seconds from now.
     package func make(_ name: String, validFrom start: Int, to end: Int) throws -> Pair {
         let pair = try make(name)
         guard test_tls_redate(pair.certificate, "\(directory)/ca.key", start, end) != 0 else { throw NotMade() }

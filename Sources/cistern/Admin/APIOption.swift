@@ -1,4 +1,4 @@
-// Of several APIs, the one that a command is for.
+// The option that selects one of several APIs.
 
 import ArgumentParser
 import JSON
@@ -9,7 +9,7 @@ struct APIOption: ParsableArguments {
 
     var argument: (String, String?) { ("api", api) }
 
-    /// What is told of each API, under its name; of the only one without.
+    /// Text about each API under its name; with a single unnamed API, only its text.
     static func text(_ value: JSONValue, _ describe: (JSONValue) -> String) -> String {
         guard let apis = value["apis"]?.array else { return describe(value) }
         return apis.map { "\($0["api"]?.string ?? "")\n\n\(describe($0))" }.joined(separator: "\n")

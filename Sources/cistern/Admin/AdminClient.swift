@@ -1,10 +1,10 @@
-// The commands' side of the admin interface: one request, one connection, blocking.
+// Client of the admin interface: one blocking request per connection.
 
 import Glibc
 import HTTPCore
 import JSON
 
-/// Why a command could not be carried out, in a sentence for the user.
+/// Why a command failed, as a sentence for the user.
 struct AdminFailure: Error, CustomStringConvertible {
     let description: String
     init(_ description: String) { self.description = description }
@@ -13,16 +13,16 @@ struct AdminFailure: Error, CustomStringConvertible {
 struct AdminClient: Sendable {
     let address: CommandTarget
     let token: [UInt8]?
-    /// Question that ends the message if nothing responds at the address.
+    /// Appended to the message if nothing responds at the address.
     let question: String
 
-    /// Longest wait for something to come: going through a large store takes its time.
+    /// Timeout for receiving data. A scan of a large store takes time.
     private static let patienceSeconds = 120
 
-    /// The content of a good response.
+    /// Returns the content of a successful response.
     /// - Parameters:
-    ///   - path: behind `/-/`, its segments encoded.
-    ///   - arguments: those whose value is nil are left out.
+    ///   - path: follows `/-/`, with encoded segments.
+    ///   - arguments: those with nil are omitted.
     func request(_ method: String, _ path: String, _ arguments: [(String, String?)] = [], content: [UInt8] = []) throws -> [UInt8] {
         let query = arguments.compactMap { name, value in value.map { "\(name)=\(PercentCoding.encode($0))" } }.joined(separator: "&")
         var head = "\(method) /-/\(path)\(query.isEmpty ? "" : "?" + query) HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -39,7 +39,7 @@ struct AdminClient: Sendable {
         return body
     }
 
-    /// The same, for a response that is JSON.
+    /// Sends a request and parses its response as JSON.
     func value(_ method: String, _ path: String, _ arguments: [(String, String?)] = [], content: [UInt8] = []) throws -> JSONValue {
         guard let value = JSONValue(try request(method, path, arguments, content: content)) else {
             throw AdminFailure("\(address) responds with something that is not JSON")

@@ -1,4 +1,4 @@
-// The options by which a command finds the running Cistern: the same settings as Cistern's own say where its socket is.
+// Options by which a command finds the running Cistern. By default, Cistern's own settings determine its socket.
 
 import Administration
 import ArgumentParser
@@ -70,17 +70,19 @@ struct AdminOptions: ParsableArguments {
         return "unix:" + AdminSettings.socketPath(settings)
     }
 
-    /// Root's commands are for the service, where Cistern is installed as one: nobody else can reach its socket.
+    /// Configuration file of the installed service, for commands of root, since other users have no access to its socket; nil if there is
+    /// none.
     static var serviceFile: String? {
         let file = "/etc/cistern/cistern.yaml"
         return geteuid() == 0 && access(file, R_OK) == 0 ? file : nil
     }
 
-    /// Where the service keeps its responses, as its package says.
+    /// Cache directory of the service, as defined by its package.
     private static let serviceDirectory = "/var/cache/cistern"
 
-    /// What says where a running Cistern is. It runs with what held before a mistake came into the file, and whoever mends that needs the commands.
-    /// - Parameter isPlaceKnown: the usual place is meant, where the file cannot tell.
+    /// The settings that determine the address of the running Cistern. Mistakes in the file are ignored: Cistern runs with its former
+    /// settings, and their repair may need the commands.
+    /// - Parameter isPlaceKnown: use the default location if the file cannot be read.
     static func reachingSettings(config: String?, cacheDir: String?, isPlaceKnown: Bool) throws -> CisternSettings {
         var reader = try reader(config: config, cacheDir: cacheDir)
         if reader.isComplete || cacheDir != nil { return reader.settings }
@@ -92,7 +94,7 @@ struct AdminOptions: ParsableArguments {
         return reader.settings
     }
 
-    /// What the file, the environment and the options say, whether a proxy could be started with it or not.
+    /// Settings from file, environment and options, even if a proxy could not start with them.
     private static func reader(config: String?, cacheDir: String?) throws -> SettingsReader {
         var reader = SettingsReader()
         let environment = Environment.all()
@@ -106,7 +108,7 @@ struct AdminOptions: ParsableArguments {
     }
 }
 
-/// What a command needs to speak TLS.
+/// TLS files of a command.
 struct CommandTLSOptions: ParsableArguments {
     @Option(help: ArgumentHelp("For https: whose certificates are trusted (PEM), instead of the system's authorities.", valueName: "file"))
     var caFile: String?
@@ -123,7 +125,7 @@ struct CommandTLSOptions: ParsableArguments {
 }
 
 extension String {
-    /// Of an address that stands for all of a machine's: its own.
+    /// The address, with a wildcard replaced by the loopback address.
     var reachable: String {
         let scheme = lowercased().hasPrefix("https://") ? prefix(8) : prefix(0)
         let rest = dropFirst(scheme.count)
@@ -132,7 +134,7 @@ extension String {
     }
 }
 
-/// A command that asks a running Cistern. What goes wrong is one line on standard error, and 1.
+/// A command that queries a running Cistern. An error is printed as one line on standard error, with exit code 1.
 protocol AdminCommand: ParsableCommand {
     var options: AdminOptions { get }
     func run(_ client: AdminClient) throws

@@ -1,4 +1,4 @@
-// `cistern export` and `import`: what is stored as an HTTP archive (HAR 1.2), for a colleague or a browser's tools, and back.
+// `cistern export` and `import`: writes stored responses to an HTTP archive (HAR 1.2), and reads them from one.
 
 import Archives
 import ArgumentParser
@@ -54,7 +54,7 @@ struct Export: AdminCommand {
                     continue
                 }
                 guard let id = entry["id"]?.string, let copy = details(id, client) else { continue }
-                // What says that it is gone comes after it: else it would come back where this is imported.
+                // A stored removal follows the response that it replaces. Without it, an import would restore the response.
                 for entry in [copy] + (copy["gone"]?.string.flatMap { details($0, client) }.map { [$0] } ?? []) {
                     guard let archived = archive(entry, client) else { continue }
                     hasPlaceholders = hasPlaceholders || Self.holdsPlaceholder(archived)
@@ -75,7 +75,7 @@ struct Export: AdminCommand {
         }
     }
 
-    /// What an export leaves out, and how one has it.
+    /// Why an export omits a response, and how to include it.
     private enum NotExportedReason: String, CaseIterable {
         case partition = "asked for with credentials; --with-partitions writes them too, without the credentials"
         case keyedByMore = "kept by more than their target (content, host, https or fields of the request); record has those"
@@ -92,7 +92,7 @@ struct Export: AdminCommand {
             || fields.contains { $0["value"]?.string?.contains(SecretNames.redaction) == true }
     }
 
-    /// nil where it is stored no more.
+    /// nil if it is no longer stored.
     private func details(_ id: String, _ client: AdminClient) -> JSONValue? {
         try? client.value("GET", "entries/\(id)", [("secrets", withSecrets ? "true" : nil)])
     }
@@ -111,7 +111,7 @@ struct Export: AdminCommand {
             more: (entry["partition"].map { [.init("_partition", $0)] } ?? []) + [.init("_cistern", Self.origin(entry))])
     }
 
-    /// As the upstream sent them, as far as that is known.
+    /// The fields as the upstream sent them, as far as known.
     private static func fields(_ entry: JSONValue) -> [JSONValue] {
         var fields = (entry["fields"]?.array ?? []).compactMap { field -> JSONValue? in
             guard field["name"]?.string?.lowercased() == "etag", let tag = field["value"]?.string else { return field }
@@ -122,14 +122,14 @@ struct Export: AdminCommand {
         return fields
     }
 
-    /// What an import needs to know beside them.
+    /// Additional data for an import.
     private static func origin(_ entry: JSONValue) -> JSONValue {
         let isStale = entry["marked_stale"] == true || entry["freshness"]?["lifetime"]?.integer == 0
         return ["decoded": entry["weakened_tag"], "authorized": entry["authorized"], "stale": .bool(isStale), "api": entry["api"]]
     }
 }
 
-/// A new file that only its owner can read, or standard output.
+/// A new file with access for its owner only, or standard output.
 private final class OutputFile {
     private let file: Descriptor
     private let path: String
@@ -173,7 +173,7 @@ struct Import: AdminCommand {
 
     @OptionGroup var options: AdminOptions
 
-    /// What is to be done about some that are left out.
+    /// Advice for omitted entries, by reason.
     private static let sentences = [
         "other_origin": "no API's upstream is there; --origin takes it for one that is",
         "other_path": "clients' requests for it go to no API, or to another",
@@ -181,7 +181,7 @@ struct Import: AdminCommand {
         "ambiguous_api": "more than one API asks there; --api says whose it is",
     ]
 
-    /// So many broken entries are told with their places.
+    /// Maximum number of malformed entries that are reported with their positions.
     private static let toldLimit = 5
 
     func run(_ client: AdminClient) throws {
@@ -212,7 +212,7 @@ struct Import: AdminCommand {
         }
     }
 
-    /// What is wrong with an entry by itself: it need not be sent to hear that.
+    /// Finds a mistake in an entry without sending it.
     private static func fault(_ entry: JSONValue) -> ArchiveFault? {
         do throws(ArchiveFault) {
             _ = try ArchivedExchange(entry)

@@ -1,5 +1,5 @@
-// Where a command's request goes: an address in clear, or a URL through TLS. One request, one connection, blocking; what goes over it is the
-// command's own.
+// The destination of a command's request: an address without TLS, or an https URL. Transfers one request per connection, blocking. Its
+// callers define the bytes.
 
 import CLibcurl
 import Descriptors
@@ -10,7 +10,7 @@ enum CommandTarget: Sendable, CustomStringConvertible {
     case clear(ListenAddress)
     case secured(SecuredAddress)
 
-    /// - Parameter text: what `ListenAddress` takes, a path, or a URL of http or https. nil: none of these.
+    /// - Parameter text: an address as for `ListenAddress`, a path, or an http or https URL; otherwise the result is nil.
     init?(_ text: String, _ files: SecuredAddress.Files = SecuredAddress.Files()) {
         if text.lowercased().hasPrefix("https://") {
             guard let address = SecuredAddress(text, files) else { return nil }
@@ -28,7 +28,7 @@ enum CommandTarget: Sendable, CustomStringConvertible {
         }
     }
 
-    /// For a Host field.
+    /// Value of the Host field.
     var authority: String {
         switch self {
         case .clear(.unix): "localhost"
@@ -37,8 +37,8 @@ enum CommandTarget: Sendable, CustomStringConvertible {
         }
     }
 
-    /// The bytes of the response, read to the connection's end.
-    /// - Throws: why there are none, in words.
+    /// Returns the bytes of the response up to the end of the connection.
+    /// - Throws: a sentence about the failure.
     func exchange(_ bytes: [UInt8], patienceSeconds: Int) throws(AdminFailure) -> [UInt8] {
         switch self {
         case .clear(let address):
@@ -50,22 +50,22 @@ enum CommandTarget: Sendable, CustomStringConvertible {
     }
 }
 
-/// An https URL, and the files that TLS with it needs. libcurl makes the connection and checks the certificate; HTTP is ours.
+/// An https URL with the files for TLS. libcurl connects and verifies the certificate; Cistern's own code speaks HTTP.
 struct SecuredAddress: Sendable {
     struct Files: Sendable {
-        /// PEM: whose certificates are trusted; empty for the system's.
+        /// PEM file of trusted authorities; empty for those of the system.
         var authorities = ""
-        /// PEM: what is shown where the other side asks for a certificate; empty for none.
+        /// PEM file of the client certificate; empty for none.
         var certificate = ""
-        /// PEM; empty where it is in `certificate`.
+        /// PEM file of the private key; empty if `certificate` contains it.
         var key = ""
     }
 
-    /// Without a slash at its end.
+    /// Without a final slash.
     let url: String
     let files: Files
 
-    /// nil where more stands behind the authority.
+    /// nil if the URL has more than scheme and authority.
     init?(_ text: String, _ files: Files) {
         var rest = text.dropFirst("https://".count)
         if rest.hasSuffix("/") { rest.removeLast() }
@@ -75,7 +75,7 @@ struct SecuredAddress: Sendable {
         (url, self.files) = ("https://" + rest, files)
     }
 
-    /// Kept by libcurl: initialised once, and thread-safe since.
+    /// Whether libcurl is initialized. It is thread-safe afterwards.
     private static let isReady = curl_global_init(cistern_global_all()) == CURLE_OK
 
     func exchange(_ bytes: [UInt8], patienceSeconds: Int) throws(AdminFailure) -> [UInt8] {
@@ -93,7 +93,7 @@ struct SecuredAddress: Sendable {
     private func setUp(_ handle: UnsafeMutableRawPointer, _ patienceSeconds: Int) {
         cistern_easy_prepare(handle, url)
         _ = cistern_easy_set_long(handle, CURLOPT_CONNECT_ONLY, 1)
-        // What is offered in the handshake.
+        // The protocol offered in the TLS handshake.
         _ = cistern_easy_set_long(handle, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1)
         _ = cistern_easy_set_long(handle, CURLOPT_TIMEOUT_MS, patienceSeconds * 1_000)
         if !files.authorities.isEmpty { cistern_easy_trust(handle, files.authorities) }

@@ -1,4 +1,4 @@
-// `cistern drill`: takes the upstream away for a while, watches, and says what users got.
+// `cistern drill`: simulates an outage of the upstream, observes it, and reports what clients received.
 
 import ArgumentParser
 import Glibc
@@ -70,9 +70,9 @@ struct Drill: ParsableCommand {
     }
 }
 
-/// Ctrl-C, without losing what has been begun.
+/// Catches Ctrl-C, so that the drill can end its faults and report.
 private enum Interrupt {
-    /// - Returns: whether it came.
+    /// - Returns: whether a signal arrived.
     static func wait(seconds: Int) -> Bool {
         var signals = sigset_t()
         sigemptyset(&signals)

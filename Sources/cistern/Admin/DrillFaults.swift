@@ -1,4 +1,4 @@
-// `cistern drill add`, `ls` and `clear`: faults between a running Cistern and its upstream, one by one.
+// `cistern drill add`, `ls` and `clear`: manages single faults between a running Cistern and its upstream.
 
 import ArgumentParser
 import FaultInjection

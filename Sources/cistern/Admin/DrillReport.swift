@@ -1,5 +1,5 @@
-// What users got in a drill, by method and path, and why some got nothing. It is made of what `why` tells: of the exchanges before, which say what was
-// not stored and why, and of those meanwhile.
+// Reports what clients received during a drill, by method and path, and why requests failed. Built from the exchanges of `why`: earlier
+// ones show what was not stored, and later ones the results.
 
 import JSON
 
@@ -15,7 +15,7 @@ struct DrillReport {
         var requests = 0
         var fresh = 0
         var rescued = 0
-        /// Seconds.
+        /// Age of the oldest rescue in seconds.
         var oldest = 0
         var failed = 0
 
@@ -28,33 +28,33 @@ struct DrillReport {
         }
     }
 
-    /// Why there was nothing, and what would change it.
+    /// Why a request failed, with advice.
     private struct Cause: Hashable {
         let sentence: String
         var advice: [String] = []
     }
 
-    /// What is known of a path from when the upstream was there.
+    /// Result of the latest exchange of a path before the outage.
     private enum Past {
         case stored
         case notStored(Cause)
     }
 
-    /// More paths are counted together: a drill may take an hour.
+    /// Maximum number of separately counted paths; further paths are counted together. Bounds memory during long drills.
     private static let pathLimit = 10_000
     private static let shownPaths = 25
     private static let shownNames = 3
 
-    /// Exchanges of the last look: what is no longer among them does not come again.
+    /// IDs of the previously read exchanges. Older exchanges do not appear again.
     private var known: Set<String> = []
     private var past: [Path: Past] = [:]
     private var counts: [Path: Counts] = [:]
     private var total = Counts()
     private var failures: [Cause: [Path: Int]] = [:]
-    /// The highest number of an exchange of each shard, and how many came since the beginning.
+    /// By shard: the highest exchange numbers before and during the drill, and the number of exchanges seen.
     private var numbers: [Substring: (first: Int, last: Int, seen: Int)] = [:]
 
-    /// - Parameter before: what had happened already, the newest first.
+    /// - Parameter before: earlier exchanges, newest first.
     init(before: [JSONValue]) {
         for exchange in before {
             guard let id = exchange["id"]?.string else { continue }
@@ -64,7 +64,7 @@ struct DrillReport {
         }
     }
 
-    /// - Parameter exchanges: the newest first; those that are known count once.
+    /// - Parameter exchanges: newest first. Known exchanges are ignored.
     mutating func add(_ exchanges: [JSONValue]) {
         let before = known
         known = []
@@ -97,9 +97,9 @@ struct DrillReport {
         return Path(method: exchange["method"]?.string ?? "", path: String(target.prefix { $0 != "?" }))
     }
 
-    // MARK: Why there was nothing
+    // MARK: Causes
 
-    /// What a response of the upstream says of what is stored for its path; the newest counts.
+    /// Records whether a path's response was stored. The newest exchange counts.
     private mutating func noteStoring(_ exchange: JSONValue) {
         guard let path = Self.path(of: exchange), past[path] == nil, past.count < Self.pathLimit else { return }
         let isStored: Bool
@@ -115,7 +115,7 @@ struct DrillReport {
 
     private mutating func addFailure(of path: Path, _ exchange: JSONValue) {
         let cause = cause(of: path, exchange)
-        // As many causes as there are sentences; the paths beneath them are as bounded as all.
+        // The number of causes is bounded by the number of sentences, and the number of paths by a limit.
         guard failures[cause]?[path] != nil || (failures[cause]?.count ?? 0) < Self.pathLimit else {
             failures[cause, default: [:]][Self.others, default: 0] += 1
             return
@@ -148,13 +148,13 @@ struct DrillReport {
         }
     }
 
-    // MARK: What was not seen
+    // MARK: Unseen exchanges
 
     private mutating func note(_ id: String, isNew: Bool) {
         let parts = id.split(separator: "-")
         guard parts.count == 2, let number = Int(parts[1]), number < Int.max else { return }
         guard let known = numbers[parts[0]] else {
-            // A shard that had done nothing before begins with its first one.
+            // A shard without earlier exchanges counts from its first one.
             numbers[parts[0]] = isNew ? (0, number, 1) : (number, number, 0)
             return
         }
@@ -168,7 +168,7 @@ struct DrillReport {
 
     private var unseen: Int { numbers.values.reduce(0) { $0 + max(0, $1.last - $1.first - $1.seen) } }
 
-    // MARK: In words
+    // MARK: Text
 
     var line: String { "\(total.requests) requests, \(total.rescued) rescued, \(total.failed) failed" }
 

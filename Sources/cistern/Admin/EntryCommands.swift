@@ -1,4 +1,4 @@
-// `cistern ls`, `show` and `purge`: what is stored, one of it, and away with it.
+// `cistern ls`, `show` and `purge`: lists, shows and removes stored responses.
 
 import ArgumentParser
 import HTTPCore
@@ -245,19 +245,20 @@ struct Purge: AdminCommand {
         print("\(count) \(count == 1 ? "response" : "responses") \(soft ? "marked as stale" : "purged")\(hint)")
         guard let nodes = response["nodes"]?.string else { return }
         print(Self.sentence(nodes, response["reason"]?.string))
-        // It is done whether that can be asked or not.
+        // The purge is done, whether or not this query succeeds.
         let share = try? client.value("GET", "share")
         if let note = share.flatMap(Self.secretNote) { print(note) }
     }
 
-    /// Who cannot read what this node says obeys it by more than was meant, and by less.
+    /// A note about a node with another secret, which cannot decrypt this purge and marks all its responses stale instead; nil if there is
+    /// none.
     static func secretNote(_ share: JSONValue) -> String? {
         guard let unopened = share["unopened"]?.integer, unopened > 0 else { return nil }
         return
             "note: a node of this fleet has another share.secret_file (cistern share status). It cannot read what is purged here: all that it has stored counts as stale, and may still go out in a rescue"
     }
 
-    /// What other nodes know of it.
+    /// How far the purge has reached the other nodes.
     private static func sentence(_ nodes: String, _ reason: String?) -> String {
         switch (nodes, reason) {
         case ("durable", _): "other nodes: told, and a replica of the engine has it"

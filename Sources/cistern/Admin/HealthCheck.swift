@@ -1,4 +1,4 @@
-// `cistern status --check`: asks a running Cistern for /healthz, for containers that have no curl.
+// `cistern status --check`: requests /healthz from a running Cistern, for containers without curl.
 
 import Administration
 import Downstream
@@ -6,12 +6,12 @@ import ReverseProxy
 import Settings
 
 struct HealthCheck {
-    /// The only address to ask; nil for those of the settings.
+    /// The only address to query; nil for those of the settings.
     let address: String?
     let config: String?
     let cacheDir: String?
 
-    /// For all of one address.
+    /// Timeout per address.
     private static let patienceSeconds = 3
 
     func run() throws {
@@ -36,7 +36,7 @@ struct HealthCheck {
         }
     }
 
-    /// Where TLS is spoken, whoever says so in clear lives.
+    /// Sends the check without TLS. A TLS listener that rejects it with 400 is healthy.
     private static func isHealthy(_ listener: ListenerSettings) -> Bool {
         let request = Array("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".utf8)
         let response = PlainHTTP.exchange(request, with: listener.address, patienceSeconds: patienceSeconds)

@@ -1,4 +1,4 @@
-// `cistern mode`: shows and switches what is asked of the upstream and what comes from the store.
+// `cistern mode`: shows and switches the modes, which control use of the upstream and of stored responses.
 
 import ArgumentParser
 import CachePolicy

@@ -1,18 +1,18 @@
-// One request over one connection, blocking: for commands.
+// A blocking HTTP request over a new connection, for commands.
 
 import Descriptors
 import Downstream
 import Glibc
 
 enum PlainHTTP {
-    /// The bytes of the response, read to the connection's end; nil, with `errno`, where no connection came about or it broke.
+    /// Returns the bytes of the response up to the end of the connection; nil, with `errno`, if connecting or receiving fails.
     static func exchange(_ bytes: [UInt8], with address: ListenAddress, patienceSeconds: Int) -> [UInt8]? {
         let socket = Descriptor(Glibc.socket(address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
         var limit = timeval(tv_sec: patienceSeconds, tv_usec: 0)
         setsockopt(socket.number, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         setsockopt(socket.number, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         guard address.withSocketAddress({ connect(socket.number, $0, $1) }) == 0 else { return nil }
-        // It may have responded and closed before it took all: the response says why.
+        // A send error is ignored: a server that closed early may have sent a response that explains it.
         _ = bytes.withUnsafeBytes { WholeWrite.send($0, to: socket.number) }
         var response: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 1 << 16)

@@ -1,4 +1,4 @@
-// `cistern reload`: has the running Cistern read its settings again, as SIGHUP does, and tells what came of it.
+// `cistern reload`: makes the running Cistern reload its settings, as SIGHUP does, and prints the result.
 
 import ArgumentParser
 import JSON

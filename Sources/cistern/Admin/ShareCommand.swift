@@ -1,4 +1,4 @@
-// `cistern share status`: what this node knows of the others, and of the engine between them.
+// `cistern share status`: shows this node's view of the other nodes and the Redis servers.
 
 import ArgumentParser
 import Engine
@@ -74,7 +74,7 @@ struct ShareStatus: AdminCommand {
         return lines.joined(separator: "\n") + "\n"
     }
 
-    /// Those that were answered as pending, by what they wait for.
+    /// Number of purges that other nodes have not received for sure, by reason.
     private static func pending(_ reasons: JSONValue?) -> String {
         let told = (reasons?.members ?? []).compactMap { reason -> String? in
             guard let count = reason.value.integer, count > 0 else { return nil }

@@ -1,14 +1,14 @@
-// What happened between two looks at /-/stats.
+// Computes rates from two responses of /-/stats.
 
 import HTTPCore
 import JSON
 
-/// Times of requests, counted by the bounds of a histogram.
+/// Number of requests per bucket of a latency histogram.
 struct CountedTimes {
     let counts: [Int]
     let bounds: [Double]
 
-    /// The bound within which this share of the requests was responded to, in seconds; nil of none, beyond all bounds infinite.
+    /// Upper bound of the bucket of a quantile, in seconds; nil without requests, infinite beyond the last bucket.
     func bound(_ share: Double) -> Double? {
         let wanted = Double(counts.reduce(0, +)) * share
         guard wanted > 0 else { return nil }
@@ -27,14 +27,14 @@ struct CountedTimes {
 }
 
 struct StatsChange {
-    /// Requests with one result.
+    /// Requests per second with one result.
     struct Result {
         let name: String
         let rate: Double
         let times: CountedTimes
     }
 
-    /// Requests for one API or route, a second.
+    /// Requests per second of an API or a route.
     struct Part {
         let name: String
         /// State of the upstream; nil for a route.
@@ -43,7 +43,7 @@ struct StatsChange {
         let fromStore: Double
         let rescued: Double
         let failed: Double
-        /// nil of an API.
+        /// nil for an API.
         let times: CountedTimes?
     }
 
@@ -54,7 +54,7 @@ struct StatsChange {
     let upstreamBytes: Int
     private let state: String
 
-    /// - Parameter seconds: from one to the other.
+    /// - Parameter seconds: time between the two responses.
     init(from before: JSONValue, to now: JSONValue, seconds: Double) {
         let looks = Looks(before: before, now: now, seconds: max(seconds, 0.001))
         results = (now["requests"]?.members ?? []).filter { $0.name != "own" }.map { member in
@@ -73,7 +73,7 @@ struct StatsChange {
     var rate: Double { results.reduce(0) { $0 + $1.rate } }
     func rate(of result: String) -> Double { results.first { $0.name == result }?.rate ?? 0 }
 
-    /// For logs and pipes.
+    /// One line for logs and pipes.
     var line: String {
         let parts = results.filter { $0.rate > 0 }.map { "\($0.name)=\(Printable.rounded($0.rate))" }
         let p99 = results.filter { $0.rate > 0 }.map { "\($0.name)_p99=\"\($0.times.text(0.99))\"" }
@@ -86,7 +86,7 @@ private struct Looks {
     let now: JSONValue
     let seconds: Double
 
-    /// A Cistern that was started anew counts from nothing again.
+    /// Increase of a counter; 0 if a restart has reset it to a lower value.
     private func rise(_ new: Int?, _ old: Int?) -> Int { max(0, (new ?? 0) - (old ?? 0)) }
 
     func rate(_ new: Int?, _ old: Int?) -> Double { Double(rise(new, old)) / seconds }

@@ -1,10 +1,10 @@
-// What `cistern status` prints of the server's numbers. Plain values in, text out.
+// Formats the server's statistics for `cistern status`. Plain values in, text out.
 
 import HTTPCore
 import JSON
 
 enum StatsText {
-    /// - Parameter stats: the content of /-/stats.
+    /// - Parameter stats: content of /-/stats.
     static func describe(_ stats: JSONValue) -> String {
         var text = "cistern \(stats["version"]?.string ?? ""), up for \(Printable.seconds(stats["uptime_seconds"]?.integer ?? 0))\n\n"
         var table = TextTable([("RESULT", false), ("REQUESTS", true), ("SHARE", true), ("P50", true), ("P99", true)])
@@ -40,7 +40,7 @@ enum StatsText {
         return waits.max().map(Printable.duration) ?? "-"
     }
 
-    /// Those that are not as rules say, with the paths that they are for.
+    /// Active modes with the number of their paths; empty if everything is live.
     private static func modes(_ stats: JSONValue) -> String {
         let modes = stats["modes"]?.members ?? []
         let texts = modes.map { mode in

@@ -1,5 +1,5 @@
-// `cistern status`: the state of the server in a sentence, the address of the status page, and what happened since the start. --watch shows what
-// happens now, --json all numbers, --check whether the server is healthy.
+// `cistern status`: prints the state of the server as a sentence, the address of the status page, and statistics since the start. --watch
+// shows current rates, --json all numbers, --check the health.
 
 import ArgumentParser
 import JSON
@@ -36,7 +36,7 @@ struct StatusCommand: AdminCommand {
 
     @OptionGroup var watching: StatusWatch
 
-    /// Of the former command healthcheck.
+    /// Option of the former command `healthcheck`.
     @Option(help: .hidden) var address: String?
     @Option(help: .hidden) var port: UInt16?
 
@@ -67,14 +67,14 @@ struct StatusCommand: AdminCommand {
         Self.show(page)
     }
 
-    /// Where nodes share, and this one does not see what others purge.
+    /// A sentence if this node does not receive purges of other nodes; otherwise nil.
     static func blindness(_ share: JSONValue) -> String? {
         guard share["seeing"] == false else { return nil }
         let since = share["blind_since"]?.string.map { " since \(Printable.text($0))" } ?? ""
         return "What other nodes purge is not seen\(since) (cistern share status says why)."
     }
 
-    /// Without a browser the printed address has to do.
+    /// Opens the URL in a browser. Without one, the user has the printed address.
     private static func show(_ url: String) {
         let environment = Environment.all()
         for words in browsers(environment, opening: url) {
@@ -84,7 +84,7 @@ struct StatusCommand: AdminCommand {
         }
     }
 
-    /// Those of BROWSER, as xdg-open reads it: commands with colons between them, `%s` for what they open; then whatever the desktop has.
+    /// Commands of BROWSER in the format of xdg-open: separated by colons, with `%s` for the URL. The desktop's default browser follows.
     private static func browsers(_ environment: [String: String], opening url: String) -> [[String]] {
         let named = (environment["BROWSER"] ?? "").split(separator: ":").map { command -> [String] in
             let words = command.split(separator: " ").map(String.init)

@@ -1,4 +1,4 @@
-// `cistern status --watch`: what happens now. On a terminal the picture is drawn anew each time; else, and where TERM is dumb, a line is written.
+// `cistern status --watch`: shows current rates. Redraws the screen on a terminal; otherwise, or with TERM=dumb, prints lines.
 
 import ArgumentParser
 import Glibc
@@ -30,7 +30,7 @@ struct StatusWatch: ParsableArguments {
         var view = WatchView()
         (view.order, view.filter) = (sort, filter.lowercased())
         var before = try Look(client)
-        // So that something is there at once.
+        // Shows a first picture immediately.
         var shown = (change: StatsChange(from: before.stats, to: before.stats, seconds: interval), look: before)
         let draw = { (view: WatchView, shown: (change: StatsChange, look: Look)) in
             let size = Self.terminalSize
@@ -45,7 +45,7 @@ struct StatusWatch: ParsableArguments {
             while let key = Self.key(keys, view.isPaused ? TerminalKeys.now + 3_600_000 : before.at + Int(interval * 1_000)) {
                 let wasPaused = view.isPaused
                 if view.press(key) { return }
-                // What happened during the pause is no part of what happens now.
+                // Activity during the pause must not count as current.
                 if wasPaused, !view.isPaused { before = try Look(client) }
                 draw(view, shown)
             }
@@ -64,7 +64,7 @@ struct StatusWatch: ParsableArguments {
         return nil
     }
 
-    /// For pipes and logs.
+    /// Prints lines, for pipes and logs.
     private func writeLines(_ client: AdminClient) throws {
         var before = try Look(client)
         var shown = 0
@@ -77,7 +77,7 @@ struct StatusWatch: ParsableArguments {
         }
     }
 
-    /// What it says of itself; else 80 columns and 24 lines.
+    /// The terminal's size; 80 columns and 24 lines if unknown.
     private static var terminalSize: (width: Int, height: Int) {
         var size = winsize()
         guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else { return (80, 24) }
@@ -85,10 +85,10 @@ struct StatusWatch: ParsableArguments {
     }
 }
 
-/// What the admin interface says at one moment.
+/// Statistics from the admin interface at one time.
 private struct Look {
     let stats: JSONValue
-    /// Milliseconds, as the keys' clock counts them.
+    /// Milliseconds of the clock of `TerminalKeys`.
     let at: Int
 
     init(_ client: AdminClient) throws {

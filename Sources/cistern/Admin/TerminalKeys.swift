@@ -1,4 +1,4 @@
-// The keys of a terminal, one by one and not shown, for as long as somebody holds this; then the terminal is as it was.
+// Reads single keys from the terminal without echo. Restores the terminal's settings on deinitialization.
 
 import CSystem
 import Glibc
@@ -7,12 +7,12 @@ final class TerminalKeys {
     private let before: termios
     private var hasEnded = false
 
-    /// nil where standard input is no terminal.
+    /// nil if standard input is not a terminal.
     init?() {
         var settings = termios()
         guard tcgetattr(STDIN_FILENO, &settings) == 0 else { return nil }
         before = settings
-        // Ctrl-C comes as a key too, so that the terminal is put right first.
+        // Ctrl-C arrives as a key, so that the terminal is restored before the exit.
         settings.c_lflag &= ~tcflag_t(ICANON | ECHO | ISIG)
         var former = before
         csystem_keep_terminal(&former)
@@ -24,9 +24,9 @@ final class TerminalKeys {
         tcsetattr(STDIN_FILENO, TCSANOW, &settings)
     }
 
-    /// Waits.
-    /// - Parameter end: in milliseconds, as `now` counts them.
-    /// - Returns: a key that was pressed, as soon as it was; nil where none was until then.
+    /// Waits for a key.
+    /// - Parameter end: latest time, in milliseconds of `now`.
+    /// - Returns: the pressed key; nil after `end`.
     func next(until end: Int) -> UInt8? {
         while case let left = end - Self.now, left > 0 {
             var waiting = pollfd(fd: hasEnded ? -1 : STDIN_FILENO, events: Int16(POLLIN), revents: 0)

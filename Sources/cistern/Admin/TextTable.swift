@@ -1,8 +1,8 @@
-// Columns for people: as wide as what is in them, the last one as it is. What comes from elsewhere cannot steer the terminal.
+// Formats columns for terminals, as wide as their content. Untrusted text cannot contain control characters.
 
 struct TextTable {
     private var rows: [[String]]
-    /// Whether a column's texts end at the same place, as numbers do.
+    /// Whether a column is aligned right, as for numbers.
     private let alignsRight: [Bool]
 
     init(_ columns: [(title: String, alignsRight: Bool)]) {
@@ -26,7 +26,7 @@ struct TextTable {
 }
 
 enum Printable {
-    /// Control characters are shown as `?`.
+    /// Replaces control characters by `?`.
     static func text(_ text: String) -> String {
         String(String.UnicodeScalarView(text.unicodeScalars.map { $0.value < 0x20 || (0x7f..<0xa0).contains($0.value) ? "?" : $0 }))
     }
@@ -42,7 +42,7 @@ enum Printable {
         return "\(rounded(value / 1_024)) TiB"
     }
 
-    /// `45 s`, `12 m`, `3 h`, `2 d`; negative ones too.
+    /// `45 s`, `12 m`, `3 h`, `2 d`; also for negative numbers.
     static func seconds(_ count: Int) -> String {
         let size = count.magnitude
         for (unit, length) in [("d", 86_400), ("h", 3_600), ("m", 60)] as [(String, UInt)] where size >= 2 * length {
@@ -57,7 +57,7 @@ enum Printable {
         return seconds < 1 ? "\(rounded(seconds * 1e3)) ms" : "\(rounded(seconds)) s"
     }
 
-    /// With one digit behind the point.
+    /// Rounded to one decimal place.
     static func rounded(_ value: Double) -> String {
         let tenths = Int((value * 10).rounded())
         return "\(tenths / 10).\(abs(tenths % 10))"

@@ -1,4 +1,4 @@
-// `cistern upstream`: what of the upstream is known to fail, and having it asked again as if it had not.
+// `cistern upstream`: shows known failures of the upstream, and resets the failure memory.
 
 import ArgumentParser
 import HTTPCore
@@ -42,7 +42,7 @@ struct UpstreamCommand: ParsableCommand {
             addresses(upstream) + failures(upstream) + lastFailure(upstream)
         }
 
-        /// Of several.
+        /// Table of the addresses; empty if there is only one.
         private static func addresses(_ upstream: JSONValue) -> String {
             let addresses = upstream["addresses"]?.array ?? []
             guard addresses.count > 1 else { return "" }
@@ -80,7 +80,7 @@ struct UpstreamCommand: ParsableCommand {
             return text
         }
 
-        /// Includes the refused certificate and the setting that helps.
+        /// The last failure, with the rejected certificate and advice.
         private static func lastFailure(_ upstream: JSONValue) -> String {
             guard let last = upstream["last_failure"], last != .null else { return "" }
             let cause = [last["cause"]?.string, last["details"]?.string].compactMap { $0 }.joined(separator: ": ")

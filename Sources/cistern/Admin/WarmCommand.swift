@@ -1,4 +1,4 @@
-// `cistern warm`: fetches targets through the proxy, so that they are stored before anybody needs them.
+// `cistern warm`: requests targets through the proxy, to store their responses in advance.
 
 import Archives
 import ArgumentParser
@@ -74,12 +74,12 @@ struct Warm: ParsableCommand {
         return address
     }
 
-    /// Returns how many failed.
+    /// - Returns: number of failed requests.
     private func fetch(_ targets: [String], from address: CommandTarget) -> Int {
         let progress = WarmProgress(total: targets.count)
         let lines = header.map { $0 + "\r\n" }.joined()
         let workers = min(concurrency, targets.count)
-        // Shared by the workers: each takes the next target.
+        // Index of the next target, shared by the workers.
         let next = Mutex(0)
         DispatchQueue.concurrentPerform(iterations: workers) { _ in
             while true {
@@ -95,7 +95,7 @@ struct Warm: ParsableCommand {
     }
 }
 
-/// What came of one fetch.
+/// Result of a request.
 private enum WarmOutcome {
     case stored, fresh, notStored
     case failed(String)
@@ -127,7 +127,7 @@ private enum WarmOutcome {
     }
 }
 
-/// Counts and shows what happens; a bar on a terminal. `@unchecked Sendable` because all is behind the mutex.
+/// Counts results and shows progress, as a bar on a terminal. `@unchecked Sendable` because the only mutable state is behind the mutex.
 private final class WarmProgress: @unchecked Sendable {
     private let total: Int
     private let isTerminal = isatty(STDERR_FILENO) == 1
@@ -156,7 +156,7 @@ private final class WarmProgress: @unchecked Sendable {
         }
     }
 
-    /// Returns how many failed.
+    /// - Returns: number of failed requests.
     func finish() -> Int {
         let counts = counts.withLock { $0 }
         if isTerminal { StandardError.write("\r\u{1b}[K") }
@@ -167,7 +167,7 @@ private final class WarmProgress: @unchecked Sendable {
     }
 }
 
-/// The targets that an argument stands for.
+/// Reads the targets that an argument names.
 enum WarmList {
     static func targets(in source: String) throws -> [String] {
         if source.hasPrefix("/"), !isFile(source) { return [try target(source)] }
@@ -195,7 +195,7 @@ enum WarmList {
         return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
     }
 
-    /// Path and arguments, as they can stand in a request's line.
+    /// Path and query, valid in a request line.
     private static func target(_ text: String) throws -> String {
         var rest = Substring(text)
         for scheme in ["https://", "http://"] where text.hasPrefix(scheme) {

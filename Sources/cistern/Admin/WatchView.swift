@@ -1,11 +1,11 @@
-// What `cistern status --watch` shows: how it is sorted, filtered and cut to the terminal. Plain values in, text out.
+// The screen of `cistern status --watch`: sorting, filter, and clipping to the terminal. Plain values in, text out.
 
 import JSON
 
 enum WatchOrder: String, CaseIterable {
     case requests, rescued, errors, time, name
 
-    /// Largest first, but names.
+    /// Descending, except for names.
     func isBefore(_ one: StatsChange.Part, _ other: StatsChange.Part) -> Bool {
         let value: (StatsChange.Part) -> Double
         switch self {
@@ -19,18 +19,18 @@ enum WatchOrder: String, CaseIterable {
     }
 }
 
-/// What somebody has chosen to see.
+/// The user's choices.
 struct WatchView {
     var order = WatchOrder.requests
-    /// Of the names of APIs and routes, in small letters.
+    /// Substring of names of APIs and routes, in lower case.
     var filter = ""
     var isPaused = false
-    /// Keys are letters of the filter.
+    /// Whether keys are added to the filter.
     private(set) var isTyping = false
 
     private static let (interrupt, end, escape, delete, backspace): (UInt8, UInt8, UInt8, UInt8, UInt8) = (0x03, 0x04, 0x1b, 0x7f, 0x08)
 
-    /// - Returns: whether the end is wanted.
+    /// - Returns: whether to quit.
     mutating func press(_ key: UInt8) -> Bool {
         switch key {
         case Self.interrupt, Self.end: return true
@@ -60,10 +60,10 @@ struct WatchView {
         parts.filter { filter.isEmpty || $0.name.lowercased().occurrences(of: filter) }.sorted(by: order.isBefore)
     }
 
-    // MARK: The picture
+    // MARK: Rendering
 
-    /// As many lines as fit, none longer than the terminal is wide.
-    /// - Parameter hasColours: the sentence has one too; it says the same without.
+    /// Renders the screen, clipped to its size.
+    /// - Parameter hasColours: whether the state's sentence is coloured.
     func picture(_ change: StatsChange, _ now: JSONValue, width: Int, height: Int, hasColours: Bool) -> String {
         let sentence = StateWords(now)
         let title = "cistern \(now["version"]?.string ?? "")  \(now["time"]?.string?.prefix(19) ?? "")Z  "
@@ -100,7 +100,7 @@ struct WatchView {
         let columns = isTimed ? ["P50", "P99"] : ["STATE"]
         var table = TextTable(
             ([title, "REQUESTS/S", "STORE", "RESCUED/S", "ERRORS/S"] + columns).enumerated().map { ($1, $0 > 0) })
-        // What the other columns leave.
+        // Width that the other columns leave.
         let most = max(8, width - (isTimed ? 62 : 50))
         for part in parts {
             let share = part.rate > 0 ? Printable.rounded(part.fromStore / part.rate * 100) + "%" : "-"
@@ -118,7 +118,7 @@ struct WatchView {
 
     private static func cut(_ line: String, _ width: Int) -> String { line.count > width ? line.prefix(max(0, width - 1)) + "…" : line }
 
-    /// At spaces.
+    /// Wraps at spaces.
     private static func wrapped(_ text: String, _ width: Int) -> [String] {
         var lines = [""]
         for word in text.split(separator: " ") {
@@ -139,12 +139,12 @@ extension String {
     fileprivate func occurrences(of text: String) -> Bool { Array(utf8).firstRange(of: Array(text.utf8)) != nil }
 }
 
-/// How things are, in one sentence, as the page of the state has it.
+/// The state of the server as one sentence, as on the status page.
 struct StateWords {
     let text: String
     let isWell: Bool
 
-    /// - Parameter stats: what /-/stats says.
+    /// - Parameter stats: content of /-/stats.
     init(_ stats: JSONValue) {
         text = stats["state"]?["sentence"]?.string ?? ""
         isWell = stats["state"]?["level"] == "well"

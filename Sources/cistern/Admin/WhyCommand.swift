@@ -1,4 +1,4 @@
-// `cistern why`: why an exchange went as it did, and which setting would change it.
+// `cistern why`: explains the handling of exchanges, and names the settings that would change it.
 
 import ArgumentParser
 import Glibc
@@ -29,7 +29,7 @@ struct Why: AdminCommand {
     @Option(help: ArgumentHelp("So many.", valueName: "number"))
     var last = 10
 
-    /// Spelling of earlier versions.
+    /// Spelling in earlier versions.
     @Option(name: .customLong("path"), help: .hidden)
     var pathOption: String?
 
@@ -102,17 +102,17 @@ struct Why: AdminCommand {
 
     // MARK: Following
 
-    /// Milliseconds from one look to the next. Cistern holds nothing for who follows: it is asked for what came since.
+    /// Interval between polls in milliseconds. The server holds no state for followers; polls ask for newer exchanges.
     private static let pause: Int32 = 250
-    /// Of each loop, in one look.
+    /// Maximum number of exchanges of an event loop per poll.
     private static let most = 1_000
 
-    /// Until nobody reads it any more, or Cistern has ended.
+    /// Follows until the reader of the output closes it, or Cistern ends.
     private func goOn(_ client: AdminClient, _ start: String?) throws {
         var next = start
         var isBehind = false
         while true {
-            // A reader that has gone is noticed while nothing happens, too.
+            // Detects a closed output also without new exchanges.
             var output = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
             if poll(&output, 1, isBehind ? 0 : Self.pause) > 0 { return }
             let response = try client.value("GET", "why", [("last", String(Self.most)), ("after", next)] + filter)

@@ -1,5 +1,5 @@
-// `cistern demo`: a sample API and a Cistern in front of it, to see a hit, a rescue, a login that refreshes, a preflight and a replay within
-// minutes, without internet.
+// `cistern demo`: runs a sample API with Cistern in front. Shows a hit, a rescue, a login with refresh, a CORS preflight and a replay,
+// without internet access.
 
 import ArgumentParser
 import CacheStore

@@ -1,17 +1,17 @@
-// What `cistern demo` says: commands that can be pasted, and what they show. A chapter is a script too: what explains stands in comments.
+// Texts of `cistern demo`: commands to paste, with explanations as comments, so that a chapter is also a script.
 
 struct DemoChapters {
-    /// Where Cistern listens, as HOST:PORT.
+    /// Address of Cistern, as HOST:PORT.
     let address: String
     let samplePort: UInt16
     let controlPort: UInt16
-    /// How this program is called.
+    /// Command that runs this program.
     let program: String
     let storeDirectory: String
-    /// For what the commands write.
+    /// Directory for output of the commands.
     let directory: String
 
-    /// By their paths on the sample API's second port.
+    /// Chapters by their paths on the control port of the sample API.
     var all: [String: String] { ["/login": login, "/preflight": preflight, "/replay": replay] }
 
     var start: String {
@@ -44,7 +44,7 @@ struct DemoChapters {
         """
     }
 
-    /// Commands, and behind them what they show.
+    /// Commands, followed by aligned comments.
     private static func lines(_ rows: [(command: String, comment: String)]) -> String {
         let width = rows.map(\.command.count).max() ?? 0
         return rows.map { row in
@@ -53,7 +53,7 @@ struct DemoChapters {
         }.joined()
     }
 
-    /// Takes the token out of a login's response.
+    /// Extracts the token from a login's response.
     private static let token = #"sed 's/.*access_token":"//; s/".*//'"#
 
     private var control: String { "127.0.0.1:\(controlPort)" }
@@ -111,7 +111,7 @@ struct DemoChapters {
             """
     }
 
-    /// As a shell takes it for one word.
+    /// Quotes a word for a shell.
     static func quoted(_ word: String) -> String {
         let isPlain = word.utf8.allSatisfy { ($0 | 0x20 >= 0x61 && $0 | 0x20 <= 0x7a) || (0x2d...0x39).contains($0) || $0 == 0x5f }
         return isPlain && !word.isEmpty

@@ -1,15 +1,15 @@
-// The sample API of `cistern demo`, built on our own listener, and a second port that takes it down and up again: while it is down its port is
-// closed, and connecting to it is refused. What it responds with is in `SampleResources`.
+// The sample API of `cistern demo`, and its control port, which simulates outages: the API's port is then closed, and connections are
+// refused. `SampleResources` makes the responses.
 
 import Downstream
 import HTTPCore
 import Reactor
 
-/// `@unchecked Sendable` because what changes after `init` is touched on `loop` only.
+/// `@unchecked Sendable` because mutable state is confined to `loop` after `init`.
 final class SampleAPI: @unchecked Sendable {
     let port: UInt16
     let controlPort: UInt16
-    /// What the tokens of its logins are checked with.
+    /// Key set (JWKS) that verifies the tokens of its logins.
     var keySet: String { resources.login.keySet }
     private let loop = EventLoop(label: "cistern.sample")
     private let connections: ClientConnections
@@ -44,7 +44,7 @@ final class SampleAPI: @unchecked Sendable {
         if case .ipv4(_, let port) = address { port } else { 0 }
     }
 
-    /// - Parameter chapters: texts that the second port shows, by their paths.
+    /// - Parameter chapters: texts on the control port, by path.
     func start(showing chapters: [String: String]) {
         loop.execute { [self] in
             control.chapters = chapters
@@ -63,8 +63,8 @@ final class SampleAPI: @unchecked Sendable {
         }
     }
 
-    /// On the loop.
-    /// - Returns: whether it is up now.
+    /// Opens or closes the API's port. Must be called on the loop.
+    /// - Returns: whether the port is open now.
     fileprivate func setUp(_ isUp: Bool) -> Bool {
         guard isUp != (listener != nil) else { return isUp }
         guard isUp else {
@@ -81,7 +81,7 @@ final class SampleAPI: @unchecked Sendable {
     }
 }
 
-/// Takes the sample API down and up again, and shows the commands of the demo's chapters.
+/// Opens and closes the sample API's port, and serves the demo's chapters.
 private final class SampleControl {
     weak var api: SampleAPI?
     var chapters: [String: String] = [:]
@@ -106,7 +106,7 @@ struct SampleRequest {
     let path: String
     let arguments: [(name: String, value: String)]
     let fields: Fields
-    /// Of a form.
+    /// Arguments of a form; empty for other content.
     let form: [(name: String, value: String)]
 
     init(_ head: RequestHead, content: [UInt8]) {
@@ -133,7 +133,7 @@ struct SampleResponse {
     let status: Status
     let type: String
     let content: String
-    /// Each with CRLF.
+    /// Additional field lines, each with CRLF.
     var lines = ""
 
     init(_ status: Status = 200, json: String, _ lines: String = "") {
@@ -152,7 +152,7 @@ struct SampleResponse {
     }
 }
 
-/// Has a function respond to each request.
+/// Responds to each request with the result of a function.
 private final class SampleReceiver: RequestReceiver {
     private let respond: (SampleRequest) -> SampleResponse
 
@@ -175,10 +175,10 @@ private final class SampleReceiver: RequestReceiver {
 private final class SampleExchange: ClientExchange {
     private let head: RequestHead
     private let respond: (SampleRequest) -> SampleResponse
-    /// nil once the client is gone.
+    /// nil after the response, or after the client has left.
     private var stream: (any ClientStream)?
     private var content: [UInt8] = []
-    /// Nothing here reads more.
+    /// More content is ignored.
     private static let contentLimit = 4_096
 
     init(_ head: RequestHead, _ stream: any ClientStream, _ respond: @escaping (SampleRequest) -> SampleResponse) {

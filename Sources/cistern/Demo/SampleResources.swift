@@ -1,12 +1,12 @@
-// What the sample API of `cistern demo` responds with: users, posts by user, a sum service, a login with one's own data behind it, and an HTML page.
-// It lets a web app of one other origin in.
+// Responses of the sample API of `cistern demo`: users, posts by user, a sum service, a login with personal data, and an HTML page. CORS
+// permits one other origin.
 
 import Glibc
 import HTTPCore
 import Identity
 
 final class SampleResources {
-    /// The web app that is let in.
+    /// Origin of the web app that CORS permits.
     static let appOrigin = "https://app.example"
 
     let login: SampleLogin
@@ -81,7 +81,7 @@ final class SampleResources {
     }
 }
 
-/// Logins of the sample API: signed tokens that end soon, and new ones for old ones.
+/// Logins of the sample API: signed tokens with a short lifetime, and their refresh.
 final class SampleLogin {
     struct NoKey: Error, CustomStringConvertible {
         let description = "no key for the sample API's tokens can be made"
@@ -90,7 +90,7 @@ final class SampleLogin {
     static let issuer = "https://sample.example"
     static let audience = "sample"
     private static let lifetime = 60
-    /// So many tokens are known; then all are forgotten, and their users log in again.
+    /// Maximum number of known tokens. At the limit all are forgotten, and users must log in again.
     private static let limit = 1_000
 
     private let signer: TokenSigner
@@ -111,13 +111,13 @@ final class SampleLogin {
         return issue(to: user)
     }
 
-    /// A token that has ended will do: it stands for what others call a refresh token.
+    /// Issues a new token for a known one, also for an expired one. The token thus doubles as a refresh token.
     func refresh(_ request: SampleRequest) -> SampleResponse {
         guard let known = issued[Self.token(request)] else { return SampleResponse(401, json: "{\"error\":\"log in first\"}") }
         return issue(to: known.user)
     }
 
-    /// Whose the request is; nil where it has no token that holds.
+    /// The user of the request's token; nil if it has no valid token.
     func user(of request: SampleRequest) -> String? {
         guard let known = issued[Self.token(request)], time(nil) < known.end else { return nil }
         return known.user

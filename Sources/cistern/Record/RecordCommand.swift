@@ -1,4 +1,4 @@
-// `cistern record`: the proxy without a store, and a recorder beside its flow.
+// `cistern record`: runs the proxy without a store, and records its exchanges.
 
 import Administration
 import Archives
@@ -57,7 +57,7 @@ struct Record: ParsableCommand {
         DescriptorLimit.raise()
         defer { LogSetup.writer.finish() }
         do {
-            // Before anything is asked: who records for an hour wants to know that it can be written.
+            // Fails before the recording if the file cannot be written.
             let file = try NewFile(har)
             do {
                 try record(settings, signals, logger, into: file)
@@ -80,9 +80,9 @@ struct Record: ParsableCommand {
         }
         var proxy = ProxySettings(settings)
         proxy.store = nil
-        // The usual one belongs to the Cistern that runs with this cache directory.
+        // The default socket belongs to the Cistern that uses this cache directory.
         if !proxy.admin.isSocketRequired { proxy.admin.socket = nil }
-        // /metrics and the health pages may be the upstream's own here.
+        // /metrics and the health pages may be paths of the upstream.
         proxy.listening.servesOwnPages = false
         let recorder = Recorder()
         let server = try Startup.makeServer(proxy, settings.log, logger, recorder: recorder)
@@ -102,8 +102,8 @@ struct Record: ParsableCommand {
         if status != 0 { throw ExitCode(status) }
     }
 
-    /// Until it is told to stop, or the command has ended.
-    /// - Returns: the command's exit code, or 0.
+    /// Blocks until a signal to stop, or until the command has ended.
+    /// - Returns: exit code of the command, or 0.
     private func stay(_ server: ProxyServer, _ signals: Signals) throws -> Int32 {
         guard let url = server.urls.first else { preconditionFailure("no address is listened on") }
         try readiness.announce(url, to: served)

@@ -1,4 +1,4 @@
-// Holds what is recorded until the end, and writes it then. All shards bring exchanges; nothing is written while they run.
+// Holds recorded exchanges of all shards in memory, and writes them at the end.
 
 import Archives
 import CSystem
@@ -10,9 +10,9 @@ import Locking
 import ReverseProxy
 
 final class Recorder: ExchangeRecorder {
-    /// What all that is recorded may take of memory. Exchanges beyond it are passed on and left out.
+    /// Maximum memory of recorded exchanges. Exchanges beyond it are served, but not recorded.
     static let heldLimitBytes = 256 << 20
-    /// Longest content once its coding is off; what is longer stays coded.
+    /// Maximum length of decoded content. Longer content stays encoded.
     private static let decodedLimitBytes = 64 << 20
 
     private struct State {
@@ -22,7 +22,7 @@ final class Recorder: ExchangeRecorder {
         var leftOut: [NotRecordedReason: UInt64] = [:]
     }
 
-    /// All shards' loops bring something.
+    /// Accessed by all shards' event loops.
     private let state = Mutex(State())
 
     var requestContentLimitBytes: Int { ReplayLimits.contentBytes }
@@ -57,7 +57,7 @@ final class Recorder: ExchangeRecorder {
         }
     }
 
-    /// What came of it, for people.
+    /// Summary for the user.
     var summary: String {
         let (count, leftOut) = state.withLock { ($0.exchanges.count, $0.leftOut) }
         let reasons = NotRecordedReason.allCases.compactMap { reason in leftOut[reason].map { "\($0) since \(reason.sentence)" } }
@@ -66,8 +66,8 @@ final class Recorder: ExchangeRecorder {
 
     var isEmpty: Bool { state.withLock { $0.exchanges.isEmpty } }
 
-    /// In the order in which the requests came.
-    /// - Parameter upstream: the base URL.
+    /// Writes the exchanges in the order of the requests.
+    /// - Parameter upstream: base URL.
     func write(to file: NewFile, _ writer: ArchiveWriter, upstream: String) throws(NewFile.Failure) {
         var writer = writer
         try file.write(writer.opening)
@@ -80,7 +80,7 @@ final class Recorder: ExchangeRecorder {
     private static func archived(_ exchange: RecordedExchange, upstream: String) -> ArchivedExchange {
         let coding = ContentCoding(exchange.response.fields)
         var content = exchange.content
-        // The client's Host names this proxy; where the request went is in the URL.
+        // The client's Host names this proxy. The recorded URL names the upstream.
         var fields = exchange.request.fields
         fields.remove(.host)
         var isDecoded = false
@@ -97,12 +97,12 @@ final class Recorder: ExchangeRecorder {
     }
 }
 
-/// A file that takes another's place when it is whole: one that is there stays as it is until then. Only its owner can read it.
+/// Writes a file atomically: an existing file is replaced when the new one is complete. Only its owner has access.
 final class NewFile {
     struct Failure: Error, CustomStringConvertible {
         let description: String
 
-        /// What `errno` says.
+        /// Describes `errno`.
         init(_ path: String) { description = "\(path): \(SystemError.words())" }
     }
 
@@ -121,7 +121,7 @@ final class NewFile {
         guard WholeWrite.write(bytes, to: file.number) == bytes.count else { throw Failure(temporary) }
     }
 
-    /// Puts it in its place.
+    /// Replaces the existing file.
     func finish() throws(Failure) {
         guard fsync(file.number) == 0, rename(temporary, path) == 0 else { throw Failure(path) }
     }

@@ -1,4 +1,4 @@
-// `cistern replay`: serves a recording, for tests without a network and for demonstrations.
+// `cistern replay`: serves a recording, for tests without network access and for demonstrations.
 
 import Archives
 import ArgumentParser
@@ -152,7 +152,7 @@ struct ReplayCommand: ParsableCommand {
     }
 }
 
-/// Where `record` and `replay` listen, and how they say that they do.
+/// Listening address of `record` and `replay`, and their readiness notification.
 struct ListeningOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -174,14 +174,14 @@ struct ReadinessOptions: ParsableArguments {
         help: ArgumentHelp("Write the address to this open file descriptor too once it is listened on, and close it.", valueName: "number"))
     var descriptor: Int32?
 
-    /// For who waits until requests are taken.
-    /// - Parameter command: knows it already, and standard output is the command's.
+    /// Announces that requests are accepted.
+    /// - Parameter command: if given, it gets the URL in its environment, and standard output is left to it.
     func announce(_ url: String, to command: ServedCommand) throws {
         if !command.isGiven { StandardOutput.write("listening on \(url)\n") }
         try write(url)
     }
 
-    /// To the descriptor, where one is given.
+    /// Writes the URL to the descriptor of --ready-fd, if given.
     func write(_ url: String) throws {
         guard let descriptor else { return }
         let file = Descriptor(descriptor)
@@ -192,7 +192,7 @@ struct ReadinessOptions: ParsableArguments {
 }
 
 enum ArchiveFile {
-    /// - Throws: a sentence where it cannot be read; what is too long is the reader's to say.
+    /// - Throws: a sentence if the file cannot be read. `ArchiveReader` rejects files that are too long.
     static func read(_ path: String) throws(ArchiveReader.Mistake) -> [UInt8] {
         guard let bytes = FileContent.read(path, limit: ArchiveReader.limitBytes + 1) else {
             throw ArchiveReader.Mistake(SystemError.words())

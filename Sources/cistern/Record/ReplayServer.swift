@@ -1,4 +1,4 @@
-// Serves a recording on our own listener, with no upstream at all. Which response a request gets is said by `Archives/Replay`.
+// Serves a recording without an upstream. `Archives/Replay` selects the responses.
 
 import Archives
 import CachePolicy
@@ -8,7 +8,7 @@ import Glibc
 import HTTPCore
 import Reactor
 
-/// `@unchecked Sendable` because what changes after `init` is touched on `loop` only.
+/// `@unchecked Sendable` because mutable state is confined to `loop` after `init`.
 final class ReplayServer: @unchecked Sendable {
     let address: ListenAddress
     private let loop = EventLoop(label: "cistern.replay")
@@ -36,8 +36,8 @@ final class ReplayServer: @unchecked Sendable {
         loop.start()
     }
 
-    /// Lets running responses finish. Blocks until all is done.
-    /// - Returns: what was served and what was not.
+    /// Stops the server after running responses have finished, at the latest after `deadline`. Returns at once.
+    /// - Parameter then: called with the numbers of the replay.
     func stop(deadline: Duration, then: @escaping @Sendable (Replay) -> Void) {
         loop.execute { [self] in
             listener.close()
@@ -51,22 +51,22 @@ final class ReplayServer: @unchecked Sendable {
 
 struct ReplayOptions {
     var order = ReplayOrder.repeating
-    /// Responses take as long as they took.
+    /// Whether responses are delayed by their recorded duration.
     var delays = false
-    /// Whose scripts may read all; empty: what was recorded holds.
+    /// Origins whose scripts may read everything. Empty: the recorded permissions apply.
     var origins: [String] = []
 }
 
 enum ReplayLimits {
-    /// Longest content of a request that is compared with what was recorded; a recording keeps none that is longer.
+    /// Maximum length of request content that is recorded and compared.
     static let contentBytes = 8 << 20
-    /// Content up to this length is brought into one spelling on the loop; what is longer, by a thread beside it.
+    /// Maximum length of content that is normalized on the event loop. Longer content is normalized by a worker thread.
     static let comparedAtOnceBytes = 64 << 10
-    /// So many requests without a recorded response are logged with a line each.
+    /// Maximum number of unmatched requests that are logged individually.
     static let loggedRefusals = 1_000
 }
 
-/// `@unchecked Sendable` because it is touched on its loop only; the worker does no more than carry keys back there.
+/// `@unchecked Sendable` because it is confined to its loop; the worker thread only passes the reference back to it.
 private final class ReplayReceiver: RequestReceiver, @unchecked Sendable {
     fileprivate var replay: Replay
     let loop: EventLoop
@@ -96,7 +96,7 @@ private final class ReplayReceiver: RequestReceiver, @unchecked Sendable {
 
     func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {}
 
-    /// What a request gets, and how long that takes.
+    /// The response to a request, and its delay.
     func respond(to request: ReplayRequest, _ head: RequestHead) -> (response: Response, delay: Duration) {
         loop.assertOnLoop()
         if head.method == .options, let lines = leave.preflight(head) {
@@ -122,12 +122,12 @@ private final class ReplayReceiver: RequestReceiver, @unchecked Sendable {
 
     enum Response {
         case recorded(ReplayResponse)
-        /// One that was not recorded, and is allowed: the lines of what it allows.
+        /// An allowed preflight that was not recorded, with its field lines.
         case preflight([UInt8])
         case own(OwnResponse)
     }
 
-    /// What tests and people look for when something fails.
+    /// Logs an unmatched request, to explain failures of tests.
     private func log(_ sentence: String) {
         logged += 1
         if logged <= ReplayLimits.loggedRefusals { StandardError.write("cistern: \(sentence)\n") }
@@ -139,12 +139,12 @@ extension StaticString {
     fileprivate var isProblem: Bool { description == "application/problem+json" }
 }
 
-/// One request: takes its content, and sends what it gets. `@unchecked Sendable` because it is touched on its loop only; the worker does no more
-/// than carry it back there.
+/// A request: collects its content and sends the response. `@unchecked Sendable` because it is confined to its loop; the worker thread only
+/// passes the reference back to it.
 private final class ReplayExchange: ClientExchange, @unchecked Sendable {
     private let receiver: ReplayReceiver
     private let head: RequestHead
-    /// nil once the response is sent, or the client is gone.
+    /// nil after the response, or after the client has left.
     private var stream: (any ClientStream)?
     private let hold: ContentHold
     private var content: [UInt8] = []
@@ -181,7 +181,7 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
     }
 
     private func respond(to request: ReplayRequest) {
-        // A client that has left takes no response from those that come.
+        // A request whose client has left does not consume a recorded response.
         guard stream != nil else { return }
         let (response, delay) = receiver.respond(to: request, head)
         guard delay > .zero else { return send(response) }
@@ -215,7 +215,7 @@ private final class ReplayExchange: ClientExchange, @unchecked Sendable {
     private func lines(of response: ReplayResponse, date: [UInt8]) -> [UInt8] {
         var lines: [UInt8] = []
         FieldSerializer.append(.date, date, to: &lines)
-        // RFC 9110 §8.6: to HEAD it says what GET would bring.
+        // The response to HEAD has the Content-Length of GET's (RFC 9110 §8.6).
         let length = head.method == .head && response.content.isEmpty ? response.recordedLength : response.content.count
         if let length, !response.status.forbidsContent {
             lines += Array("Content-Length: \(length)\r\n".utf8)

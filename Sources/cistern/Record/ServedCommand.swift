@@ -1,5 +1,5 @@
-// `record … -- command` and `replay … -- command`: the command runs while it is listened, finds the address in its environment, and its exit
-// code is ours.
+// `record … -- command` and `replay … -- command`: runs a command while listening. The command gets the address in its environment, and its
+// exit code is returned.
 
 import ArgumentParser
 import Downstream
@@ -16,7 +16,7 @@ struct ServedCommand: ParsableArguments {
         help: ArgumentHelp("The environment variable in which the command finds the address.", valueName: "name"))
     var variable = "API_URL"
 
-    /// Where it listens if nobody says where: no test has to have a port of its own.
+    /// Default address with a command: any free port.
     static let usualAddress = "127.0.0.1:0"
 
     var isGiven: Bool { !command.isEmpty }
@@ -32,7 +32,7 @@ struct ServedCommand: ParsableArguments {
     private func isLetter(_ byte: UInt8) -> Bool { (0x41...0x5a).contains(byte & 0xdf) }
 
     /// Blocks until the command has ended.
-    /// - Returns: its exit code, as a shell tells it.
+    /// - Returns: exit code as in a shell.
     func run(at url: String, _ signals: Signals) -> Int32 {
         var environment = Environment.all()
         environment[variable] = url
@@ -46,6 +46,6 @@ struct ServedCommand: ParsableArguments {
 }
 
 extension ListenAddress {
-    /// For clients.
+    /// URL of the address for clients.
     var url: String { ListenerSettings(self).url(at: self) }
 }

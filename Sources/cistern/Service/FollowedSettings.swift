@@ -1,5 +1,5 @@
-// The settings of a service: as they hold now, and how they are read again. The command line and the environment are those of the start; the file, and
-// what it names, are read anew.
+// The current settings of a service, and their reload. A reload reads the file and referenced files anew; command line and environment stay
+// as at the start.
 
 import Descriptors
 import Glibc
@@ -12,7 +12,7 @@ import Telemetry
 final class FollowedSettings: Sendable {
     private let options: SettingsOptions
     private let handed: HandedSockets
-    /// As they hold. Changed by a reload, read at the end.
+    /// Current settings. Changed by a reload, read at shutdown.
     private let state: Mutex<CisternSettings>
 
     init(_ options: SettingsOptions, _ handed: HandedSockets, _ settings: CisternSettings) {
@@ -22,7 +22,7 @@ final class FollowedSettings: Sendable {
 
     var current: CisternSettings { state.withLock { $0 } }
 
-    /// Reads them again, all of them.
+    /// Reads all settings again.
     func read() throws(SettingsMistakes) -> NewSettings {
         let reader = options.read()
         guard reader.mistakes.isEmpty else {

@@ -1,4 +1,4 @@
-// Sockets that systemd listens on and hands to us (sd_listen_fds(3)): which there are, and for which of our listeners each is.
+// Listening sockets passed by systemd (sd_listen_fds(3)), and their assignment to listeners.
 
 import Descriptors
 import Downstream
@@ -15,7 +15,7 @@ struct HandedSockets {
         let name: String
         let descriptor: Int32
 
-        /// For admin pages where nothing else is said.
+        /// Whether the socket serves admin pages by default.
         var isForAdmin: Bool { name == "admin" }
     }
 
@@ -24,7 +24,7 @@ struct HandedSockets {
     private static let first: Int32 = 3
     private static let limit: Int32 = 1_024
 
-    /// - Throws: where one of them is none that listens.
+    /// - Throws: if a passed descriptor is not a listening socket.
     init(_ environment: [String: String]) throws(Mistake) {
         guard let process = environment["LISTEN_PID"].flatMap({ pid_t($0) }), process == getpid(),
             let count = environment["LISTEN_FDS"].flatMap({ Int32($0) }), (1...Self.limit).contains(count)
@@ -32,7 +32,7 @@ struct HandedSockets {
             all = []
             return
         }
-        // An empty name is one too.
+        // Empty names count.
         let names = environment["LISTEN_FDNAMES"]?.split(separator: ":", omittingEmptySubsequences: false).map(String.init) ?? []
         var found: [Handed] = []
         for place in 0..<count {
@@ -46,11 +46,11 @@ struct HandedSockets {
         all = found
     }
 
-    /// Those that a process before this one had, and hands on.
+    /// Sockets that the predecessor received, and passes on.
     init(_ sockets: [(name: String, descriptor: Int32)]) { all = sockets.map { Handed(name: $0.name, descriptor: $0.descriptor) } }
 
-    /// Puts each in the place of the listener that names it (`systemd:NAME`). Where nobody has said where to listen, those that nobody names are
-    /// listened on, and those called admin are for administration.
+    /// Replaces each listener called `systemd:NAME` by the socket of this name. If the settings contain no addresses, the remaining sockets
+    /// become listeners, and those called admin become admin listeners.
     func place(in listening: inout ListeningSettings, isListenGiven: Bool, isAdminGiven: Bool) throws(Mistake) {
         var named: Set<String> = []
         listening.listeners = try expanded(listening.listeners, &named)

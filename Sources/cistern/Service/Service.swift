@@ -1,4 +1,4 @@
-// A proxy that runs as a service: what signals have it do, what systemd is told of that, and its end in good order.
+// A proxy that runs as a service: reactions to signals, notifications to systemd, and graceful shutdown.
 
 import Downstream
 import Glibc
@@ -8,19 +8,19 @@ import Settings
 
 struct Service: Sendable {
     private let server: ProxyServer
-    /// nil where none has started us.
+    /// nil if no service manager started the process.
     private let manager: ServiceManager?
     private let watchdog: Watchdog?
     private let successor: SuccessorProcess
 
-    /// - Parameter server: takes requests already.
+    /// - Parameter server: has been started.
     init(_ server: ProxyServer, _ manager: ServiceManager?, _ logger: Logger) {
         (self.server, self.manager) = (server, manager)
         successor = SuccessorProcess(server, logger)
         watchdog = manager.flatMap { manager in manager.watchdog.map { Watchdog(server, manager, every: $0) } }
     }
 
-    /// From now on another process may take over: then `run` returns.
+    /// Permits another process to take over, which makes `run` return.
     func allowTakeOver(_ signals: Signals) {
         server.allowTakeOver { [watchdog] in
             watchdog?.end()
@@ -28,7 +28,7 @@ struct Service: Sendable {
         }
     }
 
-    /// Returns when the process is told to stop, or another has taken over.
+    /// Returns when the process should stop, or when another process has taken over.
     func run(until signals: Signals) {
         tellReady()
         signals.wait(onHangUp: { reload() }, onReopen: { server.reopenAccessLog() }, onUpgrade: { successor.start() })
@@ -44,7 +44,7 @@ struct Service: Sendable {
     }
 
     func stop(_ timeouts: CisternSettings.Timeouts, _ signals: Signals, _ logger: Logger) {
-        // Whoever has taken over is what the service manager knows, and what balancers ask.
+        // After a take-over, the service manager and load balancers use the successor.
         guard !server.isTakenOver else { return server.stop(deadline: .milliseconds(timeouts.shutdown)) }
         let delay = timeouts.drainDelay
         manager?.tellStopping(longest: .milliseconds(delay + timeouts.shutdown) + Self.writingTime)
@@ -57,6 +57,6 @@ struct Service: Sendable {
         server.stop(deadline: .milliseconds(timeouts.shutdown))
     }
 
-    /// What the store may take to be written at the end.
+    /// Maximum time for writing the store at shutdown.
     private static let writingTime = Duration.seconds(30)
 }

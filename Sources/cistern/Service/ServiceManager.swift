@@ -1,4 +1,4 @@
-// What systemd is told of us (sd_notify(3)): that we are ready, reload, stop, live. Each is one datagram to the socket that it names.
+// Notifies systemd of readiness, reload, shutdown and liveness (sd_notify(3)), with a datagram each.
 
 import CSystem
 import Descriptors
@@ -8,13 +8,13 @@ import Locking
 import Server
 
 struct ServiceManager: Sendable {
-    /// A path in the file system, or an abstract name, which begins with `@`.
+    /// Path of the socket, or an abstract name, which begins with `@`.
     private let socket: String
-    /// How often it wants a sign of life; nil where it wants none.
+    /// Watchdog timeout; nil if the watchdog is off.
     let watchdog: Duration?
 
-    /// nil where nothing of the kind has started us.
-    /// - Parameter isTakingOver: what the environment says of the main process was said of the one before this.
+    /// nil if no service manager started the process.
+    /// - Parameter isTakingOver: whether the watchdog variables name the predecessor, and apply to this process too.
     init?(_ environment: [String: String], isTakingOver: Bool = false) {
         guard let socket = environment["NOTIFY_SOCKET"], socket.hasPrefix("/") || socket.hasPrefix("@"), socket.utf8.count > 1,
             socket.utf8.count < 108
@@ -27,24 +27,24 @@ struct ServiceManager: Sendable {
 
     func tellReady(_ status: String) { tell("READY=1\nSTATUS=\(status)") }
 
-    /// This process goes on in the place of the one that it knows. `tellReady` follows.
+    /// Makes this process the main process of the service. `tellReady` must follow.
     func tellMain() { tell("MAINPID=\(getpid())") }
 
-    /// `tellReady` follows.
+    /// `tellReady` must follow.
     func tellReloading() {
         var time = timespec()
         clock_gettime(CLOCK_MONOTONIC, &time)
         tell("RELOADING=1\nMONOTONIC_USEC=\(time.tv_sec * 1_000_000 + time.tv_nsec / 1_000)")
     }
 
-    /// - Parameter longest: it is not to lose patience before.
+    /// - Parameter longest: time in which systemd must not abort the shutdown.
     func tellStopping(longest: Duration) {
         tell("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=\(Int64(longest / .microseconds(1)))")
     }
 
     func tellAlive() { tell("WATCHDOG=1") }
 
-    /// Whether anybody takes it is no concern of ours.
+    /// Errors are ignored.
     private func tell(_ state: String) {
         let descriptor = Descriptor(Glibc.socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0))
         guard descriptor.isOpen else { return }
@@ -62,17 +62,17 @@ struct ServiceManager: Sendable {
     }
 }
 
-/// Tells systemd that we live, as long as all event loops do: a loop that is stuck gives no sign, and we are started anew.
-/// `@unchecked Sendable` because what changes is behind the mutex.
+/// Notifies systemd while all event loops run. If one is blocked, notifications stop, and systemd restarts the service. `@unchecked
+/// Sendable` because the only mutable state is behind the mutex.
 final class Watchdog: @unchecked Sendable {
     private let server: ProxyServer
     private let manager: ServiceManager
     private let queue = DispatchQueue(label: "cistern.watchdog")
-    /// Whether the loops have been asked and not all have responded. Theirs and the queue's.
+    /// Whether the loops have been asked and some have not responded. Accessed by the loops and the queue.
     private let isAsking = Mutex(false)
     private let timer: any DispatchSourceTimer
 
-    /// So often within the time that systemd gives.
+    /// Number of notifications per watchdog timeout.
     private static let signs = 4
 
     init(_ server: ProxyServer, _ manager: ServiceManager, every longest: Duration) {
@@ -84,7 +84,7 @@ final class Watchdog: @unchecked Sendable {
         timer.activate()
     }
 
-    /// Another process is the one that lives.
+    /// Stops notifications, because another process has taken over.
     func end() { timer.cancel() }
 
     private func ask() {

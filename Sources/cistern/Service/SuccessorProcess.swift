@@ -1,5 +1,5 @@
-// SIGUSR2: the program that has our name by now is started as this process was, and takes over. So it is of the same service (systemd takes no other
-// process for its main one), and an upgrade needs no restart.
+// SIGUSR2: starts the currently installed program with this process's arguments, which then takes over. The successor is in the same
+// service, since systemd accepts no other main process. An upgrade thus needs no restart.
 
 import Dispatch
 import Glibc
@@ -10,15 +10,15 @@ import Server
 final class SuccessorProcess: Sendable {
     private let server: ProxyServer
     private let logger: Logger
-    /// Behind the mutex it is not gone: its number is no other's.
+    /// The running successor; nil if there is none. While the mutex is held it has not been reaped, so its process ID is not reused.
     private let running = Mutex<pid_t?>(nil)
 
-    /// It hands over in less than a second. One that has not even asked for it by then never will.
+    /// Maximum time for the take-over, which takes less than a second.
     private static let patience = DispatchTimeInterval.seconds(60)
 
     init(_ server: ProxyServer, _ logger: Logger) { (self.server, self.logger) = (server, logger) }
 
-    /// One at a time. Where it comes to nothing, this process goes on, and the log says so.
+    /// Starts a successor, unless one is running. If it fails, this process continues and logs the failure.
     func start() {
         let words = Self.words(CommandLine.arguments)
         let started = running.withLock { running -> Result<pid_t, ChildProcess.Failure>? in
@@ -48,7 +48,7 @@ final class SuccessorProcess: Sendable {
             return ChildProcess.wait(for: process)
         }
         guard !server.isTakenOver else { return }
-        // It may have been counted when it was refused.
+        // The server may have counted the failure when it refused the take-over.
         if server.failedTakeOvers == failedBefore { server.noteFailedTakeOver() }
         logger.warning("process \(process), which was to take over, ended with \(code); this one goes on")
     }
@@ -61,8 +61,8 @@ final class SuccessorProcess: Sendable {
         }
     }
 
-    /// - Parameter arguments: ours, with the program's name as we were called: it may be a link that leads elsewhere by now. Who waited for us to be
-    ///   ready does not wait any more.
+    /// - Parameter arguments: arguments of this process, with the program name as it was called, which may be a link to a new version.
+    ///   `--ready-fd` is removed, because its reader was notified at the first start.
     static func words(_ arguments: [String]) -> [String] {
         var kept: [String] = []
         var rest = arguments[...]
@@ -73,7 +73,7 @@ final class SuccessorProcess: Sendable {
         return kept + ["--take-over"]
     }
 
-    /// - Parameter environment: ours. What systemd has said of our number and our sockets is not true of it.
+    /// - Parameter environment: environment of this process. Variables about its process ID and sockets do not apply to the successor.
     static func environment(_ environment: [String: String]) -> [String: String] {
         environment.filter { !["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"].contains($0.key) }
     }

@@ -1,4 +1,4 @@
-// The rules put together as the flow does it, on a dictionary instead of a store: what the reference cache is compared with.
+// Combines the rules as the request flow does, with a dictionary as the store. Compared with the reference cache.
 
 import HTTPCore
 
@@ -74,7 +74,7 @@ struct PolicyCache {
         }
     }
 
-    /// Whether what is stored may stand in while the upstream fails, under `strict`.
+    /// Whether the stored response may be used while the upstream fails, under `strict`.
     func mayStandIn(_ request: WalkRequest, _ now: Int) -> Bool {
         let head = Self.head(request)
         guard let found = find(head) else { return false }
@@ -148,7 +148,7 @@ struct PolicyCache {
         for target in Invalidation.targets(
             method: head.method, target: head.target, response: response, origin: UpstreamOrigin(Array("http://o".utf8)))
         {
-            // The store drops every partition by a mark; here there are few.
+            // The store invalidates all partitions with one mark; the few partitions here are removed individually.
             for user in Walk.users {
                 var key: [UInt8] = []
                 CacheKey.append(to: &key, authority: Array("http://o".utf8), target: target.span, partition: Array(user.utf8))

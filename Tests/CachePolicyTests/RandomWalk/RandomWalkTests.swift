@@ -1,4 +1,4 @@
-// A random walk over requests, responses and steps of the clock: the rules and the reference cache must agree at every step.
+// A random walk of requests, responses and time: the rules and the reference cache must agree at every step.
 
 import HTTPCore
 import TestSupport
@@ -11,7 +11,7 @@ struct Walk {
     private static let targets = ["/a", "/b", "/c?x=1"]
     private static let numbers = ["0", "1", "5", "30", "\"20\"", "-1", "x", "99999999999", ""]
 
-    /// Of the step that runs.
+    /// Generator of the current step.
     fileprivate var random = SeededGenerator(seed: 0)
     private(set) var now = 1_795_000_000
 
@@ -94,10 +94,10 @@ private struct ComparedCaches {
         if case .serve = decision { served += 1 } else { try ask(request, isFound: decision != .nothing) }
     }
 
-    /// The upstream is asked: a 304, or a response that may be stored.
+    /// The upstream responds with a 304, or with a response that may be stored.
     private mutating func ask(_ request: WalkRequest, isFound: Bool) throws {
         if isFound, walk.chance(40) {
-            // A 304 that names other selecting fields would need another key: the upstream that did so would contradict itself.
+            // A 304 with another Vary would need another cache key. An upstream that sent one would contradict itself.
             var answer = walk.answer(status: 304)
             answer.lines.removeAll { $0.name == "vary" }
             rules.freshen(request, answer)

@@ -1,5 +1,5 @@
-// A small, slow cache after RFC 9111, written for being obviously right: fields are texts in lists, nothing is encoded, everything is searched
-// for. It shares no line with the rules that it is held against.
+// A small, slow cache by RFC 9111, written for obvious correctness: fields are lists of texts, nothing is encoded, and every look-up is a
+// search. It shares no code with the tested rules.
 
 struct Line: Equatable {
     var name: String
@@ -20,7 +20,7 @@ struct WalkRequest {
 struct WalkResponse {
     var status: Int
     var lines: [Line]
-    /// Seconds, when it was sent and came.
+    /// Times of request and response in seconds.
     var requestTime: Int
     var responseTime: Int
 }
@@ -28,7 +28,7 @@ struct WalkResponse {
 extension [Line] {
     func values(_ name: String) -> [String] { filter { $0.name == name }.map(\.value) }
 
-    /// The arguments of a directive, in all lines; an empty text where it has none. Values have no commas in the walk.
+    /// Arguments of a directive in all lines; an empty text for a directive without argument. Values contain no commas in the walk.
     func directive(_ name: String) -> [String] {
         values("cache-control").flatMap { $0.split(separator: ",") }.compactMap { member in
             let parts = member.split(separator: "=", maxSplits: 1)
@@ -40,7 +40,7 @@ extension [Line] {
 
     func has(_ name: String) -> Bool { !directive(name).isEmpty }
 
-    /// §4.2.1: the smallest where there are several, 0 where one cannot be read.
+    /// §4.2.1: the minimum of several values; 0 for an invalid value.
     func seconds(_ name: String) -> Int? { directive(name).map { ReferenceCache.number($0) ?? 0 }.min() }
 }
 
@@ -55,15 +55,15 @@ struct ReferenceCache {
     struct Entry {
         var target: String
         var user: String
-        /// What the request said in the fields that the response varies by.
+        /// The request's fields that Vary names.
         var selecting: [Line]
         var vary: [String]
         var answer: WalkResponse
-        /// Whether it answered a request with Authorization, and everyone may have it (§3.5).
+        /// Whether it responded to a request with Authorization, and is shared (§3.5).
         var isAnothers: Bool
     }
 
-    /// Whether credentials have partitions of their own.
+    /// Whether credentials have separate partitions.
     let hasPartitions: Bool
     private(set) var entries: [Entry] = []
 
@@ -108,7 +108,7 @@ struct ReferenceCache {
         let vary = varies(answer.lines)
         let user = user(request)
         let selecting = vary.flatMap { name in request.lines.values(name).map { Line(name, $0) } }
-        // What varies in another way takes the place of all; a variant that of the same variant.
+        // A response with another Vary replaces all; a variant replaces an equal variant.
         entries.removeAll { $0.target == request.target && $0.user == user && ($0.vary != vary || $0.selecting == selecting) }
         let isAnothers = user.isEmpty && !request.lines.values("authorization").isEmpty
         entries.append(Entry(target: request.target, user: user, selecting: selecting, vary: vary, answer: answer, isAnothers: isAnothers))
@@ -125,7 +125,7 @@ struct ReferenceCache {
 
     func found(_ request: WalkRequest) -> Entry? { index(request).map { entries[$0] } }
 
-    /// §1.2.2; nil where it is none.
+    /// Parses delta-seconds (§1.2.2); nil if invalid.
     static func number(_ text: String) -> Int? {
         var digits = text
         if digits.hasPrefix("\""), digits.hasSuffix("\""), digits.count > 1 { digits = String(digits.dropFirst().dropLast()) }
@@ -133,7 +133,7 @@ struct ReferenceCache {
         return min(Int(digits) ?? .max, 2_147_483_648)
     }
 
-    /// §4.2.3.
+    /// Current age (§4.2.3).
     static func age(_ answer: WalkResponse, _ now: Int) -> Int {
         let date = answer.lines.values("date").first.flatMap(Walk.seconds(of:)) ?? answer.responseTime
         let apparent = max(0, answer.responseTime - date)
@@ -141,7 +141,7 @@ struct ReferenceCache {
         return max(apparent, value + answer.responseTime - answer.requestTime) + now - answer.responseTime
     }
 
-    /// §4.2.1; an Age that cannot be read makes it stale (§5.1).
+    /// Freshness lifetime (§4.2.1). An invalid Age makes the response stale (§5.1).
     static func lifetime(_ answer: WalkResponse) -> Int? {
         let lines = answer.lines
         let date = lines.values("date").first.flatMap(Walk.seconds(of:)) ?? answer.responseTime
@@ -180,7 +180,7 @@ struct ReferenceCache {
         return .validate
     }
 
-    /// §4.2.4, §4.3.3, RFC 5861 §4: whether what is stored may stand in while the upstream fails.
+    /// Whether the stored response may be used while the upstream fails (§4.2.4, §4.3.3, RFC 5861 §4).
     func mayStandIn(_ request: WalkRequest, _ now: Int) -> Bool {
         guard let entry = found(request) else { return false }
         let lines = entry.answer.lines
@@ -200,7 +200,7 @@ struct ReferenceCache {
         guard let index = index(request) else { return }
         var lines = entries[index].answer.lines.filter { old in !answer.lines.contains { $0.name == old.name } }
         lines += answer.lines
-        // What the 304 does not say of its own making is not the old response's either.
+        // Age and Date of the old response are dropped if the 304 lacks them.
         lines.removeAll { ($0.name == "age" || $0.name == "date") && answer.lines.values($0.name).isEmpty }
         entries[index].answer = WalkResponse(
             status: entries[index].answer.status, lines: lines, requestTime: answer.requestTime, responseTime: answer.responseTime)

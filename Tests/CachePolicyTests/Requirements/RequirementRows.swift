@@ -1,5 +1,5 @@
-// What RFC 9111 asks of a shared cache, in our own words: where it is done, and which test shows it. Sources/CachePolicy/README.md is made
-// of these rows, and the tests fail where a file, a name or a test that they speak of is gone.
+// Requirements of RFC 9111 for a shared cache in our words, with their implementation and their test. Sources/CachePolicy/README.md is
+// generated from these rows. Tests fail if a named file, symbol or test does not exist.
 
 enum Level: String {
     case must = "MUST"
@@ -11,9 +11,9 @@ struct Requirement {
     let section: String
     let level: Level
     let sentence: String
-    /// `Room/File.swift symbol`; where it is left out on purpose, nothing, and `test` says why.
+    /// `Module/File.swift symbol`; empty if omitted on purpose, which `test` then explains.
     let code: String
-    /// The test's identifier, as `swift test list` prints it: `Module.Suite/function`.
+    /// Identifier of the test in the form of `swift test list`: `Module.Suite/function`.
     let test: String
 
     init(_ section: String, _ level: Level, _ sentence: String, _ code: String, _ test: String) {

@@ -1,5 +1,5 @@
-// Makes Sources/CachePolicy/README.md of the rows, and holds the rows against the sources and the tests. With CISTERN_WRITE_REQUIREMENTS set
-// the page is written instead of compared.
+// Generates Sources/CachePolicy/README.md from the rows, and checks the rows with the sources and the tests. With
+// CISTERN_WRITE_REQUIREMENTS set, the page is written instead of compared.
 
 import Glibc
 import Testing
@@ -18,7 +18,7 @@ struct RequirementTests {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// The text of all Swift files in a folder and those below it.
+    /// Text of all Swift files in a folder and its subfolders.
     private static func texts(in folder: String) -> [String] {
         guard let directory = opendir(folder) else { return [] }
         defer { closedir(directory) }
@@ -31,7 +31,7 @@ struct RequirementTests {
         return texts
     }
 
-    /// The sentences of all tests, by their identifiers.
+    /// Display names of all tests by identifier.
     private static let sentences: [String: String] = {
         var sentences: [String: String] = [:]
         for module in Set(Requirement.all.filter { !$0.code.isEmpty }.map { String($0.test.prefix { $0 != "." }) }) {
@@ -42,7 +42,7 @@ struct RequirementTests {
         return sentences
     }()
 
-    /// `Suite/function` of each test, with its sentence.
+    /// `Suite/function` of each test, with its display name.
     private static func tests(in text: String) -> [(String, String)] {
         var tests: [(String, String)] = []
         var (suite, sentence): (Substring, Substring?) = ("", nil)
