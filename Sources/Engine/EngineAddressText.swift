@@ -1,4 +1,4 @@
-// A server as it is written in settings: redis://name:6379, rediss://name:6379 for TLS, unix:///path, or a path. Behind the port /3 is database 3.
+// Parses a server's address: redis://name:6379, rediss://name:6379 (TLS), unix:///path, or a path. /3 after the port is database 3.
 
 public enum EngineAddressProblem: String, Error, Sendable {
     case scheme = "must begin with redis://, rediss://, valkey://, valkeys://, unix:// or a slash"
@@ -10,13 +10,13 @@ public enum EngineAddressProblem: String, Error, Sendable {
 }
 
 extension EngineServer {
-    /// The port that is meant where none is written.
     public static let usualPort: UInt16 = 6379
 
     /// - Returns: the server, whether the text asks for TLS, and the database.
     public static func read(_ text: String) throws(EngineAddressProblem) -> (server: EngineServer, isTLS: Bool, database: Int) {
         if text.hasPrefix("/") { return (try unixSocket(text), false, 0) }
-        guard let (scheme, rest) = text.cut("://") else { throw .scheme }
+        guard let (scheme, address) = text.cut(":"), address.hasPrefix("//") else { throw .scheme }
+        let rest = address.dropFirst(2)
         switch scheme {
         case "redis", "valkey", "rediss", "valkeys":
             let (address, database) = try databaseCut(rest)
@@ -27,7 +27,7 @@ extension EngineServer {
     }
 
     private static func unixSocket(_ path: String) throws(EngineAddressProblem) -> EngineServer {
-        // sun_path has a zero at its end (unix(7)).
+        // sun_path ends with a zero (unix(7)).
         guard path.hasPrefix("/"), path.utf8.count > 1, path.utf8.count <= 107, !path.utf8.contains(0) else { throw .path }
         return .unix(path)
     }
@@ -58,13 +58,7 @@ extension EngineServer {
 }
 
 extension StringProtocol {
-    /// What is before and behind the first `separator`.
-    func cut(_ separator: String) -> (SubSequence, SubSequence)? {
-        var place = startIndex
-        while place < endIndex {
-            if self[place...].hasPrefix(separator) { return (self[..<place], self[index(place, offsetBy: separator.count)...]) }
-            place = index(after: place)
-        }
-        return nil
+    func cut(_ separator: Character) -> (SubSequence, SubSequence)? {
+        firstIndex(of: separator).map { (self[..<$0], self[index(after: $0)...]) }
     }
 }

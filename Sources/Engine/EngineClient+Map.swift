@@ -1,26 +1,24 @@
-// The Cluster's map: asked for when the client starts, when a server names another, and while one cannot be reached. One look-up at a time, and only so
-// often: each server that is known is tried once, those that are up first.
+// The Cluster's map: read at the start, after a redirection, and while a server fails. One look-up at a time, at a bounded rate. Each known server is tried
+// once, connected ones first.
 
 import Reactor
 
-/// What is known of the map, and the look-up that is under way.
 struct MapLookUp {
     var isCluster = false
     var isUnderWay = false
-    /// In milliseconds of the loop's clock; nil: never.
+    /// Milliseconds of the loop's clock; nil: never.
     var last: Int64?
-    /// The next one, where it was wanted too soon.
+    /// The next look-up.
     var timer: LoopTimer?
-    /// Who is still to be tried.
     var candidates: [EngineServer] = []
-    /// All that the last map told of.
+    /// All servers of the last map.
     var known: [EngineServer] = []
-    /// Why a server that replied has no map; nil if none replied.
+    /// Why a server that replied has no map; nil: none replied.
     var failure: EngineFailure?
 }
 
 extension EngineClient {
-    /// - Parameter server: who is wrong, or gone: it is tried last.
+    /// - Parameter server: is tried last.
     func lookUpMap(avoiding server: EngineServer? = nil) {
         guard !isClosed, !lookUp.isUnderWay, lookUp.timer == nil else { return }
         let now = loop.time.monotonicMilliseconds
@@ -39,7 +37,6 @@ extension EngineClient {
         askNext()
     }
 
-    /// Each once.
     private func candidates(avoiding avoided: EngineServer?) -> [EngineServer] {
         let up = nodes.values.filter(\.isReady).map(\.server)
         var seen: Set<EngineServer> = []
@@ -56,20 +53,19 @@ extension EngineClient {
         askServer(server, [EngineCommand("CLUSTER", "SLOTS")], patienceMilliseconds: patience) { [self] in takeMap($0[0], from: server) }
     }
 
-    /// Where there is a Cluster, asks it anew who has what.
     public func refreshMap() {
         loop.assertOnLoop()
         if lookUp.isCluster { lookUpMap() }
     }
 
-    /// Asks this one server, whatever is whose, and tells what it says: also that another has the key.
-    /// - Parameter then: once, on the loop, and not from within this call.
+    /// Sends commands to this server, whichever slots it has. Redirections are not followed.
+    /// - Parameter then: called once, on the loop, not from within this call.
     public func askServer(
         _ server: EngineServer, _ commands: [EngineCommand], patienceMilliseconds patience: Int64, then: @escaping ([EngineReply]) -> Void
     ) {
         let now = loop.time.monotonicMilliseconds
         let call = EngineCall(EngineCommands(commands), deadline: now + patience, pinned: server) { [loop] replies in
-            // Not from within what told of it.
+            // Not from within the event that caused it.
             loop.atEndOfBatch { then(replies) }
         }
         route(call)
@@ -80,15 +76,15 @@ extension EngineClient {
         guard !isClosed, lookUp.isUnderWay else { return }
         switch reply {
         case .list:
-            // One that has no slots knows nothing, or is no member any more.
+            // A server without slots may have left the Cluster.
             guard let map = SlotMap(reply, from: server, limit: limits.servers), !map.primaries.isEmpty else { return askNext() }
             lookUp.isCluster = true
             adopt(map)
         case .error, .failed(.denied), .failed(.commandForbidden):
-            // No Cluster, or nobody may ask for one. In a Cluster that was known it says nothing.
+            // No Cluster, or no permission to ask. Ignored once a Cluster is known.
             guard !lookUp.isCluster, nodes[server]?.isGreeted == true else { return askNext() }
             if settings.servers.count == 1 { return adopt(SlotMap(single: server)) }
-            // Nothing tells which of several single servers is the primary of all nodes.
+            // It is unknown which of several single servers is the primary.
             lookUp.failure = reply.failure ?? .notCluster
             askNext()
         case .status, .integer, .bytes, .nothing, .failed: askNext()
@@ -106,7 +102,7 @@ extension EngineClient {
         release { route($0) }
     }
 
-    /// None of them told. What was known stays; who waits for the first map waits no longer.
+    /// The former map stays; calls that wait for the first map fail.
     private func failLookUp() {
         lookUp.isUnderWay = false
         keepOnly(Set(map?.primaries ?? settings.servers))
@@ -121,14 +117,13 @@ extension EngineClient {
         for call in released where !call.isFinished { use(call) }
     }
 
-    /// Its connection has come up, or its breaker has closed.
     func nodeIsUp(_ node: EngineNode) {
         if map == nil { lookUpMap() }
     }
 
-    /// Perhaps another has its slots by now.
+    /// Another server may have its slots by now.
     func nodeIsLost(_ node: EngineNode) {
-        // Before there is a map the look-up that is under way goes on to the next; later ones begin when a server is up.
+        // Before there is a map, the running look-up continues with the next server.
         if map != nil, lookUp.isCluster { lookUpMap(avoiding: node.server) }
     }
 }

@@ -1,14 +1,12 @@
-// Which server a command goes to, and what is done with what it says.
+// Routes commands to servers, and handles redirections.
 
 import Reactor
 
 extension EngineClient {
-    /// TRYAGAIN: keys of the slot are being moved one after another.
     private static let tryAgainMilliseconds: Int64 = 2
-    /// What takes longer to pass: data being read in, a Cluster that lacks slots, a server that is a primary no more.
+    /// Delay of retries that take longer: loading, missing slots, a former primary.
     private static let laterMilliseconds: Int64 = 50
 
-    /// Sends all that has no reply yet to who has it.
     func route(_ call: EngineCall) {
         if let server = call.pinned { return send(call, to: server) }
         guard map != nil else { return hold(call) }
@@ -29,7 +27,7 @@ extension EngineClient {
         send(call, to: node(server), isAsking: isAsking)
     }
 
-    /// - Parameter node: nil: there are too many.
+    /// - Parameter node: nil: too many servers.
     private func send(_ call: EngineCall, to node: EngineNode?, isAsking: Bool = false) {
         guard let node else { return finish(call, with: .queueFull) }
         call.begin(isAsking: isAsking)
@@ -42,7 +40,7 @@ extension EngineClient {
         lookUpMap()
     }
 
-    /// Where patience lasts; else the failure is told at once: nobody waits for nothing.
+    /// Fails at once if patience would end first.
     private func sendLater(_ call: EngineCall, _ delay: Int64, _ failure: EngineFailure) {
         let isInTime = loop.time.monotonicMilliseconds + delay < call.deadline
         guard isInTime, !call.isExpired, waitingCount < limits.commandsWaiting else { return finish(call, with: failure) }
@@ -54,15 +52,15 @@ extension EngineClient {
         }
     }
 
-    /// All replies of an attempt have come.
+    /// All replies of an attempt have arrived.
     func settle(_ call: EngineCall, from node: EngineNode) {
         guard !call.isFinished else { return }
         var next = NextStep.none
         var again: [Int] = []
         for place in call.open {
-            // Who hears of a connection's end may close the client.
+            // A callback may close the client.
             guard !call.isFinished else { return }
-            // What has no key goes where the one before it goes.
+            // A command without a key follows the one before it.
             if call.commands.places[place].slot == nil, !again.isEmpty {
                 again.append(place)
                 continue
@@ -97,7 +95,7 @@ extension EngineClient {
         case server(EngineServer, isAsking: Bool)
         case later(Int64, EngineFailure)
 
-        /// Where it is not taken.
+        /// The failure after too many redirections.
         var failure: EngineFailure {
             switch self {
             case .later(_, let failure), .fail(let failure): failure
@@ -106,7 +104,7 @@ extension EngineClient {
         }
     }
 
-    /// Whoever asks one server wants to know what that one says.
+    /// Redirections are not followed.
     private func judgePinned(_ reply: EngineReply, from node: EngineNode) -> NextStep {
         guard case .error(let text) = reply, case .failure(let failure) = ErrorMeaning.of(text, from: node.server) else { return .none }
         return .fail(failure)
@@ -124,7 +122,7 @@ extension EngineClient {
         case .tryAgain: return .later(Self.tryAgainMilliseconds, .clusterDown)
         case .failure(.loading): return .later(Self.laterMilliseconds, .loading)
         case .failure(let failure) where failure == .clusterDown || failure == .readOnly:
-            // The same name may lead to another server by now.
+            // The name may lead to another server by now.
             if failure == .readOnly, !isCluster { node.connectAnew() }
             lookUpMap(avoiding: node.server)
             return .later(Self.laterMilliseconds, failure)

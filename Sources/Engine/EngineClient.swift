@@ -1,18 +1,16 @@
-// Asks Redis or Valkey, one server or a Cluster, from one loop. It knows where what is, waits no longer than it was told, and asks nobody who has failed
-// lately. What commands mean is its callers' matter.
+// Client of Redis or Valkey, one server or a Cluster, for one loop. Commands have a patience, and failing servers are not asked.
 
 import Reactor
 
-/// All of it on its loop. `close` it, or it stays, with its connections: what it is made of refers to each other until then.
-///
-/// `@unchecked Sendable` because everything is touched on the loop only, which `assertOnLoop` holds callers to.
+/// Used on its loop only. It stays, with its connections, until `close`.
+/// `@unchecked Sendable` because everything is touched on the loop only, which `assertOnLoop` checks.
 public final class EngineClient: @unchecked Sendable {
     public let loop: EventLoop
     public let settings: EngineSettings
-    /// Told when a server is asked no more, and when that is over: of each beginning the end as well, unless the client is closed.
+    /// Called when a server fails, and when that ends, unless the client is closed.
     public var onChange: ((EngineServer, EngineServerChange) -> Void)?
 
-    /// Whether any server would be asked: false where all breakers that count are open. Then asking is refused at once.
+    /// False while all relevant breakers are open: commands fail at once.
     public private(set) var isOpen = true
 
     var limits: EngineLimits { settings.limits }
@@ -22,42 +20,38 @@ public final class EngineClient: @unchecked Sendable {
     private(set) var nodes: [EngineServer: EngineNode] = [:] {
         didSet { primaryNodes = [] }
     }
-    /// Those of the map's primaries that were asked, in its order: nobody is looked for by his name each time.
+    /// Nodes of the map's primaries, in its order.
     private var primaryNodes: [EngineNode?] = []
     private(set) var isClosed = false
-    /// nil until it is known whether there is a Cluster.
+    /// nil: unknown.
     var map: SlotMap? {
         didSet { primaryNodes = [] }
     }
-    /// What waits for the map.
+    /// Calls that wait for the map.
     var held: [EngineCall] = []
     var lookUp = MapLookUp()
-    /// Calls that are sent again a little later.
+    /// Calls that wait for a retry.
     var waitingCount = 0
     private var lines: [Int64: PatienceLine<EngineCall>] = [:]
     private var turn = 0
 
-    /// - Parameter settings: with one server at least.
     public init(loop: EventLoop, _ settings: EngineSettings) {
         precondition(!settings.servers.isEmpty, "no server is named")
         self.loop = loop
         self.settings = settings
     }
 
-    /// Connects, so that the first to want something need not wait for that. Without it the first command does so.
+    /// Connects in advance.
     public func start() {
         loop.assertOnLoop()
         lookUpMap()
     }
 
-    // MARK: Asking
-
-    /// Sends a command, with all others of this batch of events.
+    /// Sends a command at the end of this batch of events.
     /// - Parameters:
     ///   - patienceMilliseconds: nil: the settings'.
-    ///   - late: once where patience was over first, with what came of it then, which may be that nothing did; not where it was never taken up.
-    ///   - then: once, on the loop, at the latest when patience is over; from within this call where nothing is sent, so who asks again
-    ///     after a failure does so by a timer.
+    ///   - late: called once after patience was over, with the final result, if the command was sent.
+    ///   - then: called once on the loop, at the latest when patience is over. It may be called from within this call, so retry by a timer.
     public func send(
         _ command: EngineCommand, patienceMilliseconds: Int64? = nil, late: ((EngineReply) -> Void)? = nil,
         then: @escaping (EngineReply) -> Void
@@ -67,9 +61,8 @@ public final class EngineClient: @unchecked Sendable {
             late: late.map { late in { replies in late(replies[0]) } }, then: { replies in then(replies[0]) })
     }
 
-    /// Sends commands of one slot in one piece, on one connection, in their order. Replies have the same order. Where one of them is another server's
-    /// those without a key that come behind it go along, so WAIT means what was before it.
-    /// - Parameter isUrgent: false where nobody waits for the replies: then they may go out with the next commands of others, some milliseconds later.
+    /// Sends commands of one slot on one connection, in their order. Redirected commands take those without a key behind them along, so WAIT keeps its meaning.
+    /// - Parameter isUrgent: false: the commands may wait some milliseconds for others.
     public func sendAll(
         _ commands: EngineCommands, patienceMilliseconds: Int64? = nil, isUrgent: Bool = true, late: (([EngineReply]) -> Void)? = nil,
         then: @escaping ([EngineReply]) -> Void
@@ -95,33 +88,22 @@ public final class EngineClient: @unchecked Sendable {
         then([EngineReply](repeating: .failed(failure), count: count))
     }
 
-    /// Whether the server that has the key would be asked now.
-    public func isOpen(forKey key: [UInt8]) -> Bool {
-        guard isOpen else { return false }
-        guard let server = map?.owner(of: KeySlot.of(key)), let node = nodes[server] else { return true }
-        return node.breaker.isClosed
-    }
-
-    /// The connection to the server that has the key: each new one of this client has another number. What the engine keeps by connection (WAIT) or by server is
-    /// another's once it has changed. nil where there is none.
+    /// Number of the connection to the key's server, unique in this client; nil: none. WAIT and the like depend on it.
     public func connection(forKey key: [UInt8]) -> UInt64? {
         loop.assertOnLoop()
         return map?.owner(of: KeySlot.of(key)).flatMap { nodes[$0] }?.connectionNumber
     }
 
-    /// Ends the connection to the server that has the key, where it has stood for a while: its name may lead to another by now.
+    /// Closes an established connection to the key's server: its name may lead to another by now.
     public func connectAnew(forKey key: [UInt8]) {
         loop.assertOnLoop()
         map?.owner(of: KeySlot.of(key)).flatMap { nodes[$0] }?.connectAnew()
     }
 
-    /// Whether it is known where what is.
-    public var isConnected: Bool { map != nil }
-
-    /// Whether the servers say that they are a Cluster; false where that is not known.
+    /// False also if unknown.
     public var isCluster: Bool { lookUp.isCluster }
 
-    /// Ends all connections; who waits gets `.failed(.closed)`.
+    /// All calls end with `.failed(.closed)`.
     public func close() {
         loop.assertOnLoop()
         guard !isClosed else { return }
@@ -133,12 +115,10 @@ public final class EngineClient: @unchecked Sendable {
         for call in waiting { finish(call, with: .closed) }
         for node in nodes.values { node.close() }
         nodes = [:]
-        // What waits to be sent again.
         for line in lines.values { line.close { finish($0, with: .closed) } }
         lines = [:]
     }
 
-    /// Smoothed round trip to its servers, in microseconds.
     public var roundTripMicroseconds: Int64 { counted.figures.roundTrips.smoothedMicroseconds }
 
     public var figures: EngineFigures {
@@ -150,11 +130,9 @@ public final class EngineClient: @unchecked Sendable {
         return figures
     }
 
-    // MARK: Patience
-
     func line(_ patience: Int64) -> PatienceLine<EngineCall> {
         if let line = lines[patience] { return line }
-        // Callers have a few patiences; one who has a new one each time does not fill the memory.
+        // Callers use a few patiences. The number of lines is bounded all the same.
         if lines.count >= 64 { lines = lines.filter { !$0.value.isEmpty } }
         let line = PatienceLine<EngineCall>(loop: loop, milliseconds: patience) { [self] in expire($0) }
         lines[patience] = line
@@ -173,7 +151,7 @@ public final class EngineClient: @unchecked Sendable {
 
     func finish(_ call: EngineCall) {
         guard !call.isFinished else { return }
-        // Our own are nobody's commands.
+        // The client's own commands are not counted.
         if call.pinned == nil {
             for reply in call.replies {
                 switch reply {
@@ -185,9 +163,6 @@ public final class EngineClient: @unchecked Sendable {
         call.finish()
     }
 
-    // MARK: Servers
-
-    /// nil: there are too many.
     func node(_ server: EngineServer) -> EngineNode? {
         if let node = nodes[server] { return node }
         guard nodes.count < limits.servers, !isClosed else { return nil }
@@ -196,7 +171,7 @@ public final class EngineClient: @unchecked Sendable {
         return node
     }
 
-    /// - Parameter place: in the map's primaries.
+    /// - Parameter place: index in the map's primaries.
     func primaryNode(_ place: Int) -> EngineNode? {
         if place < primaryNodes.count, let node = primaryNodes[place] { return node }
         guard let primaries = map?.primaries, let node = node(primaries[place]) else { return nil }
@@ -205,7 +180,6 @@ public final class EngineClient: @unchecked Sendable {
         return node
     }
 
-    /// Those that are in use no more go.
     func keepOnly(_ servers: Set<EngineServer>) {
         for (server, node) in nodes where !servers.contains(server) && node.isUnused {
             nodes[server] = nil
@@ -215,7 +189,7 @@ public final class EngineClient: @unchecked Sendable {
         }
     }
 
-    /// Any primary for what has no key: one that is up, in turn.
+    /// A connected primary, in turn.
     func anyServer() -> EngineServer? {
         guard let primaries = map?.primaries, !primaries.isEmpty else { return nil }
         turn &+= 1

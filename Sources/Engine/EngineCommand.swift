@@ -1,19 +1,17 @@
-// Commands, as they are sent (RESP 2).
+// Commands in RESP 2.
 
 public struct EngineCommand: Sendable, Equatable {
-    /// As it goes out.
     let bytes: [UInt8]
-    /// Which server of a Cluster is asked; nil: any.
+    /// Slot of the server; nil: any server.
     let slot: Int?
-    /// For how long the engine may keep its reply back, as with XREAD BLOCK and WAIT: so long it is not taken for silent. What comes behind it on the
-    /// connection waits too, so who asks for that has a client of its own.
+    /// How long the engine may delay the reply (XREAD BLOCK, WAIT). It delays all commands behind it on the connection.
     let holdMilliseconds: Int64
 
     /// - Parameters:
     ///   - arguments: the command's name first.
-    ///   - key: whose slot says which server is asked; nil: any.
+    ///   - key: selects the server; nil: any.
     public init(_ arguments: [[UInt8]], key: [UInt8]? = nil, holdMilliseconds: Int64 = 0) {
-        // A letter, a number of up to 20 digits, and two line ends with each.
+        // A letter, a number of up to 20 digits, and two line ends each.
         var bytes: [UInt8] = []
         bytes.reserveCapacity(arguments.reduce(24) { $0 + $1.count + 26 })
         bytes.appendLine("*", arguments.count)
@@ -23,25 +21,22 @@ public struct EngineCommand: Sendable, Equatable {
         self.holdMilliseconds = holdMilliseconds
     }
 
-    /// - Parameter keyAt: which of the words is the key.
     public init(_ words: String..., keyAt: Int? = nil, holdMilliseconds: Int64 = 0) {
         let arguments = words.map { Array($0.utf8) }
         self.init(arguments, key: keyAt.map { arguments[$0] }, holdMilliseconds: holdMilliseconds)
     }
 }
 
-/// A key, and which slot it is in: looked up once, however often the key is sent.
 public struct EngineKey: Sendable, Equatable {
     public let bytes: ArraySlice<UInt8>
     let slot: Int
 
     public init(_ bytes: [UInt8]) { (self.bytes, slot) = (bytes[...], KeySlot.of(bytes)) }
 
-    /// - Parameter other: a key with the same text in braces, which says the slot.
+    /// - Parameter other: a key with the same hash tag.
     public init(_ bytes: ArraySlice<UInt8>, beside other: EngineKey) { (self.bytes, slot) = (bytes, other.slot) }
 }
 
-/// Words of commands, as they go out: written once, sent often.
 public struct EngineWords: Sendable {
     let bytes: [UInt8]
     let count: Int
@@ -56,21 +51,17 @@ public struct EngineWords: Sendable {
     public static let none = EngineWords([])
 }
 
-/// What is sent in one go: commands of one slot, one behind the other as they go out.
 public struct EngineCommands: Sendable {
     struct Place: Sendable {
         let end: Int
-        /// As those of `EngineCommand`.
         let slot: Int?
         let holdMilliseconds: Int64
     }
 
     private(set) var bytes: [UInt8] = []
     private(set) var places: [Place] = []
-    /// The engine may keep replies back.
     private(set) var areHeld = false
 
-    /// - Parameter room: for how many bytes memory is taken at once.
     public init(room: Int = 0) {
         bytes.reserveCapacity(room)
         places.reserveCapacity(2)
@@ -89,10 +80,7 @@ public struct EngineCommands: Sendable {
 
     func bytes(of place: Int) -> ArraySlice<UInt8> { bytes[(place == 0 ? 0 : places[place - 1].end)..<places[place].end] }
 
-    /// Adds a command.
-    /// - Parameters:
-    ///   - words: its name, and what else stands before the key.
-    ///   - rest: what stands behind it.
+    /// - Parameter words: name, and arguments before the key.
     public mutating func add(_ words: EngineWords, _ key: EngineKey, _ rest: EngineWords = .none) {
         bytes.appendLine("*", words.count + 1 + rest.count)
         bytes += words.bytes
@@ -101,10 +89,6 @@ public struct EngineCommands: Sendable {
         places.append(Place(end: bytes.count, slot: key.slot, holdMilliseconds: 0))
     }
 
-    /// Adds a command with a value behind the key, which is made where it is to lie.
-    /// - Parameters:
-    ///   - valueBytes: how long it is.
-    ///   - append: appends so many bytes.
     public mutating func add(
         _ words: EngineWords, _ key: EngineKey, valueBytes: Int, _ append: (inout [UInt8]) -> Void, _ rest: EngineWords
     ) {

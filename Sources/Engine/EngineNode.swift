@@ -1,17 +1,14 @@
-// One server: its connection, and whether it is asked. It makes its connection anew by itself for as long as it is wanted.
+// One server: its connection, which it reconnects by itself, and its breaker.
 
 import Reactor
 
-final class EngineNode: NodeConnectionOwner {
+final class EngineNode {
     private enum Phase {
         case idle
-        /// Its name is looked up, its files are read.
         case preparing
-        /// The addresses that are left to try.
         case connecting(NodeConnection, rest: [NodeAddress], NodeTLS?)
         case greeting(NodeConnection)
         case ready(NodeConnection)
-        /// Until the next try.
         case resting
         case closed
     }
@@ -20,29 +17,28 @@ final class EngineNode: NodeConnectionOwner {
     private let client: EngineClient
     private var phase = Phase.idle
     private(set) var breaker: NodeBreaker
-    /// Why it failed last.
     private(set) var lastFailure = EngineFailure.unreachable
     private var waiting: [EngineCall] = []
     private var isPreparing = false
-    /// Of the connection that is being made; nil: no AUTH is sent.
+    /// For the connection in progress; nil: no AUTH.
     private var credentials: EngineCredentials?
+    /// Ends the preparation of a connection, or the rest after it.
     private var connectTimer: LoopTimer?
-    private var restTimer: LoopTimer?
     private var probeTimer: LoopTimer?
     private var silenceTimer: LoopTimer?
     private var probes: UInt64 = 0
     private var isProbing = false
-    /// When the breaker was closed last, and how long it is until a probe.
+    /// When the breaker last closed, and the interval of probes.
     private var closedAt: Int64?
     private var probeInterval: Int64 = 0
-    /// Which of several addresses is tried first.
+    /// Index of the address that is tried first.
     private var turn = 0
 
-    /// How long a connection has to last to be made anew at once.
+    /// Minimum age of a connection that is renewed at once.
     private static let steadyMilliseconds: Int64 = 1000
-    /// The rest after a first failure; after more it is longer.
+    /// Pause after a first failure; more failures double it.
     private static let restMilliseconds: Int64 = 50
-    /// A breaker that opens again so soon after it was closed has closed for nothing.
+    /// A breaker that opens again within this time has relapsed.
     private static let relapseMilliseconds: Int64 = 5_000
     private static let longestProbeInterval: Int64 = 8_000
 
@@ -56,7 +52,7 @@ final class EngineNode: NodeConnectionOwner {
     private var now: Int64 { loop.time.monotonicMilliseconds }
 
     var isReady: Bool { if case .ready = phase { breaker.isClosed } else { false } }
-    /// It is up, whether the breaker is closed or not.
+    /// Connected, with the breaker closed or not.
     var isGreeted: Bool { if case .ready = phase { true } else { false } }
 
     var isComingUp: Bool {
@@ -74,13 +70,9 @@ final class EngineNode: NodeConnectionOwner {
     }
 
     var flightCount: Int { connection?.flightCount ?? 0 }
-    /// Of the connection on which commands go out; nil where there is none.
     var connectionNumber: UInt64? { if case .ready(let connection) = phase { connection.number } else { nil } }
     var isUnused: Bool { flightCount == 0 && waiting.isEmpty }
 
-    // MARK: Commands
-
-    /// What is open of a call.
     func take(_ call: EngineCall) {
         guard breaker.isClosed else { return call.fail(.breakerOpen, at: self) }
         switch phase {
@@ -95,7 +87,7 @@ final class EngineNode: NodeConnectionOwner {
     }
 
     private func write(_ call: EngineCall, _ connection: NodeConnection) {
-        // Whoever would not wait for it any more has it not sent at all.
+        // An expired call is not sent.
         guard !call.isExpired else { return call.fail(.timedOut, at: self) }
         guard connection.hasRoom(commands: call.open.count * (call.isAsking ? 2 : 1), bytes: call.writtenBytes) else {
             return call.fail(.queueFull, at: self)
@@ -121,7 +113,6 @@ final class EngineNode: NodeConnectionOwner {
         if !call.isExpired, reply.failure == nil { breaker.noteReply() }
     }
 
-    /// An attempt of a call is over.
     func settle(_ call: EngineCall) { client.settle(call, from: self) }
 
     private func releaseWaiting(_ use: (EngineCall) -> Void) {
@@ -130,12 +121,9 @@ final class EngineNode: NodeConnectionOwner {
         released.forEach(use)
     }
 
-    /// Patience with a command that was sent is over.
     func noteTimeOut(sent: Int64) {
         if breaker.noteTimeOut(sent: sent, at: now) { opened(.timedOut) }
     }
-
-    // MARK: Coming up
 
     func connect() {
         guard case .idle = phase else { return }
@@ -146,16 +134,15 @@ final class EngineNode: NodeConnectionOwner {
     }
 
     private func giveUpConnecting() {
-        // Its other addresses are tried first the next time.
         turn += 1
         if case .connecting(let connection, _, let tls) = phase { phase = .connecting(connection, rest: [], tls) }
-        // Who has taken the connection, and says nothing, is there.
+        // The server has accepted the connection, and does not reply.
         if case .greeting(let connection) = phase { return connection.end(.timedOut) }
         if let connection { return connection.end(connection.isSecuring ? .noTLS : .unreachable) }
         if case .preparing = phase { fail(.unreachable) }
     }
 
-    /// An address in digits, or a Unix socket, in clear: known at once. The rest is done beside the loop, one for each server at a time.
+    /// A numeric address or a Unix socket without TLS needs no lookup. All else is prepared off the loop.
     private func prepare() {
         let (server, settings) = (server, client.settings)
         if settings.tls == nil, settings.passwordFile == nil, let addresses = NodeAddress.find(server, isNumeric: true) {
@@ -177,9 +164,9 @@ final class EngineNode: NodeConnectionOwner {
 
     private struct Prepared: Sendable {
         let addresses: [NodeAddress]
-        /// nil: in clear; nil within: a file cannot be used.
+        /// nil: no TLS; nil within: a file cannot be used.
         let tls: NodeTLS??
-        /// nil: there are none; nil within: the file cannot be used.
+        /// nil: no password; nil within: the file cannot be used.
         let credentials: EngineCredentials??
     }
 
@@ -209,6 +196,7 @@ final class EngineNode: NodeConnectionOwner {
         fail(.unreachable)
     }
 
+    /// Connected, and TLS is agreed.
     func connectionIsUp(_ connection: NodeConnection) {
         phase = .greeting(connection)
         guard let credentials else { return introduce(connection) }
@@ -217,7 +205,6 @@ final class EngineNode: NodeConnectionOwner {
         ask(connection, EngineCommand(words)) { [self] reply in
             switch reply {
             case .status: introduce(connection)
-            // Its end has been told.
             case .failed: break
             case .error(let text): connection.end(ErrorMeaning.ofPassword(text, from: server))
             default: connection.end(.protocolError)
@@ -226,13 +213,12 @@ final class EngineNode: NodeConnectionOwner {
     }
 
     private func introduce(_ connection: NodeConnection) {
-        // A user without the right to CLIENT SETNAME is served as well.
+        // A refused CLIENT SETNAME does not matter.
         if let name = client.settings.clientName { ask(connection, EngineCommand("CLIENT", "SETNAME", name)) { _ in } }
         guard client.settings.database > 0 else { return greeted(connection) }
         ask(connection, EngineCommand("SELECT", String(client.settings.database))) { [self] reply in
             switch reply {
             case .status: greeted(connection)
-            // Its end has been told.
             case .failed: break
             default: connection.end(.noDatabase)
             }
@@ -251,27 +237,23 @@ final class EngineNode: NodeConnectionOwner {
         client.nodeIsUp(self)
     }
 
-    /// Where the connection has stood for a while.
     func connectAnew() {
         guard case .ready(let connection) = phase, now - connection.upSince >= Self.steadyMilliseconds else { return }
         connection.end(.readOnly)
     }
 
-    /// What is our own matter.
     private func ask(_ connection: NodeConnection, _ command: EngineCommand, _ then: @escaping (EngineReply) -> Void) {
         let times = NodeConnection.Times(milliseconds: now, microseconds: SystemTime.monotonicMicroseconds)
         connection.send(command.bytes[...], for: ReplyClosure(then), at: times)
     }
 
-    // MARK: Failing
-
+    /// What was under way fails when this has returned.
     func connection(_ connection: NodeConnection, endedBy failure: EngineFailure, hadFlights: Bool) {
         isProbing = false
         silenceTimer?.cancel()
         silenceTimer = nil
         switch phase {
         case .connecting(_, let rest, let tls):
-            // The next of its addresses, where that one cannot be reached.
             if !rest.isEmpty, failure == .unreachable || failure == .noTLS { return tryEach(rest, tls) }
             fail(failure)
         case .greeting: fail(failure == .connectionLost ? .unreachable : failure)
@@ -280,7 +262,7 @@ final class EngineNode: NodeConnectionOwner {
             let wasSteady = now - connection.upSince >= Self.steadyMilliseconds
             guard wasSteady, breaker.isClosed else { return fail(failure) }
             phase = .idle
-            // One that was not in use may have been ended for that.
+            // An unused connection may be closed by the server.
             if hadFlights || failure != .connectionLost, breaker.noteFailure(at: now) { opened(failure) }
             connect()
             client.nodeIsLost(self)
@@ -288,7 +270,6 @@ final class EngineNode: NodeConnectionOwner {
         }
     }
 
-    /// No connection came about, or it did not last.
     private func fail(_ failure: EngineFailure) {
         connectTimer?.cancel()
         lastFailure = failure
@@ -303,19 +284,16 @@ final class EngineNode: NodeConnectionOwner {
 
     private func rest() {
         let delay = min(limits.probeMilliseconds, Self.restMilliseconds << Int64(min(8, breaker.failuresInRow)))
-        restTimer?.cancel()
-        restTimer = loop.schedule(after: .milliseconds(delay)) { [self] in
+        connectTimer = loop.schedule(after: .milliseconds(delay)) { [self] in
             guard case .resting = phase else { return }
             phase = .idle
             connect()
         }
     }
 
-    /// The breaker has opened.
     private func opened(_ failure: EngineFailure) {
         lastFailure = failure
-        client.counted.figures.breakerOpenings += 1
-        // One that is good for probes only is tried less and less often.
+        // After a relapse, probes become rarer.
         let hasRelapsed = closedAt.map { now - $0 < Self.relapseMilliseconds } ?? false
         probeInterval =
             hasRelapsed ? min(probeInterval * 2, max(limits.probeMilliseconds, Self.longestProbeInterval)) : limits.probeMilliseconds
@@ -324,9 +302,6 @@ final class EngineNode: NodeConnectionOwner {
         releaseWaiting { $0.fail(.breakerOpen, at: self) }
     }
 
-    // MARK: Silence and probes
-
-    /// Called with whatever is sent: from now on somebody waits.
     private func listenForSilence() {
         guard silenceTimer == nil else { return }
         scheduleSilence(limits.silenceMilliseconds)
@@ -343,7 +318,6 @@ final class EngineNode: NodeConnectionOwner {
         guard case .ready(let connection) = phase, let oldest = connection.oldest else { return }
         let quiet = now - max(oldest.sent.milliseconds, connection.lastHeard) - oldest.holdMilliseconds
         if quiet >= limits.silenceMilliseconds, breaker.open() { opened(.timedOut) }
-        // Perhaps nobody is there any more.
         if quiet >= limits.deadMilliseconds { return connection.end(.timedOut) }
         let wait = (quiet < limits.silenceMilliseconds ? limits.silenceMilliseconds : limits.deadMilliseconds) - quiet
         scheduleSilence(max(1, wait))
@@ -380,11 +354,10 @@ final class EngineNode: NodeConnectionOwner {
         isProbing = false
         switch reply {
         case .failed: return
-        // Whoever may not say PING may say other things.
+        // The user may be allowed other commands.
         case .error(let text):
             guard ErrorMeaning.of(text, from: server) != .failure(.loading) else { return }
         case .bytes(token): break
-        // Somebody else's reply.
         default: return connection.end(.protocolError)
         }
         guard now - sent < limits.silenceMilliseconds, breaker.noteProbe() else { return }
@@ -394,10 +367,8 @@ final class EngineNode: NodeConnectionOwner {
         isUp(connection)
     }
 
-    // MARK: The end
-
     func close(_ failure: EngineFailure = .closed) {
-        for timer in [connectTimer, restTimer, probeTimer, silenceTimer] { timer?.cancel() }
+        for timer in [connectTimer, probeTimer, silenceTimer] { timer?.cancel() }
         let connection = connection
         phase = .closed
         connection?.end(failure)
@@ -410,7 +381,7 @@ private final class LoopReference: @unchecked Sendable {
     private var node: EngineNode?
     init(_ node: EngineNode) { self.node = node }
 
-    /// Once, on the loop: no other thread is to be the last that knows the node.
+    /// Called once, on the loop, so that no other thread releases the node.
     func take() -> EngineNode? {
         defer { node = nil }
         return node

@@ -1,17 +1,13 @@
-// What an error of the engine says of where or when to ask again. Pure.
+// Meaning of error replies for routing. Pure.
 
 enum ErrorMeaning: Equatable {
-    /// The slot is another server's from now on.
     case moved(slot: Int, EngineServer)
-    /// This one command is another server's, for once.
     case ask(EngineServer)
-    /// Soon it will be: keys of the slot are on their way.
     case tryAgain
     case failure(EngineFailure)
-    /// Something else: whoever asked has to know.
     case other
 
-    /// - Parameter asked: who said it. Where it names no host, it means its own.
+    /// - Parameter asked: the replying server. It may omit its own host.
     static func of(_ text: [UInt8], from asked: EngineServer) -> ErrorMeaning {
         let words = text.split(separator: 0x20, maxSplits: 4).map { String(decoding: $0, as: UTF8.self) }
         switch words.first {
@@ -34,14 +30,14 @@ enum ErrorMeaning: Equatable {
         }
     }
 
-    /// Of what a server says to AUTH. One that has no room for another client says so to whoever has connected, and it is read as the reply.
+    /// Reply to AUTH. A server without room for another client reports that here as well.
     static func ofPassword(_ text: [UInt8], from asked: EngineServer) -> EngineFailure {
         if case .failure(.loading) = of(text, from: asked) { return .loading }
         let text = String(decoding: text, as: UTF8.self).lowercased()
         return text.contains("auth") || text.contains("pass") ? .denied : .unreachable
     }
 
-    /// "No permissions to access a key", "this user has no permissions to access one of the keys used as arguments"; else a command or a channel is named.
+    /// Other NOPERM errors name a command or a channel.
     private static func isAboutKey(_ text: [UInt8]) -> Bool {
         let text = String(decoding: text, as: UTF8.self)
         return text.contains("permissions to access a key") || text.contains("permissions to access one of the keys")
@@ -49,13 +45,13 @@ enum ErrorMeaning: Equatable {
 }
 
 extension EngineServer {
-    /// As servers tell of each other: `host:port`, with IPv6 unbracketed, so the last colon counts.
+    /// `host:port`, with IPv6 unbracketed, so the last colon counts.
     init?(told text: String, by asked: EngineServer) {
         guard let colon = text.lastIndex(of: ":"), let port = Int64(text[text.index(after: colon)...]) else { return nil }
         self.init(toldHost: String(text[..<colon]), port: port, by: asked)
     }
 
-    /// - Parameter host: empty or "?" where the one that was asked is meant: it does not know by which name it is reached.
+    /// - Parameter host: empty or "?": the replying server's own.
     init?(toldHost host: String, port: Int64, by asked: EngineServer) {
         guard let port = UInt16(exactly: port), port > 0, host.utf8.count <= 253, host.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
             return nil
@@ -66,7 +62,7 @@ extension EngineServer {
         }
         switch asked {
         case .host(let name, _): self = .host(name, port: port)
-        // Whoever is asked by a Unix socket is on this machine.
+        // A Unix socket's server is on this machine.
         case .unix: self = .host("127.0.0.1", port: port)
         }
     }

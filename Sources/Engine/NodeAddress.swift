@@ -1,10 +1,9 @@
-// Where a server's name leads, and a socket that goes there.
+// Addresses of a server, and sockets to them.
 
 import CSystem
 import Descriptors
 import Glibc
 
-/// An address as the kernel takes it.
 struct NodeAddress: Equatable, Sendable {
     private let bytes: [UInt8]
 
@@ -19,7 +18,7 @@ struct NodeAddress: Equatable, Sendable {
         bytes = withUnsafeBytes(of: &address) { Array($0) }
     }
 
-    /// Where this leads to; nil: nowhere. Blocks, unless `isNumeric`.
+    /// nil: none. Blocks, unless `isNumeric`.
     static func find(_ server: EngineServer, isNumeric: Bool) -> [NodeAddress]? {
         guard case .host(let name, let port) = server else {
             guard case .unix(let path) = server else { return nil }
@@ -40,7 +39,6 @@ struct NodeAddress: Equatable, Sendable {
         return found
     }
 
-    /// Tried one after another.
     private static let addressLimit = 8
 
     private func set(_ socket: Int32, _ level: Int32, _ option: Int32, _ value: Int32) {
@@ -48,8 +46,6 @@ struct NodeAddress: Equatable, Sendable {
         setsockopt(socket, level, option, &value, socklen_t(MemoryLayout<Int32>.size))
     }
 
-    /// A socket that is on its way there.
-    /// - Returns: nil where that cannot be.
     func connect() -> Descriptor? {
         let number = bytes.withUnsafeBytes { raw -> Int32 in
             let address = raw.baseAddress!.assumingMemoryBound(to: sockaddr.self)
@@ -59,7 +55,7 @@ struct NodeAddress: Equatable, Sendable {
             guard socket >= 0 else { return -1 }
             if family != AF_UNIX {
                 set(socket, Int32(IPPROTO_TCP), TCP_NODELAY, 1)
-                // What was not used for long may be gone without a word, and the next command should not be the one to find out.
+                // Detects dead idle connections before the next command.
                 set(socket, SOL_SOCKET, SO_KEEPALIVE, 1)
                 set(socket, Int32(IPPROTO_TCP), TCP_KEEPIDLE, 30)
                 set(socket, Int32(IPPROTO_TCP), TCP_KEEPINTVL, 5)

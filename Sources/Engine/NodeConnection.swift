@@ -1,46 +1,32 @@
-// One connection with a server: commands go out in one piece at the end of each batch of events, replies come back in the same order. What nobody waits
-// for goes out with what is next, or a moment later. Who asked and would not wait takes the reply's place all the same, so that none is taken for
-// another's; a reply that nobody has asked for ends it.
+// One connection to a server. Commands are sent together at the end of each batch of events; commands that are not urgent wait a moment longer. Replies
+// arrive in the same order, so an expired command keeps its place. An unrequested reply ends the connection.
 
 import Glibc
 import Reactor
 
-protocol NodeConnectionOwner: AnyObject {
-    /// Connected, and TLS is agreed.
-    func connectionIsUp(_ connection: NodeConnection)
-    /// What was under way fails when this has returned.
-    func connection(_ connection: NodeConnection, endedBy failure: EngineFailure, hadFlights: Bool)
-}
-
-/// Who has asked, and is given the reply, or why there is none, once, and not from within the sending.
+/// Gets the reply, or the failure, once, and not from within `send`.
 protocol ReplyReceiver: AnyObject {
-    /// - Parameter place: as it was named when the command was sent.
     func take(_ reply: EngineReply, at place: Int)
 }
 
-/// Where that is all that is to be done.
 final class ReplyClosure: ReplyReceiver {
     private let then: (EngineReply) -> Void
     init(_ then: @escaping (EngineReply) -> Void) { self.then = then }
     func take(_ reply: EngineReply, at place: Int) { then(reply) }
 
-    /// Of no interest.
     static var none: ReplyClosure { ReplyClosure { _ in } }
 }
 
-/// What several connections of one loop read into, one after another.
 final class ReadSpace {
     let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: 32 * 1024, alignment: 16)
     deinit { bytes.deallocate() }
 }
 
 final class NodeConnection: EventHandler {
-    /// Commands that were sent in one piece.
     struct Flight {
         let sent: Times
         let holdMilliseconds: Int64
         let receiver: any ReplyReceiver
-        /// Of those that have no reply yet.
         var places: Range<Int>
     }
 
@@ -52,12 +38,11 @@ final class NodeConnection: EventHandler {
 
     private enum State { case connecting, securing, open, closed }
 
-    /// What of the output is not even offered to the kernel.
     private enum Holding {
         case nothing
         /// Until the end of the batch of events.
         case briefly
-        /// Nobody waits for it: until more urgent commands come, or a timer.
+        /// Until an urgent command comes, or a timer.
         case forOthers
     }
 
@@ -67,35 +52,32 @@ final class NodeConnection: EventHandler {
     private let reader: ReplyReader
     private let space: ReadSpace
     private let counted: Counted
-    /// Until the end.
-    private var owner: (any NodeConnectionOwner)?
+    private var owner: EngineNode?
     private var state = State.connecting
     private var flights = FlightLine()
     private var output: [UInt8] = []
     private var sentBytes = 0
-    /// As it was counted last.
     private var heldBytes = 0
     private var holding = Holding.nothing
     private var isHoldingTimed = false
     private var isReadQueued = false
     private var readWaitsForWrite = false
     private var writeWaitsForRead = false
-    /// Of all of the client's; 0 before it is up.
+    /// Number of the connection in this client; 0 before it is up.
     private(set) var number: UInt64 = 0
-    /// When it was up, and when anything came last: milliseconds of the loop's clock.
+    /// When it was up, and when it last received bytes: milliseconds of the loop's clock.
     private(set) var upSince: Int64 = 0
     private(set) var lastHeard: Int64 = 0
 
-    /// What is done at one event, so that others on the loop have their turn: some hundred microseconds.
+    /// Work of one event, some hundred microseconds.
     private static let repliesPerTurn = 128
     private static let bytesPerTurn = 256 * 1024
     private static let sentBytesPerTurn = 1 << 20
-    /// How long commands are held that nobody waits for, and how many bytes of them: a write of their own, the server's and the reading of its reply take
-    /// ten times as long as they do beside others.
+    /// Delay and size of commands that are not urgent: sent alone, they cost ten times as much.
     private static let heldMilliseconds = 2
     private static let heldBytesLimit = 64 * 1024
 
-    init(_ stream: NodeStream, loop: EventLoop, limits: EngineLimits, space: ReadSpace, counted: Counted, owner: any NodeConnectionOwner) {
+    init(_ stream: NodeStream, loop: EventLoop, limits: EngineLimits, space: ReadSpace, counted: Counted, owner: EngineNode) {
         (self.stream, self.loop, self.limits, self.space, self.counted, self.owner) = (stream, loop, limits, space, counted, owner)
         reader = ReplyReader(limits: limits)
         loop.add(stream.descriptor, .writable, self)
@@ -125,8 +107,6 @@ final class NodeConnection: EventHandler {
         }
     }
 
-    // MARK: Coming up
-
     private func connect() {
         switch stream.isConnected() {
         case nil: end(.unreachable)
@@ -149,7 +129,7 @@ final class NodeConnection: EventHandler {
             number = counted.figures.connections
             watch()
             owner?.connectionIsUp(self)
-            // TLS may hold what came with its last message.
+            // TLS may hold bytes of its last message.
             if isOpen, stream.mayHoldBytes { read() }
         }
     }
@@ -163,22 +143,18 @@ final class NodeConnection: EventHandler {
         loop.modify(stream.descriptor, events)
     }
 
-    // MARK: Sending
-
     func hasRoom(commands: Int, bytes: Int) -> Bool {
         flights.count + commands <= limits.commandsUnderWay && output.count - sentBytes + bytes <= limits.unsentBytes
     }
 
-    /// Where there is room.
     /// - Parameters:
-    ///   - commands: as they go out.
-    ///   - places: by which the receiver knows their replies.
-    ///   - isUrgent: somebody waits for the replies.
+    ///   - commands: encoded.
+    ///   - places: identify the replies to the receiver.
     func send(
         _ commands: ArraySlice<UInt8>, _ holdMilliseconds: Int64 = 0, for receiver: any ReplyReceiver, _ places: Range<Int> = 0..<1,
         isUrgent: Bool = true, at times: Times
     ) {
-        // The kernel has taken less than there was, and the loop waits for it to take more.
+        // The kernel has not accepted all, and the loop waits for it.
         let isBlocked = holding == .nothing && sentBytes < output.count
         output.append(contentsOf: commands)
         flights.append(Flight(sent: times, holdMilliseconds: holdMilliseconds, receiver: receiver, places: places))
@@ -230,7 +206,6 @@ final class NodeConnection: EventHandler {
 
     private func forgetSent() {
         if sentBytes == output.count {
-            // A big one's memory is given back.
             output.removeAll(keepingCapacity: output.capacity <= 256 * 1024)
             sentBytes = 0
         } else if sentBytes > output.count / 2, sentBytes > 64 * 1024 {
@@ -238,8 +213,6 @@ final class NodeConnection: EventHandler {
             sentBytes = 0
         }
     }
-
-    // MARK: Reading
 
     private func read() {
         guard isOpen, !isReadQueued else { return }
@@ -260,9 +233,8 @@ final class NodeConnection: EventHandler {
             case .bytes(let count):
                 bytes += count
                 lastHeard = now
-                // The kernel had no more. TLS may hold some that the kernel no longer tells of.
+                // The kernel had no more. TLS may hold more.
                 isDrained = count < space.bytes.count && !stream.mayHoldBytes
-                counted.figures.bytesReceived += UInt64(count)
                 reader.feed(UnsafeRawBufferPointer(rebasing: space.bytes[..<count]))
             case .nothing: return
             case .wantsWrite:
@@ -278,7 +250,7 @@ final class NodeConnection: EventHandler {
         }
     }
 
-    /// - Returns: false where too much is held on all connections together.
+    /// - Returns: false: all connections together hold too much.
     private func noteHeld() -> Bool {
         counted.heldBytes += reader.heldBytes - heldBytes
         heldBytes = reader.heldBytes
@@ -291,8 +263,6 @@ final class NodeConnection: EventHandler {
         receiver.take(reply, at: place)
     }
 
-    // MARK: The end
-
     func end(_ failure: EngineFailure) {
         guard state != .closed else { return }
         state = .closed
@@ -303,18 +273,16 @@ final class NodeConnection: EventHandler {
         heldBytes = 0
         let left = flights
         flights = FlightLine()
-        // Whoever hears of it asks elsewhere from here on.
+        // The owner uses another connection from here on.
         owner?.connection(self, endedBy: failure, hadFlights: !left.isEmpty)
         owner = nil
         for flight in left.all { for place in flight.places { flight.receiver.take(.failed(failure), at: place) } }
     }
 }
 
-/// First in, first out.
 private struct FlightLine {
     private var flights: [NodeConnection.Flight?] = []
     private var head = 0
-    /// Commands that have no reply yet.
     private(set) var count = 0
 
     var isEmpty: Bool { count == 0 }
@@ -325,7 +293,7 @@ private struct FlightLine {
         count += flight.places.count
     }
 
-    /// Whose the next reply is, at which place, and when its command was sent, in microseconds; nil where none is missing.
+    /// Receiver, index and sending time (microseconds) of the next reply; nil: none is expected.
     mutating func takeNext() -> (receiver: any ReplyReceiver, place: Int, sent: Int64)? {
         guard !isEmpty, let flight = flights[head] else { return nil }
         count -= 1

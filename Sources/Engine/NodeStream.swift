@@ -1,15 +1,15 @@
-// The bytes of one connection with a server, in clear or through TLS (OpenSSL by CTLS).
+// Bytes of one connection, with or without TLS (OpenSSL by CTLS).
 
 import CSystem
 import CTLS
 import Descriptors
 import Glibc
 
-/// `@unchecked Sendable` because it is made beside the loop, handed over once, and touched by the loop alone from then on.
+/// `@unchecked Sendable` because it is made off the loop, handed over once, and then touched by the loop alone.
 final class NodeTLS: @unchecked Sendable {
     fileprivate let pointer: OpaquePointer
 
-    /// Reads the files. nil where one of them cannot be used.
+    /// nil: a file cannot be used.
     init?(_ settings: EngineTLS, for server: EngineServer) {
         let name: String
         switch server {
@@ -44,7 +44,6 @@ final class NodeStream {
 
     private var socket: Descriptor
     var descriptor: Int32 { socket.number }
-    /// Outlives what was made with it.
     private let context: NodeTLS?
     private var tls: OpaquePointer?
 
@@ -57,7 +56,6 @@ final class NodeStream {
 
     var mayHoldBytes: Bool { tls != nil }
 
-    /// Whether the connection has come about; nil where it cannot any more.
     func isConnected() -> Bool? {
         var error: Int32 = 0
         var count = socklen_t(MemoryLayout<Int32>.size)
@@ -70,7 +68,6 @@ final class NodeStream {
         return hasPeer
     }
 
-    /// Goes on until TLS is agreed; at once where there is none.
     func secure() -> Handshake {
         guard let context else { return .agreed }
         if tls == nil { tls = ctls_open(context.pointer, descriptor) }
@@ -98,7 +95,7 @@ final class NodeStream {
         return count < 0 && (errno == EAGAIN || errno == EINTR) ? .nothing : .ended
     }
 
-    /// Sends some of them: one at least.
+    /// Sends one byte at least.
     func send(_ bytes: UnsafeRawBufferPointer) -> Sent {
         if let tls {
             let count = ctls_write(tls, bytes.baseAddress, bytes.count)
@@ -116,7 +113,6 @@ final class NodeStream {
         }
     }
 
-    /// TLS says good-bye before the socket goes.
     func close() {
         if let tls { ctls_close(tls) }
         tls = nil

@@ -1,22 +1,19 @@
-// Replies, read by hiredis from what a socket brings, in pieces of any size. hiredis is given callbacks of ours, so that it makes no object of its
-// own: what it would take by a number that the engine has sent (a list of two thousand million) is never asked for. A reply's bytes, elements and lines
-// are bounded here, and so is how deep lists lie in each other.
+// Reads replies with hiredis, in pieces of any size. Our callbacks build the objects, so no number in a reply allocates memory by itself. Bytes, elements,
+// lines and depth of a reply are bounded here.
 
 import CHiredis
 
-/// Of one connection.
 final class ReplyReader {
     private let reader: UnsafeMutablePointer<redisReader>
     private let builder: ReplyBuilder
     private let limits: EngineLimits
-    /// Of the reply that is being read, and what has come behind it.
+    /// Bytes of the incomplete reply, and behind it.
     private var bytesSinceReply = 0
-    /// Nothing that comes is of use any more.
     private(set) var isBroken = false
 
-    /// An error, a status or a number: hiredis looks at an unfinished line from its beginning each time.
+    /// An error, a status or a number: hiredis scans an incomplete line from its beginning each time.
     private static let lineLimitBytes = 64 * 1024
-    /// A length in digits, and what ends it.
+    /// A length in digits, and its line end.
     private static let lengthLimitBytes = 24
 
     init(limits: EngineLimits) {
@@ -28,17 +25,16 @@ final class ReplyReader {
 
     deinit { redisReaderFree(reader) }
 
-    /// What is held of a reply that has not come whole.
     var heldBytes: Int { bytesSinceReply }
 
-    /// Hands over what has come: some ten thousand bytes at a time, since what is used up is moved away again and again.
+    /// Takes some ten thousand bytes at a time: hiredis moves consumed bytes.
     func feed(_ bytes: UnsafeRawBufferPointer) {
         guard !isBroken, let start = bytes.baseAddress else { return }
         bytesSinceReply += bytes.count
         isBroken = redisReaderFeed(reader, start.assumingMemoryBound(to: CChar.self), bytes.count) != REDIS_OK
     }
 
-    /// The next whole reply; nil where it has not come whole, or the reader is broken.
+    /// nil: incomplete, or broken.
     func next() -> EngineReply? {
         guard !isBroken else { return nil }
         var token: UnsafeMutableRawPointer?
@@ -54,7 +50,6 @@ final class ReplyReader {
         return builder.takeReply()
     }
 
-    /// Judges what hiredis waits for more of.
     private var mayGoOn: Bool {
         guard bytesSinceReply <= limits.replyBytes + Self.lineLimitBytes else { return false }
         let bytes = UnsafeRawBufferPointer(start: chiredis_unread(reader), count: chiredis_unread_count(reader))
@@ -62,7 +57,7 @@ final class ReplyReader {
         guard type == REDIS_REPLY_STRING || type == REDIS_REPLY_ARRAY else { return bytes.count <= Self.lineLimitBytes }
         guard let end = bytes.prefix(Self.lengthLimitBytes).firstIndex(of: 0x0D) else { return bytes.count < Self.lengthLimitBytes }
         guard type == REDIS_REPLY_STRING else { return true }
-        // More than there may be is not waited for.
+        // A string beyond the limit is not waited for.
         var length = 0
         for byte in bytes[..<end] where (0x30...0x39).contains(byte) && length <= limits.replyBytes {
             length = length * 10 + Int(byte - 0x30)
@@ -71,20 +66,18 @@ final class ReplyReader {
     }
 }
 
-/// Puts a reply together as hiredis tells of its parts, from the outside in.
+/// Builds a reply from hiredis' callbacks, from the outside in.
 private final class ReplyBuilder {
-    /// As hiredis has it.
     let parts: UnsafeMutablePointer<chiredis_parts>
-    /// Something there was no room for: nothing more is taken.
     private(set) var isRefused = false
-    /// Lists that are not whole: what they have, and how many they lack.
+    /// Incomplete lists, and the number of their missing elements.
     private var open: [(items: [EngineReply], missing: Int)] = []
     private var whole: EngineReply?
     private var elements = 0
     private let elementLimit: Int
     private let byteLimit: Int
 
-    /// Lists in each other: more than any command has, few enough to be let go one within the other.
+    /// No command has deeper lists.
     private static let depthLimit = 7
 
     init(_ limits: EngineLimits) {
@@ -124,7 +117,6 @@ private final class ReplyBuilder {
         }
     }
 
-    /// - Returns: 0 where it is one too many.
     private func place(_ reply: EngineReply) -> Int32 {
         elements += 1
         guard elements <= elementLimit else { return refuse() }

@@ -1,23 +1,20 @@
-// Which server has which slots. Pure.
+// Slots of a Cluster, and their servers. Pure.
 
 struct SlotMap: Equatable {
-    /// The servers that are primaries of something, each once.
     private(set) var primaries: [EngineServer] = []
-    /// Replicas: they know the map, too.
     private(set) var replicas: Set<EngineServer> = []
-    /// The place in `primaries` of each slot; -1: nobody's.
+    /// Index in `primaries` of each slot; -1: none.
     private var owners: [Int16]
     private var places: [EngineServer: Int16] = [:]
 
-    /// Of a server that is no Cluster's: it has all.
     init(single server: EngineServer) {
         primaries = [server]
         owners = [Int16](repeating: 0, count: KeySlot.count)
         places = [server: 0]
     }
 
-    /// - Parameter reply: to CLUSTER SLOTS: lists of the first slot, the last, the primary, and replicas, each of these host, port, and more.
-    /// - Returns: nil where that is not a map.
+    /// - Parameter reply: to CLUSTER SLOTS: lists of first slot, last slot, primary and replicas (host, port, more).
+    /// - Returns: nil: not a map.
     init?(_ reply: EngineReply, from asked: EngineServer, limit: Int) {
         guard let ranges = reply.list else { return nil }
         owners = [Int16](repeating: -1, count: KeySlot.count)
@@ -27,7 +24,6 @@ struct SlotMap: Equatable {
                 first <= last,
                 last < KeySlot.count, let primary = Self.server(parts[2], by: asked), let place = place(of: primary, limit: limit)
             else { return nil }
-            // Each slot once: no more work than there are slots.
             covered += Int(last - first) + 1
             guard covered <= KeySlot.count else { return nil }
             for slot in Int(first)...Int(last) { owners[slot] = place }
@@ -53,16 +49,43 @@ struct SlotMap: Equatable {
 
     func owner(of slot: Int) -> EngineServer? { ownerPlace(of: slot).map { primaries[$0] } }
 
-    /// Its place in `primaries`.
     func ownerPlace(of slot: Int) -> Int? {
         let place = owners[slot]
         return place < 0 ? nil : Int(place)
     }
 
-    /// - Returns: false where there are too many servers already.
+    /// - Returns: false: too many servers.
     mutating func move(_ slot: Int, to server: EngineServer, limit: Int) -> Bool {
         guard let place = place(of: server, limit: limit) else { return false }
         owners[slot] = place
         return true
+    }
+}
+
+/// Slot of a key: CRC16 of the text between the first { and the next }, if any (redis.io, "Cluster specification": hash tags).
+public enum KeySlot {
+    public static let count = 16_384
+
+    public static func of(_ key: [UInt8]) -> Int {
+        key.withUnsafeBufferPointer { key in
+            guard let open = key.firstIndex(of: UInt8(ascii: "{")), let close = key[(open + 1)...].firstIndex(of: UInt8(ascii: "}")),
+                close > open + 1
+            else { return Int(crc16(key)) % count }
+            return Int(crc16(UnsafeBufferPointer(rebasing: key[(open + 1)..<close]))) % count
+        }
+    }
+
+    /// CRC-16/XMODEM: polynomial 0x1021, initial value 0, not reflected.
+    static func crc16(_ bytes: UnsafeBufferPointer<UInt8>) -> UInt16 {
+        let table = table
+        var crc: UInt16 = 0
+        for byte in bytes { crc = crc << 8 ^ table[Int(UInt8(truncatingIfNeeded: crc >> 8) ^ byte)] }
+        return crc
+    }
+
+    private static let table: [UInt16] = (0..<256).map { place in
+        var value = UInt16(place) << 8
+        for _ in 0..<8 { value = value & 0x8000 != 0 ? value << 1 ^ 0x1021 : value << 1 }
+        return value
     }
 }

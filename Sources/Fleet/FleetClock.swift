@@ -1,8 +1,7 @@
-// The time that all nodes share: that of the engine that holds the log, as it was asked for. Times of records are told in it, so that clocks
-// of nodes may be apart without making anything older or younger.
+// The fleet's time: the clock of the engine that has the log. Times of records use it, so nodes' clocks may differ.
 
 public struct FleetClock: Hashable, Sendable {
-    /// The engine's `TIME`, and our clock when it was asked and when it answered, in milliseconds. Ours never goes back.
+    /// The engine's `TIME`, and our monotonic clock at question and answer, in milliseconds.
     public struct Sample: Hashable, Sendable {
         public var asked: Int64
         public var answered: Int64
@@ -13,40 +12,38 @@ public struct FleetClock: Hashable, Sendable {
 
     public enum Finding: Hashable, Sendable {
         case steady
-        /// The engine's clock is another than it was: ages of what was stored before are not to be relied on.
+        /// The engine's clock was set: ages of stored responses are unreliable.
         case jumped
-        /// The answer cannot be: nothing was learned.
         case useless
     }
 
-    /// Fleet's time less ours, and by how much it may be wrong.
+    /// Fleet time minus ours, and the maximum error.
     private struct Offset: Hashable {
         var difference: Int64
         var error: Int64
         var taken: Int64
 
-        /// Clocks drift: a part in five thousand is more than quartz does.
+        /// Clocks drift by less than a part in five thousand.
         func error(at now: Int64) -> Int64 { error + max(0, now - taken) / 5_000 }
     }
 
     private var offset: Offset?
 
-    /// A jump is more than this beyond what measuring may err by.
+    /// Minimum difference beyond the error of measurement.
     public static let jumpMilliseconds: Int64 = 1_000
-    /// A record from further ahead than this is not taken.
+    /// A record from further ahead is refused.
     public static let futureMilliseconds: Int64 = 2_000
-    /// Times beyond are nonsense: about the year 11000.
+    /// About the year 11000.
     private static let latestTime: Int64 = 1 << 48
 
     public init() {}
 
-    /// Whether the fleet's time is known at all.
     public var isKnown: Bool { offset != nil }
 
     public mutating func note(_ sample: Sample) -> Finding {
         let roundTrip = sample.answered - sample.asked
         guard roundTrip >= 0, (0...Self.latestTime).contains(sample.engine) else { return .useless }
-        // Rounded up, and one for what the two clocks cut off.
+        // Rounded up, plus one for the truncation of both clocks.
         let new = Offset(
             difference: sample.engine - (sample.asked + roundTrip / 2), error: (roundTrip + 1) / 2 + 1, taken: sample.answered)
         guard let former = offset else {
@@ -62,17 +59,12 @@ public struct FleetClock: Hashable, Sendable {
         return .steady
     }
 
-    // MARK: - Asking
-
-    /// The fleet's time now.
     public func now(_ now: Int64) -> Int64? { offset.map { now + $0.difference } }
 
-    /// By how much it may be wrong; nil: it is not known.
+    /// Maximum error; nil: unknown.
     public func error(_ now: Int64) -> Int64? { offset?.error(at: now) }
 
-    /// Fleet time minus wall clock, less what the measurement explains; nil if unknown.
-    /// - Parameters:
-    ///   - wallNow: present time of the wall clock; `now` is that of the monotonic clock.
+    /// Fleet time minus wall clock, less the error of measurement; nil: unknown. `now` is the monotonic clock.
     public func skew(wallNow: Int64, now: Int64) -> Int64? {
         offset.map { offset in
             let (difference, error) = (now + offset.difference - wallNow, offset.error(at: now))
@@ -80,20 +72,16 @@ public struct FleetClock: Hashable, Sendable {
         }
     }
 
-    /// The fleet's time is not later than this now.
     public func latest(_ now: Int64) -> UInt64? {
         offset.map { UInt64(max(0, now + $0.difference + $0.error(at: now))) }
     }
 
-    /// A time of our own wall clock, told to the others.
-    /// - Parameters:
-    ///   - wallNow: present time of the wall clock; `now` is that of the monotonic clock.
     public func fleetTime(ofWall wall: Int64, wallNow: Int64, now: Int64) -> Int64? {
         self.now(now).map { $0 - max(0, wallNow - wall) }
     }
 
-    /// A time of another's record, by our own wall clock: never later than now.
-    /// - Returns: nil where it lies too far ahead, or the fleet's time is not known.
+    /// A record's time by our wall clock, at most now.
+    /// - Returns: nil: too far ahead, or the fleet's time is unknown.
     public func wallTime(ofFleet fleet: Int64, wallNow: Int64, now: Int64) -> Int64? {
         guard let fleetNow = self.now(now), (0...Self.latestTime).contains(fleet) else { return nil }
         let age = fleetNow - fleet

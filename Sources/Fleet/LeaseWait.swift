@@ -1,4 +1,4 @@
-// How a request waits for the lease of another node. A machine without I/O: the engine's reply in, the next step out.
+// How a request waits for another node's lease. A machine without I/O.
 
 /// Durations of a lease, in milliseconds. A node that is gone is replaced 300 ms after its last renewal.
 public enum LeaseTimes {
@@ -21,9 +21,7 @@ public enum LeaseMark: UInt8, Sendable {
 }
 
 public enum LeaseState: Sendable, Equatable {
-    /// The question has taken the lease.
     case taken
-    /// Another shard of this node has the lease.
     case ofThisNode
     case ofAnother
     case free
@@ -34,31 +32,26 @@ public enum LeaseState: Sendable, Equatable {
 
 public struct LeaseWait: Sendable {
     public enum Question: Sendable, Equatable {
-        /// Record and lease; a free lease is taken.
         case take
-        /// Record and lease.
         case look
-        /// Lease alone.
         case poll
     }
 
     public enum Step: Sendable, Equatable {
         case ask(Question)
         case askLater(Question, milliseconds: Int64)
-        /// The request waits no longer.
         case proceed
     }
 
-    /// End of the wait, in milliseconds of the node's clock.
     private let deadline: Int64
-    /// When the lease was first seen to be missing.
     private var freeSince: Int64?
 
     public init(deadline: Int64) { self.deadline = deadline }
 
     /// - Parameters:
-    ///   - state: the lease, by the reply to `question`. The record was not there.
-    public mutating func handle(_ state: LeaseState, to question: Question, now: Int64) -> Step {
+    ///   - state: the lease, by the reply to `question`.
+    ///   - hasOldRecord: whether there was a record that this node cannot take, since it is older than a purge, a write or its own copy.
+    public mutating func handle(_ state: LeaseState, to question: Question, hasOldRecord: Bool = false, now: Int64) -> Step {
         switch state {
         case .taken, .ofThisNode, .marked, .unknown: return .proceed
         case .ofAnother:
@@ -67,8 +60,10 @@ public struct LeaseWait: Sendable {
         case .free:
             let since = freeSince ?? now
             freeSince = since
-            // The holder has stored a record, has given the lease back, or is gone.
+            // The holder has stored a record, given the lease back, or ended.
             guard question != .poll else { return .ask(.look) }
+            // The holder has ended, and its response is of no use to this node.
+            if hasOldRecord { return .ask(.take) }
             let left = since + LeaseTimes.grace - now
             return left <= 0 ? .ask(.take) : later(.look, min(LeaseTimes.poll, left), now)
         }

@@ -1,4 +1,4 @@
-// A connection to the log comes and goes: what the node knows is held against what is there.
+// Connects to the log, and compares its state with what this node knows.
 
 extension LogFollower {
     mutating func leave(_ cause: BlindCause) -> [Action] {
@@ -16,7 +16,7 @@ extension LogFollower {
         if case .missing(let until) = state, now >= until { return abandonMissing() + checkpoint() }
         if let failing = listenForEcho(now) { return failing }
         let greeting = greetInTime(now)
-        // Who does not read, because too much waits to be obeyed, hears nothing else.
+        // A node that does not read sees no other reply.
         let rest = owesReading ? limits.looking / 4 : limits.looking
         let mayLook = state == .seeing || state == .mute || (owesReading && state != .away)
         guard mayLook, now - lastLook >= rest else { return greeting }
@@ -24,7 +24,7 @@ extension LogFollower {
         return greeting + [.look]
     }
 
-    /// A clock that counts while a machine is stopped as well; where it was set forward that looks the same, and the log is met again all the same.
+    /// The engine's clock counts during a stop of this machine. If it was set, the log is met again as well.
     mutating func noteTime(_ time: UInt64) -> [Action] {
         defer { engineTime = time }
         guard let engineTime, time > engineTime, time - engineTime > limits.stillness else { return [] }
@@ -34,10 +34,10 @@ extension LogFollower {
     mutating func connect(_ info: LogInfo, fleetMilliseconds: UInt64?) -> [Action] {
         var actions = leave(.lost)
         let former = reached
-        // A log that was left and is back lacks all that was said since, and more may know its records than who knows what they lack.
+        // A former log that returns lacks entries. Its epoch is replaced.
         if former?.formerEpochs.contains(info.epoch) == true { return actions + [.renewEpoch, .reconnect] }
         let isOtherLog = former?.epoch != info.epoch
-        // Above the last ids that there are no fence can lie. No clock has made them.
+        // No fence fits above the last possible id.
         let hasEnded = highest.later(byMilliseconds: limits.fenceLead) <= highest
         if !isOtherLog, hasEnded, info.last < highest { return actions + [.renewEpoch, .reconnect] }
         remembers = isFilled && !isOtherLog
@@ -50,7 +50,7 @@ extension LogFollower {
             actions.append(.gap(former == nil ? .neverFollowed : .epoch))
             reached = KeptPosition(after: former, epoch: info.epoch, primary: info.primary)
             (highest, lowestLate) = (.beginning, nil)
-            // What waits to be obeyed still does.
+            // Earlier orders are still applied.
             for index in checkpoints.indices { checkpoints[index].kept = nil }
             (applied, formerCeiling) = (nil, .beginning)
         }
@@ -65,7 +65,7 @@ extension LogFollower {
         let fence = isNewPrimary && !isOtherLog ? meet(info, fleetMilliseconds ?? 0, &actions) : nil
         if !remembers { past = met == nil || isOtherLog ? obeyed : min(past, obeyed) }
         highest = max(highest, info.last)
-        // The same primary has all that an earlier process has read of it.
+        // An unchanged primary has all entries that an earlier process has read.
         if !isNewPrimary { formerCeiling = min(formerCeiling, highest) }
         if !remembers || isNewPrimary { (verified, removed) = (next, info.removed) }
         if isTrimmed { (verified, removed) = (max(next, info.floor), info.removed) }
@@ -76,7 +76,7 @@ extension LogFollower {
         return actions + [.mayAppend(fence: fence, isNewPrimary: isNewPrimary), .readFrom(next)]
     }
 
-    /// What was read was all that there was, unless more than that was removed from the log's beginning meanwhile.
+    /// Verifies that no entry was removed unread.
     mutating func verify(_ info: LogInfo, _ now: Int64) -> [Action] {
         if let change = change(to: info) { return leave(change) + [.reconnect] }
         lastLook = now
@@ -98,38 +98,38 @@ extension LogFollower {
         return actions + lookForMissing(now) + checkpoint()
     }
 
-    /// Entries were removed unread. How many there were is not known before all is read.
+    /// The number of entries removed unread is not known before the catch-up ends.
     private mutating func passed() -> [Action] {
         if case .catchingUp = state { reached?.added = nil }
         return [.gap(.trimmed)]
     }
 
-    /// Why it is not the log that was met; nil where it is.
+    /// Why it is another log; nil: it is the one that was met.
     private func change(to info: LogInfo) -> BlindCause? {
         guard info.epoch == reached?.epoch else { return .otherLog }
         guard info.primary == met?.primary else { return .otherPrimary }
-        // With less than was read it was removed whole, and is another one under the same name.
+        // A log with fewer entries than were read was made anew.
         return info.last >= next && info.added >= counted ?? 0 ? nil : .removed
     }
 
-    /// Whether entries that were never read are gone from the log's beginning, or it was made anew without another epoch.
+    /// Whether unread entries are gone, or the log was made anew with its epoch.
     private func isTrimmed(_ info: LogInfo) -> Bool {
         if info.lastDeleted > position { return true }
-        // What went before the first is some of what was reached, unless another primary had entries that this node never read.
+        // Entries removed before the first are among those reached, unless another primary had unread entries.
         if let first = info.first, first <= position { return reached?.added.map { info.removed >= $0 } ?? false }
-        // All that is there was appended later than what was reached. What went before must be just what was reached.
+        // All entries are later than what was reached, so exactly those reached must be removed.
         if info.first == nil, info.last == position { return false }
         return reached?.added.map { $0 != info.removed } ?? (info.removed > 0)
     }
 
-    /// Another server is asked, or the same with less than it had: entries may be lost, and ids may have begun again below what they were.
+    /// Another primary, or one with fewer entries: entries may be lost, and ids may repeat.
     private mutating func meet(_ info: LogInfo, _ fleetMilliseconds: UInt64, _ actions: inout [Action]) -> Fence? {
         obeyed = min(position, info.last).earlier(byMilliseconds: limits.readAgain)
         next = min(next, obeyed)
         reached?.added = nil
-        // The former primary has given no id above this one.
+        // Upper bound of the former primary's ids.
         let bound = max(highest, position, formerCeiling, LogPosition(fleetMilliseconds))
-        // What an earlier process obeyed may be lost: the table is filled without it.
+        // Entries applied by an earlier process may be lost, and the table lacks them.
         if !remembers { actions.append(.raiseFloor(max(position, formerCeiling))) }
         guard info.last < bound else { return nil }
         let fence = Fence(at: bound.later(byMilliseconds: limits.fenceLead), doubtedAfter: info.last)

@@ -1,27 +1,24 @@
-// Whether what nodes append comes through. An engine that can be read and takes no writes looks like a fleet in which nobody purges, so a log that is quiet
-// for long gets a greeting, by one node for all; and what this node has appended it has to read.
+// Whether appended entries come through. If the log is quiet for long, one node appends a greeting. Each node has to read its own entries.
 
 extension LogFollower {
     struct Echo: Hashable, Sendable {
-        /// When a new entry was read last.
         var last: Int64
-        /// Whether a greeting was asked for since.
         var hasGreeted = false
-        /// An entry of this node that is in the log and was not read, and until when it is waited for.
+        /// An own entry that is in the log and was not read, and until when it may be missing.
         var awaited: LogPosition?
         var awaitedUntil: Int64 = 0
-        /// Why what others say may not come through; nil: it does.
+        /// Why entries may not come through; nil: they do.
         var failure: BlindCause?
 
         init(last: Int64) { self.last = last }
 
         mutating func read(_ now: Int64) { (last, hasGreeted) = (now, false) }
 
-        /// Nodes that meet the log together do not greet together.
+        /// Nodes that connect together do not greet together.
         mutating func meet(_ now: Int64, _ quiet: Int64) { (last, hasGreeted) = (max(last, now - quiet / 2), false) }
     }
 
-    /// Milliseconds of quiet until this node greets: each node has another time between half of `quiet` and all of it, and who hears the first does not.
+    /// Milliseconds of quiet until this node greets: between half of `quiet` and all of it, by node.
     var greetsAfter: Int64 {
         let half = max(1, limits.quiet / 2)
         return half + Int64(node % UInt64(half))
@@ -33,14 +30,13 @@ extension LogFollower {
         return [.greet]
     }
 
-    /// All is read.
     mutating func finishReading() -> [Action] {
         guard let failure = echo.failure else {
             state = .seeing
             return [.seeing]
         }
         state = .mute
-        // What was refused is sent again by itself.
+        // A refused entry is sent again by itself.
         return [.blind(since: echo.last, failure)] + (failure == .unheard ? [.greet] : [])
     }
 
@@ -57,7 +53,6 @@ extension LogFollower {
         return [.blind(since: echo.last, .refused)]
     }
 
-    /// What was appended and read has come through.
     mutating func hear() -> [Action] {
         guard let awaited = echo.awaited, awaited <= next else { return [] }
         (echo.awaited, echo.failure) = (nil, nil)
@@ -65,10 +60,9 @@ extension LogFollower {
         return finishReading()
     }
 
-    /// - Returns: nil where nothing is overdue.
+    /// - Returns: nil: not overdue.
     mutating func listenForEcho(_ now: Int64) -> [Action]? {
         guard state == .seeing || state == .mute, !owesReading else {
-            // Who does not read as yet cannot hear it.
             echo.awaitedUntil = now + limits.silence
             return nil
         }

@@ -1,32 +1,30 @@
-// Entries that a former primary had and the present one lacks, such as one that returned with an older dump. Who has read them tells the others by a fence;
-// who has not may have missed a purge whose sender has ended, and counts a gap.
+// Entries that a former primary had and the present one lacks. A node that has read them tells the others by a fence. A node that has not counts a gap.
 
 extension LogFollower {
     struct Losses: Hashable, Sendable {
         private struct Change: Hashable {
-            /// All ids of the former primary lie below.
+            /// Upper bound of the former primary's ids.
             var end: LogPosition
-            /// How far this node had read them.
+            /// Position of this node in them.
             var read: LogPosition
         }
 
-        /// The oldest first.
         private var changes: [Change]
-        /// The primary that was met last after a change.
+        /// The last primary after a change.
         private var primary: [UInt8]?
-        /// The last entries that this node had read of former primaries, and whether the present log has them and no fence doubts them: until all is read.
+        /// The last entries read of former primaries, and whether the present log has them without doubt. Empty after the catch-up.
         private var sought: [LogPosition: Bool] = [:]
-        /// A process that was here before has obeyed the fences up to here.
+        /// An earlier process has applied the fences up to here.
         private let start: LogPosition
-        /// The last entries of which others were told that they are lost, and those for which a gap was counted.
+        /// The last lost entries that were announced, and for which a gap was counted.
         private var told = LogPosition.beginning
         private var obeyed = LogPosition.beginning
-        /// Of these the others have to be told.
+        /// To be announced.
         var owed: LogPosition?
 
         private static let limit = 16
 
-        /// - Parameter kept: what an earlier process has read, of one or of several primaries.
+        /// - Parameter kept: position of an earlier process.
         init(kept: LogPosition?) {
             start = kept ?? .beginning
             changes = kept.map { [Change(end: $0, read: .beginning)] } ?? []
@@ -35,7 +33,7 @@ extension LogFollower {
         mutating func meet(_ info: LogInfo, isOtherLog: Bool, isNewPrimary: Bool, read: LogPosition, hasGoneBack: Bool) {
             sought = sought.mapValues { _ in false }
             if isOtherLog {
-                // What it lost before has concerned others; all that is stored here is in doubt anyway.
+                // A new log puts all stored responses in doubt anyway.
                 (changes, sought, owed, primary) = ([Change(end: info.last, read: LogPosition(.max, .max))], [:], nil, nil)
                 return
             }
@@ -54,7 +52,7 @@ extension LogFollower {
 
         mutating func found(_ position: LogPosition) { if sought[position] != nil { sought[position] = true } }
 
-        /// - Returns: what the log has lost of which this node has not read all; nil: nothing.
+        /// - Returns: the end of a loss of which this node has not read all; nil: none.
         mutating func take(_ fence: Fence) -> LogPosition? {
             if fence.doubtedAfter > .beginning {
                 for end in sought.keys where fence.doubtedAfter < end && end < fence.position { sought[end] = false }
@@ -68,8 +66,7 @@ extension LogFollower {
             return lost
         }
 
-        /// All is read.
-        /// - Returns: of which loss the others have to be told.
+        /// - Returns: the loss to be announced.
         mutating func finish(floor: LogPosition) -> LogPosition? {
             let lost = sought.filter { !$0.value && $0.key > floor }.keys.max()
             if let lost { owed = max(owed ?? .beginning, lost) }
@@ -85,7 +82,7 @@ extension LogFollower {
         case .seeing, .mute, .missing: if losses.owed == nil, let met { reached?.primary = met.primary }
         case .away, .catchingUp, .verifying: break
         }
-        // Marks of what was lost are in no table that was filled since.
+        // A table filled since then lacks the lost marks.
         let floor = fence.lostUpTo.map { [Action.raiseFloor($0)] } ?? []
         return floor + (missed == nil ? [] : [.gap(.lostEntries)])
     }

@@ -1,4 +1,4 @@
-// Entries come: which of them are applied, when all is read, and what is wanting.
+// Reads entries: which of them are applied, when the catch-up ends, and which are missing.
 
 extension LogFollower {
     mutating func take(_ entries: [PlacedEntry], _ now: Int64) -> [Action] {
@@ -6,7 +6,7 @@ extension LogFollower {
         let before = position
         for placed in entries where placed.position > next {
             take(placed, &actions)
-            // What follows comes again.
+            // Later entries are read again.
             if next < placed.position { break }
         }
         if position > before { echo.read(now) }
@@ -43,9 +43,8 @@ extension LogFollower {
         handedBytes += placed.entry.memoryBytes
     }
 
-    /// Who made the fence met a log that had come to where its doubt begins, and looked below for what was appended by who knew no better.
-    /// Who comes later finds the log lifted by the fence, and looks from there too. A fence that doubts everything was made where the log was
-    /// empty, or for a clock that has jumped: only of a log that has all its entries it may be the former.
+    /// The fence's sender met a log that ended where its doubt begins. A node that comes later finds the log lifted by the fence, and reads again from there.
+    /// A fence that doubts everything was made for an empty log or a clock jump: it counts only if the log has all its entries.
     private mutating func readBehind(_ fence: Fence, _ actions: inout [Action]) {
         let start = fence.doubtedAfter.earlier(byMilliseconds: limits.readAgain)
         guard isMeeting, !isCounting, let met, obeyed > start, fence.doubtedAfter > .beginning || met.removed == 0 else { return }
@@ -54,7 +53,7 @@ extension LogFollower {
         if remembers {
             next = start
         } else {
-            // The table has what was only noted; now it is applied.
+            // Entries that were only noted are applied now.
             (next, past) = (.beginning, start)
             seen = SeenSequences(nodes: limits.nodes, missing: limits.missing)
         }
@@ -63,7 +62,7 @@ extension LogFollower {
 
     private mutating func count(isLate: Bool) {
         if let met, next > met.last { startCounting(met) }
-        // What the engine has said of it may be anything: it only has to differ from what it says then.
+        // The engine's number may be wrong: it only has to differ from a later one.
         if !isLate, let count = counted { counted = count &+ 1 }
         if isCounting || !isLate, let added = reached?.added { reached?.added = added &+ 1 }
     }
@@ -74,7 +73,7 @@ extension LogFollower {
         reached?.added = met.added
     }
 
-    /// - Parameter isEnd: nothing follows as yet.
+    /// - Parameter isEnd: no more entries for now.
     mutating func finishBatch(isEnd: Bool, _ now: Int64, _ before: [Action]) -> [Action] {
         var actions = before
         if case .catchingUp(let last) = state, next >= last || isEnd {
@@ -95,7 +94,7 @@ extension LogFollower {
     }
 
     mutating func lookForMissing(_ now: Int64) -> [Action] {
-        switch (state, seen.isMissingSome) {
+        switch (state, seen.isMissingSome()) {
         case (.seeing, true):
             state = .missing(until: now + limits.waitForMissing)
             return [.blind(since: now, .missing)]
@@ -107,7 +106,6 @@ extension LogFollower {
         }
     }
 
-    /// What is missing will not come.
     mutating func abandonMissing() -> [Action] {
         var actions: [Action] = []
         if let lost = seen.abandonMissing() {
@@ -118,15 +116,14 @@ extension LogFollower {
         return actions + finishReading()
     }
 
-    /// Whoever reads for long may be passed by trimming, and may end before all is read.
+    /// A long catch-up may be overtaken by trimming, or by the end of the process.
     private mutating func lookOnTheWay() -> [Action] {
         guard onTheWay >= limits.entriesOnTheWay else { return [] }
         onTheWay = 0
         return [.look]
     }
 
-    /// What was read is whole up to here, so the next process may go on from here: not where something of it is missing, which that would take for
-    /// its past.
+    /// All entries up to here were read, so the next process may continue here, unless an entry is missing.
     mutating func keepOnTheWay() -> [Action] {
         guard case .catchingUp = state, !isMeeting, !seen.isMissingSome(shownAfter: past), let reached, !reached.isSame(as: kept),
             checkpoints.last?.kept != reached
@@ -138,12 +135,12 @@ extension LogFollower {
         switch state {
         case .away: return []
         case .seeing, .mute:
-            // Until the others know of a loss, the next process has to find it again.
+            // Until the loss is announced, the next process has to find it again.
             guard losses.owed == nil else { return handedBytes < limits.portionBytes ? [] : report(keeping: nil) }
             guard let reached, reached != checkpoints.last?.kept ?? applied || handedBytes > 0 else { return [] }
             return report(keeping: reached)
         case .catchingUp, .verifying, .missing:
-            // Until all is known of what was read, it is read again by the next process. What waits to be obeyed is bounded all the same.
+            // The next process reads all of this again. Memory is bounded all the same.
             return handedBytes < limits.portionBytes ? [] : report(keeping: nil)
         }
     }
@@ -168,7 +165,7 @@ extension LogFollower {
         return keepIfDue(now) + (owesReading && state != .away ? readOn() : [])
     }
 
-    /// At once where no record could be written without it: of another log or primary, or above the ceiling.
+    /// At once for another log or primary, or above the ceiling: no record could be written otherwise.
     mutating func keepIfDue(_ now: Int64) -> [Action] {
         guard let applied, !applied.isSame(as: kept) else { return [] }
         let isUrgent = asked.map { $0.epoch != applied.epoch || $0.primary != applied.primary || $0.ceiling < applied.position } ?? true
@@ -176,7 +173,7 @@ extension LogFollower {
         return [.keep(toKeep(applied, now))]
     }
 
-    /// What remains to be kept when the process ends; nil: nothing.
+    /// Position to keep at the end of the process; nil: none.
     public mutating func lastToKeep(now: Int64) -> KeptPosition? {
         guard let applied, !applied.isSame(as: kept) else { return nil }
         return toKeep(applied, now)
@@ -187,13 +184,13 @@ extension LogFollower {
         let top = max(applied.position, self.position)
         let later = top.later(byMilliseconds: limits.ceilingLead)
         let former = [asked, kept].compactMap { $0?.epoch == applied.epoch ? $0?.ceiling : nil }
-        // No clock has made the first and the last ids that there are.
+        // The lowest and highest possible ids come from no clock.
         position.ceiling = former.reduce(top == .beginning || later.milliseconds == .max ? top : later, max)
         (asked, askedAt) = (position, now)
         return position
     }
 
-    /// What was not read for a while says nothing of whether this process was stopped.
+    /// A pause in reading is no stop of the process.
     private mutating func readOn() -> [Action] {
         let actions = read()
         if !owesReading { engineTime = nil }
@@ -202,6 +199,6 @@ extension LogFollower {
 }
 
 extension LogEntry {
-    /// What it takes until it is obeyed, about.
+    /// Memory until it is applied, about.
     var memoryBytes: Int { 128 + message.argument.count }
 }

@@ -1,47 +1,40 @@
-// A place in the log: the id of an entry of a stream. The engine gives them, and they only ever grow, so they order what all nodes do,
-// whatever their clocks say.
+// Position in the log: the id of a stream's entry. The engine assigns ascending ids, which order all nodes' actions.
 
-/// The id of a stream's entry: "milliseconds-sequence".
 public struct LogPosition: Comparable, Hashable, Sendable {
-    /// The engine's clock when the entry was appended, or ahead of it: ids never go back.
+    /// The engine's clock when the entry was appended, or later.
     public var milliseconds: UInt64
-    /// Tells apart what was appended within one millisecond.
     public var sequence: UInt64
 
     public init(_ milliseconds: UInt64, _ sequence: UInt64 = 0) {
         (self.milliseconds, self.sequence) = (milliseconds, sequence)
     }
 
-    /// Before every entry: no stream has an entry of this id.
     public static let beginning = LogPosition(0, 0)
 
     public static func < (one: LogPosition, other: LogPosition) -> Bool {
         (one.milliseconds, one.sequence) < (other.milliseconds, other.sequence)
     }
 
-    /// The greatest one below this one; the beginning stays the beginning.
+    /// The predecessor; the beginning stays the beginning.
     public var previous: LogPosition {
         if sequence > 0 { return LogPosition(milliseconds, sequence - 1) }
         return milliseconds > 0 ? LogPosition(milliseconds - 1, .max) : self
     }
 
-    /// The first of an earlier time, or the beginning.
+    /// The first position of an earlier millisecond, or the beginning.
     func earlier(byMilliseconds difference: UInt64) -> LogPosition {
         LogPosition(milliseconds > difference ? milliseconds - difference : 0, 0)
     }
 
-    /// The first of a later time. The last millisecond that there is stays itself.
+    /// The first position of a later millisecond, bounded.
     func later(byMilliseconds difference: UInt64) -> LogPosition {
         let (sum, overflows) = milliseconds.addingReportingOverflow(difference)
         return LogPosition(overflows ? .max : sum, 0)
     }
 
-    // MARK: - Text
-
-    /// As the engine reads and writes it.
     public var text: String { "\(milliseconds)-\(sequence)" }
 
-    /// - Returns: nil unless these are two decimal numbers below 2^64, without leading zeros, and one hyphen between them.
+    /// - Returns: nil unless there are two decimal numbers below 2^64 and a hyphen.
     public init?(text: some Collection<UInt8>) {
         guard let hyphen = text.firstIndex(of: UInt8(ascii: "-")),
             let milliseconds = decimalNumber(text[..<hyphen]), let sequence = decimalNumber(text[text.index(after: hyphen)...])
@@ -50,7 +43,7 @@ public struct LogPosition: Comparable, Hashable, Sendable {
     }
 }
 
-/// A decimal number in its one spelling: digits only, no leading zero, below 2^64.
+/// A decimal number without leading zeros, below 2^64.
 func decimalNumber(_ text: some Collection<UInt8>) -> UInt64? {
     guard let first = text.first, first != UInt8(ascii: "0") || text.count == 1 else { return nil }
     var number: UInt64 = 0
@@ -62,4 +55,35 @@ func decimalNumber(_ text: some Collection<UInt8>) -> UInt64? {
         number = sum
     }
     return number
+}
+
+/// Carried by each record of the shared level, inside its seal.
+public struct RecordVersion: Hashable, Sendable {
+    public var epoch: UInt64
+    /// Position when the request was sent. Later entries may concern the response.
+    public var position: LogPosition
+
+    public init(epoch: UInt64, position: LogPosition) { (self.epoch, self.position) = (epoch, position) }
+
+    public static let byteCount = 24
+
+    public var bytes: [UInt8] {
+        var bytes: [UInt8] = []
+        append(to: &bytes)
+        return bytes
+    }
+
+    public func append(to bytes: inout [UInt8]) {
+        for number in [epoch, position.milliseconds, position.sequence] {
+            withUnsafeBytes(of: number.bigEndian) { bytes.append(contentsOf: $0) }
+        }
+    }
+
+    public init?(bytes: some Collection<UInt8>) {
+        var rest = Array(bytes)[...]
+        guard rest.count == Self.byteCount, let epoch = rest.takeNumber(), let milliseconds = rest.takeNumber(),
+            let sequence = rest.takeNumber()
+        else { return nil }
+        self.init(epoch: epoch, position: LogPosition(milliseconds, sequence))
+    }
 }

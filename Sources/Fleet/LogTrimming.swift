@@ -1,28 +1,22 @@
-// When the log is trimmed by its age. Each entry that is appended trims it on the way; but where the engine is full nothing is appended, and the log, which
-// has no end, may be what fills it.
+// When the log is trimmed by age. Each append trims as well, but a full engine accepts none, and the log may be what fills it.
 
 public struct LogTrimming: Hashable, Sendable {
-    /// Milliseconds that entries are kept.
     let keep: Int64
-    /// How much older than that the first entry has to be (milliseconds). Nodes have different ones: what the first of them trims is due for no other.
+    /// Minimum excess age of the first entry (milliseconds). It differs by node, so that one trims for all.
     let slack: Int64
     private var last: Int64?
     private var lastFirst: LogPosition?
 
-    /// Milliseconds between two trimmings.
     static let rest: Int64 = 60_000
-    /// The same where the last did nothing: the engine lets go of some hundred entries at a time.
+    /// After a trimming without effect: the engine removes some hundred entries at a time.
     static let longRest: Int64 = 600_000
-    /// And where it takes nothing more.
+    /// While the engine is full.
     static let shortRest: Int64 = 1_000
 
     public init(keep: Int64, node: UInt64) { (self.keep, slack) = (keep, Self.rest + Int64(node % UInt64(Self.rest))) }
 
-    /// The log was looked at.
-    /// - Parameters:
-    ///   - fleetNow: the fleet's time; nil: it is not known, and nothing is trimmed.
-    ///   - now: by a clock that never goes back.
-    /// - Returns: before which entries go.
+    /// - Parameter fleetNow: the fleet's time; nil: unknown, nothing is trimmed.
+    /// - Returns: position before which entries are removed.
     public mutating func looked(first: LogPosition?, fleetNow: Int64?, now: Int64) -> LogPosition? {
         guard let first, let fleetNow, let oldest = oldest(fleetNow),
             first < LogPosition(oldest.milliseconds).earlier(byMilliseconds: UInt64(slack)),
@@ -32,7 +26,6 @@ public struct LogTrimming: Hashable, Sendable {
         return oldest
     }
 
-    /// The engine is full.
     public mutating func refused(fleetNow: Int64?, now: Int64) -> LogPosition? {
         guard let fleetNow, let oldest = oldest(fleetNow), isOver(Self.shortRest, now) else { return nil }
         last = now
@@ -42,4 +35,36 @@ public struct LogTrimming: Hashable, Sendable {
     private func oldest(_ fleetNow: Int64) -> LogPosition? { fleetNow > keep ? LogPosition(UInt64(fleetNow - keep)) : nil }
 
     private func isOver(_ rest: Int64, _ now: Int64) -> Bool { last.map { now - $0 >= rest } ?? true }
+}
+
+/// Number of entries of one reading. A reply beyond the limit ends the connection, so the next one is smaller.
+public struct ReadCount: Hashable, Sendable {
+    public enum Failure: Hashable, Sendable {
+        /// The reply was too long, or not understood.
+        case tooMuch
+        /// The reply was late, perhaps for other reasons.
+        case late
+    }
+
+    public private(set) var count = Self.most
+
+    /// Half of the longest reply with targets of 8 KiB, which become 33 in a key.
+    static let most = 256
+    /// Minimum after late replies: each reading costs a round trip.
+    static let fewestLate = 32
+
+    public init() {}
+
+    public mutating func failed(_ failure: Failure) {
+        switch failure {
+        case .tooMuch: count = max(1, count / 2)
+        case .late: count = max(min(count, Self.fewestLate), count / 2)
+        }
+    }
+
+    /// - Parameter isSeeing: the catch-up has ended. Before, the number does not grow: a node that starts over after a failure would fail again.
+    public mutating func came(isSeeing: Bool) {
+        guard isSeeing else { return }
+        count = min(Self.most, count + max(1, count / 8))
+    }
 }

@@ -1,4 +1,4 @@
-// What is handed to the writer, until it is sent: merged, bounded, and told of.
+// The writer's queue: it merges, bounds and reports messages until they are sent.
 
 extension LogWriter {
     mutating func appendWrite(_ message: LogMessage, _ token: Token?, _ now: Int64) -> [Action] {
@@ -12,7 +12,7 @@ extension LogWriter {
             actions.append(.hold(covering))
         }
         guard let token else { return actions }
-        // While the engine is away or refuses, nobody waits.
+        // While the engine is away or refuses, no response waits.
         if phase == .away || pausedUntil > .min || unsentWrites[covering, default: []].count >= limits.waiters {
             actions.append(.tell(token, .later))
         } else {
@@ -21,7 +21,6 @@ extension LogWriter {
         return actions
     }
 
-    /// Too much waits: one entry stands for all of it.
     private mutating func sayEverything(_ token: Token?, _ now: Int64) -> [Action] {
         var actions: [Action] = [.hold(.everythingStale)]
         queue.removeAll { item in
@@ -36,22 +35,19 @@ extension LogWriter {
         return actions
     }
 
-    /// An earlier process has seen it, and could not say it.
+    /// A write that an earlier process could not append.
     mutating func appendKeptWrite(_ message: LogMessage, _ token: Token?, _ now: Int64) -> [Action] {
         queue.append(Item(message: message, isKept: true, tokens: token.map { [$0] } ?? [], since: now))
         return [.hold(message)]
     }
 
-    mutating func appendPurge(
-        _ message: LogMessage, _ token: Token?, isKept: Bool, _ now: Int64
-    ) -> [Action] {
+    mutating func appendPurge(_ message: LogMessage, _ token: Token?, isKept: Bool, _ now: Int64) -> [Action] {
         if !isKept, !hasRoom(for: message) { return token.map { [.tell($0, .refused)] } ?? [] }
-        // All of it is what it means, and more.
         let message = message.argument.count > limits.argumentBytes ? LogMessage(.all, isSoft: message.isSoft) : message
         var item = Item(message: message, isPurge: true, isKept: isKept, tokens: token.map { [$0] } ?? [], since: now)
         var actions: [Action] = [.hold(message)]
         if phase == .away { actions += Self.tell(&item, .notReached) }
-        // The engine has refused what is before it a moment ago.
+        // The engine has just refused the entries before it.
         if phase != .away, now < pausedUntil { actions += Self.tell(&item, .refused) }
         queue.append(item)
         pending.add(item)
@@ -62,8 +58,7 @@ extension LogWriter {
         pending.count < limits.purges && pending.bytes + message.argument.count <= limits.purgeBytes
     }
 
-    /// Tells once that a purge is pending, after it is kept. Static, since a writer that is asked while one of its items changes is copied, with all
-    /// of them.
+    /// Reports a purge as pending once, after it is kept. Static: a writer that is called while one of its items changes is copied.
     static func tell(_ item: inout Item, _ cause: Pending) -> [Action] {
         guard item.isPurge, !item.isKept else { return [] }
         item.isKept = true
@@ -72,7 +67,7 @@ extension LogWriter {
 
     mutating func tellUnreplicated() -> [Action] { unreplicated.indices.flatMap { Self.tell(&unreplicated[$0], .notReplicated) } }
 
-    /// What has not come into the log for too long.
+    /// Reports purges that are not in the log for too long.
     mutating func tellPending(_ now: Int64) -> [Action] {
         var actions: [Action] = []
         let cause = pausedUntil > .min ? Pending.refused : .notReached
@@ -88,7 +83,7 @@ extension LogWriter {
         return actions
     }
 
-    /// Why each purge is pending that is not in the log. All others are `notReplicated`.
+    /// Causes of pending purges that are not in the log. All others are `notReplicated`.
     public var unreachedCauses: [Token: Pending] {
         var causes: [Token: Pending] = [:]
         guard unreachedPurges > 0 else { return causes }
@@ -101,7 +96,7 @@ extension LogWriter {
         return causes
     }
 
-    /// The connection is gone: what was under way is sent again by the next, and nobody waits for it.
+    /// After the loss of the connection no response waits.
     mutating func leave(_ now: Int64) -> [Action] {
         takeBack()
         if phase != .away { lostAt = lostAt ?? now }
@@ -120,7 +115,7 @@ extension LogWriter {
         return actions + tellUnreplicated()
     }
 
-    /// Writes that have no place in the log, for the next process: said after `lost`, at the end of this one.
+    /// Writes that are not in the log, for the next process: read after `lost`.
     public var writesToKeep: [LogMessage] {
         var (writes, seen, bytes): ([LogMessage], Set<LogMessage>, Int) = ([], [], 0)
         for item in queue where !item.isPurge && !item.isKept && item.message.kind != .hello && seen.insert(item.message).inserted {
@@ -130,7 +125,6 @@ extension LogWriter {
         return writes.count > limits.keptWrites || bytes > limits.keptWriteBytes ? [.everythingStale] : writes
     }
 
-    /// What is under way goes back to where it came from.
     private mutating func takeBack() {
         if case .sending(let items) = phase { queue.insert(contentsOf: items, at: 0) }
         if case .sendingFence(let fence) = phase { fences.insert(fence, at: 0) }

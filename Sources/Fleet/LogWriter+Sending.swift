@@ -1,4 +1,4 @@
-// What is sent, in which order, and what follows from the answers.
+// What is sent in which order, and what follows from the replies.
 
 extension LogWriter {
     mutating func connect(isNewPrimary: Bool, fence: Fence?, replicas: Int, _ now: Int64) -> [Action] {
@@ -12,13 +12,13 @@ extension LogWriter {
         return actions
     }
 
-    /// Says how far the sequence has come; and gives a `WAIT` for earlier entries something to wait for.
+    /// Shows how far the sequence has come, and makes a `WAIT` for earlier entries meaningful.
     mutating func greet(_ now: Int64) {
         guard !queue.contains(where: { $0.message.kind == .hello && $0.sequence == nil }) else { return }
         queue.append(Item(message: LogMessage(.hello), since: now))
     }
 
-    /// The new primary may not have what the former had when it was lost.
+    /// The new primary may lack the last entries of the former.
     private mutating func repeatLastMinute(_ now: Int64) -> [Action] {
         let since = (lostAt ?? now) - limits.sentAgain
         var items = unreplicated + queue.filter { $0.sequence != nil }
@@ -28,7 +28,7 @@ extension LogWriter {
             items.append(Item(message: entry.message, sequence: entry.sequence, since: now, isSettled: true, isHeld: false))
         }
         items.sort { ($0.sequence ?? 0) < ($1.sequence ?? 0) }
-        // Another log may have been met, whose marks lack what was said in the former.
+        // Another log's marks lack them.
         let again = items.filter { !$0.isHeld && $0.message.kind != .hello }.map { Action.hold($0.message) }
         for index in items.indices { items[index].isHeld = true }
         queue = items + queue.filter { $0.sequence == nil }
@@ -38,7 +38,6 @@ extension LogWriter {
         return again + [.hold(.everythingStale)]
     }
 
-    /// Sends what may be sent, if nothing is under way.
     mutating func proceed(_ now: Int64) -> [Action] {
         guard phase == .idle else { return [] }
         if let waitsAgainAt, now >= waitsAgainAt, hasAppended, !unreplicated.isEmpty {
@@ -63,7 +62,7 @@ extension LogWriter {
         ]
     }
 
-    /// Takes what is due out of the queue. A write to what was sent a moment ago waits for others of its kind.
+    /// Takes due items out of the queue. Repeated writes to one target wait for more of them.
     private mutating func nextBatch(_ now: Int64) -> [Item] {
         var batch: [Item] = []
         var left: [Item] = []
@@ -95,9 +94,9 @@ extension LogWriter {
         return now - last < limits.mergeWindow
     }
 
-    /// When `tick` is to be said; nil: not before something else happens.
+    /// When `tick` is due; nil: not before another event.
     public var nextTick: Int64? {
-        // Who is away has told all of them.
+        // A disconnected writer has reported all of them.
         var next = phase == .away ? nil : queue.lazy.filter { !$0.isKept && $0.isPurge }.map { $0.since + limits.patience }.min()
         if case .sending(let items) = phase {
             next = least(next, items.lazy.filter { !$0.isKept && $0.isPurge }.map { $0.since + limits.patience }.min())
@@ -114,8 +113,6 @@ extension LogWriter {
         return min(one, other)
     }
 }
-
-// MARK: - Answers
 
 extension LogWriter {
     mutating func answer(_ replies: [Reply], _ now: Int64) -> [Action] {
@@ -156,7 +153,6 @@ extension LogWriter {
         pause = min(pause * 2, limits.longestPause)
     }
 
-    /// What is in the log now is asked of the replicas, where there are any.
     private mutating func askReplicas(_ now: Int64) -> [Action] {
         guard hasAppended, !unreplicated.isEmpty else { return [] }
         guard replicas > 0 else { return waitAgain(now) }
@@ -167,21 +163,20 @@ extension LogWriter {
     private mutating func appended(_ item: Item, at position: LogPosition, _ now: Int64) -> [Action] {
         hasAppended = true
         guard let sequence = item.sequence else { return [] }
-        // A greeting too: one that is lost with a primary would be a hole.
+        // A lost greeting would be a hole.
         remember(Remembered(message: item.message, sequence: sequence, time: now))
         guard item.message.kind != .hello else { return [] }
         var item = item
         let (wasSettled, wasHeld) = (item.isSettled, item.isHeld)
         (item.isSettled, item.isHeld) = (true, false)
         if item.isPurge, replicas > 0 { unreplicated.append(item) }
-        // A write that an earlier process kept is no longer anybody's concern.
+        // No response waits for a write of an earlier process.
         if !item.isPurge, item.isKept { return [.settle(item.message, at: position)] + item.tokens.map { .dropPending($0) } }
         return (wasHeld ? [.settle(item.message, at: position)] : [])
             + (wasSettled ? [] : item.tokens.map { .tell($0, .appended(position)) })
             + (item.isPurge && replicas == 0 ? finish(item, .noReplica) : [])
     }
 
-    /// Nothing more is kept for a purge.
     private mutating func finish(_ item: Item, _ outcome: Outcome) -> [Action] {
         pending.remove(item)
         return item.tokens.flatMap { (item.isKept ? [.dropPending($0)] : []) + [.tell($0, outcome)] }
@@ -190,7 +185,7 @@ extension LogWriter {
     private mutating func remember(_ entry: Remembered) {
         remembered.append(entry)
         guard remembered.count > limits.remembered else { return }
-        // Some at a time, so that this is seldom.
+        // Several at a time, so that it is rare.
         let some = remembered.prefix(limits.remembered / 4)
         forgotten = some.last?.time ?? forgotten
         remembered.removeFirst(some.count)
@@ -206,7 +201,7 @@ extension LogWriter {
         return unreplicated.flatMap { finish($0, .durable) }
     }
 
-    /// No replica has it: it is asked again, later and later.
+    /// No replica has the entries: asked again with growing pauses.
     private mutating func waitAgain(_ now: Int64) -> [Action] {
         let actions = tellUnreplicated()
         if (waitsAgainAt ?? .min) <= now {

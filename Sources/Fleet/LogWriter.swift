@@ -1,39 +1,37 @@
-// The machine of who writes the log: what is appended when, what of it is durable, and what is sent again. One batch is under way at a
-// time, and a `WAIT` behind it where a purge is among them, so sequences come in order and a connection's wait speaks of its own entries.
+// The machine that writes the log: what is appended when, what is durable, and what is sent again. One batch is sent at a time, followed by a `WAIT` if it
+// has purges, so sequences ascend and a `WAIT` covers its own entries.
 
 public struct LogWriter: Hashable, Sendable {
-    /// Names what the shell wants to be told about. Of its own making.
+    /// Names a message for the shell.
     public typealias Token = UInt64
 
     public struct Limits: Hashable, Sendable {
         /// Milliseconds in which writes to one target make one entry.
         public var mergeWindow: Int64 = 10
-        /// Invalidations that wait to be sent. Beyond, they are one entry: everything is stale.
+        /// Waiting writes. Beyond, one entry marks everything stale.
         public var writes = 8_192
         /// Purges that are not durable. Beyond, they are refused.
         public var purges = 4_096
-        /// Entries of one batch, and how many that wait are looked at for it.
+        /// Entries of one batch, and of those considered for it.
         public var batch = 128
-        /// Bytes of their arguments: far less than a connection takes at a time. One that is longer goes alone.
+        /// Bytes of a batch's arguments. A longer one goes alone.
         public var batchBytes = 1 << 20
-        /// Bytes of one argument, or it is said more widely: what a node appends, others have to be able to read.
+        /// Bytes of one argument. Beyond, a wider message replaces it.
         public var argumentBytes = 1 << 20
         public var lookedAt = 1_024
-        /// Who waits for one entry.
         public var waiters = 256
-        /// Milliseconds before the loss of a primary whose entries are sent again to the next, and how many of them.
+        /// Milliseconds before the loss of a primary whose entries are sent again, and their maximum number.
         public var sentAgain: Int64 = 60_000
         public var remembered = 16_384
         /// Milliseconds until a purge that is not in the log is answered as pending.
         public var patience: Int64 = 1_000
-        /// Milliseconds between two attempts with what the engine refused, or no replica has: doubled each time.
+        /// Milliseconds between two attempts after a refusal or without a replica: doubled each time.
         public var firstPause: Int64 = 1_000
         public var longestPause: Int64 = 30_000
-        /// Fences that wait to be sent.
         public var fences = 16
         /// Bytes of the arguments of purges that are not durable. Beyond, they are refused.
         public var purgeBytes = 16 << 20
-        /// Writes that have no place in the log when the process ends, and the bytes of their arguments. Beyond, one entry stands for them.
+        /// Writes kept at the end of the process, and bytes of their arguments. Beyond, one entry replaces them.
         public var keptWrites = 1_024
         public var keptWriteBytes = 1 << 20
 
@@ -41,9 +39,8 @@ public struct LogWriter: Hashable, Sendable {
     }
 
     public enum Purpose: Hashable, Sendable {
-        /// A write was seen. Sent again only as part of the last minute.
+        /// Sent again only as part of the last minute.
         case write
-        /// Somebody purges, and waits for an answer.
         case purge
         /// An earlier process answered it as pending.
         case keptPurge
@@ -51,74 +48,66 @@ public struct LogWriter: Hashable, Sendable {
         case keptWrite
     }
 
-    /// What became of an outgoing entry.
     public enum Reply: Hashable, Sendable {
         case appended(LogPosition)
-        /// The engine has higher ids than a fence asked for.
+        /// The engine has higher ids than the fence's.
         case alreadyBeyond
         /// An error: out of memory, read only, not permitted, busy.
         case refused
     }
 
     public enum Event: Hashable, Sendable {
-        /// What is applied on this node already. Tokens are told of, each at most once as appended and once as durable or pending.
+        /// Applied on this node already. A token is reported at most once as appended and once as durable or pending.
         case append(LogMessage, Purpose, token: Token?)
-        /// `LogFollower.Action.mayAppend`, and a connection for writing to the same primary. Nothing was written on it yet.
+        /// A connection to the primary of `LogFollower.Action.mayAppend`, without earlier commands.
         /// - Parameter replicas: `connected_slaves`.
         case connected(isNewPrimary: Bool, fence: Fence?, replicas: Int)
-        /// `connected_slaves`, read again on the same connection.
         case replicas(Int)
         case lost
-        /// `LogFollower.Action.append`.
         case fence(Fence)
-        /// `LogFollower.Action.greet`.
         case greet
-        /// What was sent last is answered, one reply for each entry, in their order.
+        /// One reply for each entry, in their order.
         case answered([Reply])
         case waited(replicas: Int)
-        /// At `nextTick`.
         case tick
     }
 
     public struct Outgoing: Hashable, Sendable {
         public var entry: LogEntry
-        /// The id to append it at; nil: the engine's own.
+        /// nil: an id of the engine.
         public var position: LogPosition?
     }
 
     /// From the worst to the best.
     public enum Pending: String, Hashable, Sendable, CaseIterable {
-        /// Not in the log: there is no connection, or no answer.
+        /// Not in the log: no connection, or no reply.
         case notReached = "not_reached"
-        /// The engine does not take it.
         case refused
-        /// In the log, and no replica has said that it has it.
+        /// In the log, but on no replica as far as known.
         case notReplicated = "not_replicated"
     }
 
     public enum Outcome: Hashable, Sendable {
         case appended(LogPosition)
-        /// A purge: a replica has it.
         case durable
-        /// A purge: in the log of an engine without replicas. Nothing is kept for it.
+        /// A purge in the log of an engine without replicas.
         case noReplica
-        /// A purge: kept, and sent again until it is durable, which is told as well.
+        /// A purge that is kept and sent again until it is durable, which is reported as well.
         case pending(Pending)
-        /// A write: nobody is told of it any more. It will be in the log, by itself or as "everything is stale".
+        /// A write that is no longer waited for. It will be in the log, by itself or as "everything is stale".
         case later
-        /// A purge: too many are pending. It is applied on this node only, and has to be asked for again.
+        /// A purge beyond the limits. It is applied on this node only.
         case refused
     }
 
     public enum Action: Hashable, Sendable {
-        /// Append all of these, in one go.
         case send([Outgoing])
         /// `WAIT 1 50`, on the same connection.
         case wait
-        /// `MarkTable.hold`, `MarkTable.settle`: once each for each entry, whatever becomes of it; and once more where it is sent again.
+        /// `MarkTable.hold` and `settle`: once for each entry, and again if it is sent again.
         case hold(LogMessage)
         case settle(LogMessage, at: LogPosition?)
-        /// Keep it durably before it is told that anything is pending that follows here.
+        /// Keep it durably before a following `tell` reports it as pending.
         case keepPending(Token, LogMessage)
         case dropPending(Token)
         case tell(Token, Outcome)
@@ -135,23 +124,19 @@ public struct LogWriter: Hashable, Sendable {
     struct Item: Hashable, Sendable {
         var message: LogMessage
         var isPurge = false
-        /// Whether it lies on the disk. Then the token of a purge was told that the purge is pending.
+        /// Whether it is on the disk. A purge was reported as pending then.
         var isKept = false
         var tokens: [Token] = []
-        /// Given when it is sent first.
+        /// Assigned when it is first sent.
         var sequence: UInt64?
-        /// When it was handed to us.
         var since: Int64
-        /// Whether it was in the log of an earlier primary: all were told.
+        /// Whether it was in the log of an earlier primary, and reported.
         var isSettled = false
-        /// Whether the table of marks holds it.
         var isHeld = true
     }
 
-    /// Of purges.
     struct Load: Hashable, Sendable {
         var count = 0
-        /// Of their arguments.
         var bytes = 0
 
         mutating func add(_ item: Item) { if item.isPurge { (count, bytes) = (count + 1, bytes + item.message.argument.count) } }
@@ -168,26 +153,25 @@ public struct LogWriter: Hashable, Sendable {
     let node: UInt64
     var phase = Phase.away
     public internal(set) var lastSequence: UInt64 = 0
-    /// What is to be sent, the oldest first; what has a sequence before what has none.
+    /// Oldest first; items with a sequence before those without.
     var queue: [Item] = []
-    /// Writes that wait in the queue without a sequence, and who waits for them.
+    /// Tokens of queued writes without a sequence.
     var unsentWrites: [LogMessage: [Token]] = [:]
     var fences: [Outgoing] = []
-    /// Purges that are in the log of this primary, and on no replica as far as we know.
+    /// Purges in the log of this primary, and on no replica as far as known.
     var unreplicated: [Item] = []
-    /// Pending purges: in the queue, under way, or in `unreplicated`.
+    /// Pending purges: queued, sent, or in `unreplicated`.
     var pending = Load()
-    /// When each message was sent lately.
     var lately: [LogMessage: Int64] = [:]
     var remembered: [Remembered] = []
-    /// When something had to be forgotten that a new primary might ask for.
+    /// When an entry was forgotten that a new primary might need.
     var forgotten: Int64?
     var lostAt: Int64?
     var replicas = 0
-    /// Whether this connection has appended something: a `WAIT` without would speak of nothing.
+    /// Whether this connection has appended an entry: a `WAIT` would cover nothing otherwise.
     var hasAppended = false
     var pause: Int64
-    /// Nothing is sent, and nothing waited for again, before.
+    /// No attempt before this time.
     var pausedUntil = Int64.min
     var waitsAgainAt: Int64?
 
@@ -195,10 +179,9 @@ public struct LogWriter: Hashable, Sendable {
         (self.node, self.limits, pause) = (node, limits, limits.firstPause)
     }
 
-    /// Purges that are not durable.
     public var pendingPurges: Int { pending.count }
 
-    /// Those of them that are not in the log, as far as we know.
+    /// Pending purges that are not in the log, as far as known.
     public var unreachedPurges: Int { pending.count - unreplicated.count }
 
     public mutating func handle(_ event: Event, now: Int64) -> [Action] {

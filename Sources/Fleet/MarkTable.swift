@@ -1,51 +1,43 @@
-// Which shared record may be taken: none that an entry of the log concerns that came after what its writer had applied. The table holds the
-// last mark of each target, collection, group and stored key by its hash, and a short list of what selects more. It is bounded: what had
-// to be forgotten raises the floor, and records from below it are not taken.
+// Which shared records may be taken: those without a later entry that concerns them. The table holds the last mark of each target, collection, group and
+// stored key by hash, and a short list of selections. It is bounded: forgotten marks raise the floor, and older records are refused.
 
-/// What an entry concerns.
 public enum Mark: Hashable, Sendable {
-    /// Of a target, a collection, a group or a stored key. Two with one hash cost a record that is not taken.
+    /// A target, a collection, a group or a stored key. A collision costs a refused record.
     case hash(UInt64)
-    /// All that a text selects: the argument of the entry.
     case selection([UInt8])
     case all
 }
 
-/// Why a shared record is not taken.
+/// Why a shared record is not taken. Raw values are those of `SharedRefusal`.
 public enum TakeRefusal: String, Sendable, CaseIterable {
-    /// It carries the position of another log.
-    case otherEpoch
-    /// It is older than what the table knows.
-    case belowFloor
-    /// Its position is one that this node has not come to: it may be of entries that are lost.
+    case otherEpoch = "other_epoch"
+    /// Older than the table's marks.
+    case belowFloor = "below_floor"
+    /// Its position may be of lost entries: this node has not reached it.
     case ahead
-    /// Its position may be one of those that were lost with a primary.
     case doubted
-    /// All that is stored was purged since.
-    case purgedAll
-    /// Something that concerns it was purged, or written to, since.
+    case purgedAll = "purged_all"
     case marked
-    /// It is of what was purged by a prefix, a tag or an API since.
+    /// A prefix, a tag or an API was purged since.
     case selected
-    /// This node has said something of it that has no place in the log yet.
+    /// This node's own purge or write is not in the log yet.
     case held
 }
 
 public struct MarkTable: Sendable, Hashable {
-    /// How much is held at most.
     public struct Limits: Sendable, Hashable {
         /// Marks by hash, of both generations. 262,144 are about 16 MiB.
         public var hashes = 1 << 18
-        /// Marks by a text, each of which is held against each record.
+        /// Marks by text, each compared with each record.
         public var selections = 1 << 10
-        /// Ranges of positions in doubt: one for each change of the primary.
+        /// Ranges of positions in doubt: one for each change of primary.
         public var doubts = 16
 
         public init() {}
     }
 
     struct Doubt: Sendable, Hashable {
-        /// What lies between the two is doubted, and neither of them.
+        /// Both ends are excluded.
         var after: LogPosition
         var before: LogPosition
     }
@@ -56,31 +48,25 @@ public struct MarkTable: Sendable, Hashable {
     }
 
     let limits: Limits
-    /// Of which log the positions are. nil: of none, nothing is taken.
+    /// nil: no log, no record is taken.
     public private(set) var epoch: UInt64?
-    /// Records from below it are not taken.
     public private(set) var floor = LogPosition.beginning
     private var young: [UInt64: LogPosition] = [:]
     private var old: [UInt64: LogPosition] = [:]
-    /// In the order of their positions.
     private var selections: [Selection] = []
     private var all: LogPosition?
     private(set) var doubts: [Doubt] = []
-    /// Our own, without a place as yet, and how many entries will bring one.
+    /// Own marks without a position, and the number of entries that will bring one.
     private var held: [Mark: Int] = [:]
 
     public init(limits: Limits = Limits()) { self.limits = limits }
 
-    /// How many marks are held by hash, and how many by a text.
     public var counts: (hashes: Int, selections: Int) { (young.count + old.count, selections.count) }
 
-    // MARK: - Asking
-
     /// - Parameters:
-    ///   - reached: How far the log was handed over (`LogFollower.position`).
-    ///   - hashes: Of all that concerns the record: its target, collections, groups, its stored key.
-    ///   - isSelected: Whether a text selects the record; asked only for those newer than the record.
-    /// - Returns: nil where the record may be taken.
+    ///   - hashes: of the record's target, collections, groups and stored key.
+    ///   - isSelected: whether a text selects the record.
+    /// - Returns: nil: the record may be taken.
     public func refusal(
         of version: RecordVersion, reached: LogPosition, concerning hashes: some Sequence<UInt64>, isSelected: (_ argument: [UInt8]) -> Bool
     ) -> TakeRefusal? {
@@ -112,9 +98,6 @@ public struct MarkTable: Sendable, Hashable {
         return concerns ? .held : nil
     }
 
-    // MARK: - Noting
-
-    /// What came at a position, in any order.
     public mutating func note(_ mark: Mark, at position: LogPosition) {
         switch mark {
         case .all: all = max(all ?? position, position)
@@ -141,21 +124,19 @@ public struct MarkTable: Sendable, Hashable {
         if selections.count > limits.selections { raiseFloor(to: selections.removeFirst().position) }
     }
 
-    /// Our own, which is applied here and has no place in the log as yet: nothing that it concerns is taken until it has one.
+    /// Refuses all records that the mark concerns until it is settled.
     public mutating func hold(_ mark: Mark) { held[mark, default: 0] += 1 }
 
-    /// - Parameter position: nil where another one that is held stands for it.
+    /// - Parameter position: nil: another held mark replaces it.
     public mutating func settle(_ mark: Mark, at position: LogPosition?) {
         if let position { note(mark, at: position) }
         guard let count = held[mark] else { return }
         held[mark] = count > 1 ? count - 1 : nil
     }
 
-    // MARK: - What is not known
-
     public mutating func raiseFloor(to position: LogPosition) { floor = max(floor, position) }
 
-    /// Positions between these two may have been taken from entries that are lost.
+    /// Positions between these two may be of lost entries.
     public mutating func doubt(after: LogPosition, before: LogPosition) {
         if after == .beginning { raiseFloor(to: before) }
         guard after < before, before > floor, !doubts.contains(where: { $0.after <= after && before <= $0.before }) else { return }
@@ -164,7 +145,7 @@ public struct MarkTable: Sendable, Hashable {
         if doubts.count > limits.doubts { raiseFloor(to: doubts.removeFirst().before) }
     }
 
-    /// Another log: nothing that was noted counts for its records. What is held stays held.
+    /// Another log. Held marks stay held.
     public mutating func startAnew(epoch: UInt64, floor: LogPosition) {
         (self.epoch, self.floor) = (epoch, floor)
         (young, old, selections, all, doubts) = ([:], [:], [], nil, [])

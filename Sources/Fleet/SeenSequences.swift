@@ -1,36 +1,29 @@
-// Which entries of which node were seen, by the numbers that their senders give them: so that what is sent again is applied once, and what
-// is wanting shows. Bounded: of a node that was forgotten neither can be told, and it begins anew with what comes of it next.
+// Sequence numbers seen of each node: repeated entries are applied once, and missing ones show. It is bounded: a forgotten node begins anew.
 
 struct SeenSequences: Hashable, Sendable {
     private struct Node: Hashable {
-        /// Before this one nothing is known.
         var first: UInt64
         var last: UInt64
     }
 
-    /// Nodes of either age.
     private let nodeLimit: Int
-    /// More at a time are not waited for.
     private let missingLimit: Int
     private var young: [UInt64: Node] = [:]
     private var old: [UInt64: Node] = [:]
-    /// What did not come, and the place of the entry that showed it.
+    /// Missing entries, and the position of the entry that showed it.
     private var missing: [LogOrigin: LogPosition] = [:]
-    /// What is not waited for, because there is too much of it: the last place that showed it.
+    /// Position of the last entry that showed missing ones beyond the limit.
     private var abandoned: LogPosition?
 
     init(nodes: Int, missing: Int) { (nodeLimit, missingLimit) = (max(1, nodes / 2), missing) }
 
-    /// Whether something between the first and the last of a node has not come.
-    var isMissingSome: Bool { !missing.isEmpty || abandoned != nil }
-    /// The same of what was shown later than a position.
-    func isMissingSome(shownAfter position: LogPosition) -> Bool {
+    /// Whether entries shown after a position are missing.
+    func isMissingSome(shownAfter position: LogPosition = .beginning) -> Bool {
         abandoned ?? .beginning > position || missing.values.contains { $0 > position }
     }
-    /// Whether waiting for it is of no use.
     var isMissingTooMuch: Bool { abandoned != nil }
 
-    /// - Returns: false where it was seen before.
+    /// - Returns: false: seen before.
     mutating func note(_ origin: LogOrigin, at position: LogPosition) -> Bool {
         guard var node = young[origin.node] ?? old[origin.node] else {
             keep(Node(first: origin.sequence, last: origin.sequence), of: origin.node)
@@ -68,8 +61,7 @@ struct SeenSequences: Hashable, Sendable {
         for sequence in sequences { missing[LogOrigin(node: node, sequence: sequence)] = position }
     }
 
-    /// What is missing will not come.
-    /// - Returns: The last place that showed it.
+    /// - Returns: position of the last entry that showed a missing one.
     mutating func abandonMissing() -> LogPosition? {
         let last = missing.values.reduce(abandoned) { max($0 ?? $1, $1) }
         (missing, abandoned) = ([:], nil)

@@ -1,11 +1,10 @@
-// Which servers of a Cluster fail, as all shards together see it: one says so, and not each of them.
+// Deduplicates the shards' reports of failing Cluster servers: each failure is logged once.
 
 import Engine
 
 struct EngineWatch {
     typealias Shard = ObjectIdentifier
 
-    /// What is to be told.
     enum News: Equatable {
         case fails(EngineServer, EngineFailure)
         case isWell(EngineServer)
@@ -13,24 +12,22 @@ struct EngineWatch {
     }
 
     private struct Failing {
-        /// Who does not ask it, and why.
         var shards: [Shard: EngineFailure] = [:]
-        /// When it was told of last: milliseconds of the loops' clock.
+        /// When the failure was last logged: milliseconds of the loops' clock.
         var told: Int64?
         var isTold = false
     }
 
     private var failing: [EngineServer: Failing] = [:]
 
-    /// Servers that come and go are not remembered for ever. Those that fail are in use, of which a client has a limit.
+    /// Servers without a failure are forgotten beyond this number.
     private static let limit = 256
-    /// One that fails again and again is told of once a minute.
+    /// A server that fails repeatedly is logged once a minute.
     private static let restMilliseconds: Int64 = 60_000
 
-    /// Servers that are remembered.
     var count: Int { failing.count }
 
-    /// - Parameter mayTell: nobody else tells that it fails.
+    /// - Parameter mayTell: no other message reports the failure.
     mutating func note(_ server: EngineServer, _ change: EngineServerChange, by shard: Shard, mayTell: Bool, now: Int64) -> News? {
         if failing.count >= Self.limit, failing[server] == nil { failing = failing.filter { !$0.value.shards.isEmpty } }
         switch change {
@@ -42,7 +39,7 @@ struct EngineWatch {
         }
     }
 
-    /// What still fails, and was not told when that began, as it had been told a moment before.
+    /// Failures that were not logged when they began because of the limit.
     mutating func due(now: Int64, mayTell: (EngineServer) -> Bool) -> [News] {
         failing.keys.filter(mayTell).compactMap { due($0, now) }
     }
@@ -56,7 +53,6 @@ struct EngineWatch {
         return .fails(server, failure)
     }
 
-    /// Whether it fails for nobody any more, and it was told that it does.
     private mutating func hasEnded(_ server: EngineServer, _ shard: Shard) -> Bool {
         failing[server]?.shards[shard] = nil
         guard let state = failing[server], state.shards.isEmpty, state.isTold else { return false }

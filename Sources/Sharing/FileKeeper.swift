@@ -1,13 +1,12 @@
-// Writes a file anew beside its loop, which a slow disk would else hold up. Of what is handed over while one write is under way the last counts for all.
+// Rewrites a file off the loop. During a write, only the last of the new contents is kept.
 
 import Dispatch
 import Reactor
 
-/// `@unchecked Sendable` because it is touched on its loop only; the queue has no more than what it is to write.
+/// `@unchecked Sendable` because it is touched on its loop only; the queue receives only what it writes.
 final class FileKeeper<Content: Sendable>: @unchecked Sendable {
     private struct Wanted {
         let content: Content
-        /// Told whether it lies on the disk.
         var waiting: [(Bool) -> Void] = []
     }
 
@@ -17,20 +16,20 @@ final class FileKeeper<Content: Sendable>: @unchecked Sendable {
     private var underWay: Wanted?
     private var next: Wanted?
 
-    /// - Parameter write: all of it, or nothing; not on the loop.
+    /// - Parameter write: writes all or nothing. Called off the loop.
     init(_ label: String, loop: EventLoop, write: @escaping @Sendable (Content) -> Bool) {
         (self.loop, self.write) = (loop, write)
         queue = DispatchQueue(label: label, qos: .userInitiated)
     }
 
-    /// - Parameter then: called on the loop, in order, when this or something later was written, or could not be.
+    /// - Parameter then: called on the loop, in order, when this or a later content was written, or could not be.
     func keep(_ content: Content, then: ((Bool) -> Void)? = nil) {
         loop.assertOnLoop()
         next = Wanted(content: content, waiting: (next?.waiting ?? []) + (then.map { [$0] } ?? []))
         if underWay == nil { writeNext() }
     }
 
-    /// - Parameter then: called on the loop when nothing is left of what was handed over until now.
+    /// - Parameter then: called on the loop when all contents so far are written.
     func whenWritten(_ then: @escaping () -> Void) {
         loop.assertOnLoop()
         if next != nil {
@@ -56,14 +55,13 @@ final class FileKeeper<Content: Sendable>: @unchecked Sendable {
         guard let written = underWay else { return }
         underWay = nil
         for one in written.waiting { one(isWritten) }
-        // One of these may have handed over more.
         if underWay == nil { writeNext() }
     }
 
-    /// Waits until all is written. What is told then is told now: the loop ends.
+    /// Waits until everything is written, and calls the callbacks.
     func finish() {
         queue.sync {}
-        // What came of the write under way is known there only: it is written once more.
+        // The result of the running write is known on the loop only, so it is repeated.
         let left = [underWay, next].compactMap(\.self)
         (underWay, next) = (nil, nil)
         guard let last = left.last else { return }

@@ -1,42 +1,56 @@
-// What is counted of sharing. Each shard has its own, and adds to it on its loop.
+// Counters and gauges of sharing.
 
 import CachePolicy
+import Engine
 import Fleet
 
-extension SharedRefusal {
-    init(_ refusal: TakeRefusal) {
-        self =
-            switch refusal {
-            case .otherEpoch: .otherEpoch
-            case .belowFloor: .belowFloor
-            case .doubted: .doubted
-            case .purgedAll: .purgedAll
-            case .marked: .marked
-            case .selected: .selected
-            case .held: .held
-            case .ahead: .ahead
-            }
+public struct LogFigures: Sendable {
+    /// Entries of others that were applied; entries of this node that are in the log.
+    public var applied: UInt64 = 0
+    public var appended: UInt64 = 0
+    public var gaps: [LogGap: UInt64] = [:]
+    public var blindings: UInt64 = 0
+    /// Entries that no secret of this node opens, and the time of the last one (milliseconds of the wall clock).
+    public var unopened: UInt64 = 0
+    public var lastUnopened: Int64?
+    public var foreign: UInt64 = 0
+    /// Milliseconds of the wall clock; nil: connected.
+    public var blindSince: Int64?
+    public var pendingPurges: [LogWriter.Pending: Int] = [:]
+    /// The last entry that was read, and its age at that time (milliseconds); 0 after a catch-up.
+    public var position = LogPosition.beginning
+    public var lagMilliseconds: Int64 = 0
+    /// Time of the last entry of each node (milliseconds of the log).
+    public var nodes: [UInt64: UInt64] = [:]
+    public var replicas = 0
+    public var engineFailures: [EngineFailure: UInt64] = [:]
+    /// Why the log cannot be followed; nil: it can.
+    public var trouble: LogTrouble?
+    /// Server of the log, and its slot in a Cluster; nil: unknown.
+    public var server: EngineServer?
+    public var slot: Int?
+
+    public init() {}
+
+    func nodes(since time: Int64, besides own: UInt64) -> Int {
+        nodes.count { $0.key != own && Int64(clamping: $0.value) >= time }
     }
 }
 
-/// Who asks the upstream, of all nodes.
 public enum LeaseOutcome: String, Sendable, CaseIterable {
     case won
-    /// Another node's response came while this one waited.
+    /// Another node's response came during the wait.
     case followed
-    /// It did not.
     case waitedInVain = "waited_in_vain"
     /// The last response could not be shared.
     case alone
 }
 
-/// What became of a response that was stored here.
 public enum OfferOutcome: String, Sendable, CaseIterable {
     case sent
     case failed
-    /// Longer than `share.content_limit`.
     case tooLong = "too_long"
-    /// How far the log had been followed when its request went upstream is not known.
+    /// The log position at the time of the request is unknown.
     case unplaced
 }
 
@@ -44,7 +58,6 @@ public struct FleetFigures: Sendable {
     public internal(set) var lookUps: [SharedOutcome: UInt64] = [:]
     public internal(set) var leases: [LeaseOutcome: UInt64] = [:]
     public internal(set) var offers: [OfferOutcome: UInt64] = [:]
-    /// By `SharedRefusal`.
     public internal(set) var refusals: [SharedRefusal: UInt64] = [:]
 
     public init() {}

@@ -1,4 +1,4 @@
-// What a node keeps beside its store: how far the store has obeyed the log, and the purges that no replica of the engine is known to have.
+// A node's files beside its store: the position in the log, and pending purges.
 
 import CSystem
 import CacheStore
@@ -13,7 +13,7 @@ struct FleetFiles: Sendable {
     private let directory: String
     private let position: String
     private let pending: String
-    /// Pending purges of a process that another one has taken over from while they waited: that one reads them when this one has ended.
+    /// Pending purges of a process that was replaced while they waited. Its successor reads them.
     private let left: String
     private let taken: String
 
@@ -23,7 +23,7 @@ struct FleetFiles: Sendable {
         (left, taken) = (store.path(of: "fleet-pending-left"), store.path(of: "fleet-pending-taken"))
     }
 
-    /// How far the store had come, and when that was last written (milliseconds of the clock of day); nil where it is not known.
+    /// The position, and when it was written (milliseconds of the wall clock); nil: unknown.
     func keptPosition() -> (kept: KeptPosition, time: Int64)? {
         guard let bytes = Self.read(position), let kept = KeptPosition(bytes: bytes) else { return nil }
         var status = stat()
@@ -33,34 +33,31 @@ struct FleetFiles: Sendable {
 
     func keep(_ kept: KeptPosition) -> Bool { Self.write(kept.bytes, to: position) }
 
-    /// Purges in the order in which they were requested, and writes.
     func pendingPurges() -> [PendingMessage] { Self.read(pending).map(PendingContent.messages) ?? [] }
 
-    /// - Parameter isLeft: another process has taken over, and writes down its own.
+    /// - Parameter isLeft: another process has taken over, and writes the other file.
     func keep(pending purges: [PendingMessage], isLeft: Bool = false) -> Bool {
         let path = isLeft ? left : pending
         guard !purges.isEmpty else { return unlink(path) == 0 || errno == ENOENT }
         return Self.write(PendingContent.bytes(purges), to: path) && isNamed()
     }
 
-    /// What processes before this one have left. It comes again until `dropLeftPurges`.
+    /// What earlier processes have left. It is returned again until `dropLeftPurges`.
     func takeLeftPurges() -> [PendingMessage] {
         let before = Self.read(taken).map(PendingContent.messages) ?? []
-        // Who leaves some may still be at it.
+        // The former process may still be writing.
         guard rename(left, taken) == 0 else { return before }
         return before + (Self.read(taken).map(PendingContent.messages) ?? [])
     }
 
     func dropLeftPurges() { unlink(taken) }
 
-    /// Files that are there, and were damaged, or written by nobody of us.
+    /// Files that exist and are damaged.
     var unreadable: [(path: String, isPending: Bool)] {
         [(position, false), (pending, true), (left, true), (taken, true)].filter { access($0.0, F_OK) == 0 && Self.read($0.0) == nil }
     }
 
-    // MARK: Files
-
-    /// A checksum, then what was written; nil where that is not so.
+    /// A checksum, then the content; nil: damaged or missing.
     private static func read(_ path: String) -> [UInt8]? {
         guard let bytes = FileContent.read(path, limit: 8 + PendingContent.limitBytes, .regular), bytes.count >= 8 else { return nil }
         let content = Array(bytes[8...])
@@ -71,7 +68,6 @@ struct FleetFiles: Sendable {
         withUnsafeBytes(of: content.withUnsafeBytes(ContentHash.number).littleEndian) { Array($0) }
     }
 
-    /// All of it, or what was there before.
     private static func write(_ content: [UInt8], to path: String) -> Bool {
         let draft = path + ".new"
         let file = Descriptor(open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600))
@@ -82,8 +78,7 @@ struct FleetFiles: Sendable {
         return rename(draft, path) == 0
     }
 
-    /// Whether names are on the disk as well: without, a machine that loses power may have the former file again. Of a position that is no more
-    /// than something read twice. Not every file system can tell (EINVAL).
+    /// Flushes the directory, so that a power loss does not restore the former file. Not every file system can (EINVAL).
     private func isNamed() -> Bool {
         let descriptor = Descriptor(open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC))
         return descriptor.isOpen && (fsync(descriptor.number) == 0 || errno == EINVAL)

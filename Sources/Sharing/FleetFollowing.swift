@@ -1,18 +1,17 @@
-// What the log has this node do, and who does it: the side that knows the store and the loops.
+// What the log makes this node do, and the protocol of the store's side.
 
 import CachePolicy
 import Fleet
 import ResponseCache
 
-/// What another node has said, as the local store obeys it.
+/// An entry of another node, as the local store applies it.
 public enum FleetOrder: Sendable, Equatable {
     /// Key of a mark (`SharedLevel.invalidated`). Soft: stored responses become stale and are kept.
     case mark([UInt8], isSoft: Bool = false)
     case purge(FleetSelection, isSoft: Bool)
-    /// All that is stored: stale, or gone.
     case everything(isSoft: Bool)
 
-    /// What a message has this node do. A message that cannot be read may mean anything.
+    /// A message that cannot be read may mean anything.
     static func orders(of message: LogMessage) -> [FleetOrder] {
         switch message.kind {
         case .target, .collection, .group, .entry: [.mark(message.argument, isSoft: message.isSoft)]
@@ -28,40 +27,25 @@ public enum FleetOrder: Sendable, Equatable {
 }
 
 public protocol FleetFollowing: Sendable {
-    /// Obeys marks, before it returns. No response that was requested until now is stored where a mark concerns it.
+    /// Applies marks before it returns. No response that was requested earlier is stored where a mark concerns it.
     func follow(_ marks: ArraySlice<FleetOrder>)
 
-    /// Obeys orders that are no marks, in their order, like `follow`. More orders may come once they are done.
+    /// Applies orders that are no marks, in their order.
     /// - Parameter done: called once, from any thread.
     func obey(_ orders: [FleetOrder], done: @escaping @Sendable () -> Void)
 
-    /// Flushes the store. Returns when all that was obeyed until now is on the disk. Must not be called on an event loop.
+    /// Flushes the store. Must not be called on an event loop.
     func synchronize()
 
-    /// Waits until what was begun is done: nothing more will be asked for.
     func finish()
 
-    /// Whether anything is stored here. Asked from the log's loop.
     var hasStored: Bool { get }
 
-    /// Whether this process may say how far the store has come, and what is pending: not where another has taken over. Asked from
-    /// any thread.
+    /// Whether this process may write the files: not after another has taken over. Called from any thread.
     var mayKeepPosition: Bool { get }
 }
 
-extension LogGap {
-    var doubt: FleetDoubt {
-        switch self {
-        case .neverFollowed: .neverFollowed
-        case .epoch: .epoch
-        case .trimmed: .trimmed
-        case .lostEntries: .lostEntries
-        }
-    }
-}
-
 extension LogMessage {
-    /// What it means for records.
     var tableMarks: [Mark] {
         switch kind {
         case .target, .collection, .group, .entry: [.hash(FleetNode.hash(argument))]
@@ -72,7 +56,6 @@ extension LogMessage {
         }
     }
 
-    /// One message for the keys of marks.
     init(of keys: [[UInt8]], isSoft: Bool = false) {
         guard keys.count == 1, let key = keys.first else {
             self.init(marks: keys, isSoft: isSoft)

@@ -1,5 +1,5 @@
-// Of all nodes that miss one target, the node with the lease asks the upstream. Its shards have one table of leases: the shard that stores the response ends
-// the lease in the commands that offer the record, whichever shard took it.
+// Leases: of all nodes that miss a target, only the holder sends a request. The shards of a node share one table of leases. The shard that stores the
+// response ends the lease in the commands that offer the record.
 
 import Engine
 import Fleet
@@ -9,18 +9,14 @@ import Reactor
 
 /// A lease of this node. Times are the loop's, in milliseconds.
 struct HeldLease {
-    /// Where the record lies in the engine.
     let place: RecordPlace
-    /// The shard that renews it.
     let owner: ObjectIdentifier
     let began: Int64
-    /// When the engine removes it, unless it is renewed.
     var end: Int64
     /// The marker that leads to variants was offered.
     var isGiven = false
 }
 
-/// Why a node's lease ends.
 public enum LeaseEnd: Sendable, Equatable {
     /// Another node may ask.
     case free
@@ -28,13 +24,10 @@ public enum LeaseEnd: Sendable, Equatable {
     case served
     /// The response is stored here. If it was not offered to other nodes, each node asks.
     case stored
-    /// Each node sends one request.
     case eachNode
-    /// Each request is sent.
     case eachRequest
 }
 
-/// What the shards of this node know of leases, behind the node's mutex.
 struct LeaseTable {
     var held: [HashedKey: HeldLease] = [:]
     /// Targets that are not looked for at other nodes, and those among them for which each request is sent.
@@ -60,7 +53,7 @@ extension FleetLevel {
     /// A lease is renewed for this long at most, in milliseconds, should its end be missed.
     private static let longestLease: Int64 = 60_000
 
-    /// This node is to ask the upstream for all.
+    /// Starts the lease that was won.
     /// - Parameter key: key under which the response will be stored here.
     func hold(_ place: RecordPlace, for key: HashedKey) {
         let now = loop.batchMilliseconds
@@ -93,7 +86,7 @@ extension FleetLevel {
         for (key, lease) in held where lease.end - now < LeaseTimes.expiry - LeaseTimes.renewal / 2 { renew(key, lease, now) }
     }
 
-    /// A lease that the engine has removed meanwhile is taken anew, if it is still free. One that may be another node's by now is not renewed.
+    /// A lease that has expired is taken anew if it is still free, and not renewed.
     private func renew(_ key: HashedKey, _ lease: HeldLease, _ now: Int64) {
         var commands = EngineCommands()
         if lease.end > now { commands.add(Words.set, lease.place.lease, renewalWords) }
@@ -110,17 +103,14 @@ extension FleetLevel {
         }
     }
 
-    /// Another node may ask at once.
     func giveBack(_ place: RecordPlace) {
         var commands = EngineCommands()
         commands.add(Words.unlink, place.lease)
         client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { _ in }
     }
 
-    /// What this node has asked the upstream for is over, or it is known that other nodes cannot use it.
-    /// - Parameters:
-    ///   - key: key under which the response was to be stored here.
-    ///   - client: number of the client whose request was sent.
+    /// The request of the lease's holder has ended, or its response cannot be shared.
+    /// - Parameter key: key under which the response was to be stored.
     public func ended(_ key: [UInt8], _ end: LeaseEnd, by client: UInt64 = 0) {
         loop.assertOnLoop()
         let now = loop.batchMilliseconds
@@ -145,10 +135,9 @@ extension FleetLevel {
         self.client.sendAll(commands, patienceMilliseconds: Self.offerPatience) { _ in }
     }
 
-    /// Of a lease that the engine has removed another node may be the holder.
+    /// A lease that has expired may be another node's.
     private func isOurs(_ lease: HeldLease) -> Bool { lease.end > loop.batchMilliseconds }
 
-    /// A response is offered to other nodes.
     /// - Parameter isResponse: false for a marker that leads to variants.
     /// - Returns: the lease that ends with the offer, and whether it, or a mark, is to be removed from the engine.
     func offering(_ key: [UInt8], isResponse: Bool) -> (lease: HeldLease?, isRemoved: Bool) {
@@ -165,20 +154,18 @@ extension FleetLevel {
         }
     }
 
-    /// Another node has left a mark. It is looked at again soon.
     func noteMark(_ mark: LeaseMark, _ key: [UInt8]) {
         let shortest = UnshareableTargets.milliseconds(upstream: 0)
         node.leases.withLock { $0.note(mark, HashedKey(key).hash, for: shortest, by: 0, now: loop.batchMilliseconds) }
     }
 
-    /// Whether each request for the target is sent: the last response could not be shared, or the upstream failed.
+    /// Whether each request is sent: the last response could not be shared, or the upstream failed.
     public func isForEachRequest(_ key: [UInt8]) -> Bool {
         node.leases.withLock { table in
             !table.eachRequest.isEmpty && table.eachRequest.contains(HashedKey(key).hash, now: loop.batchMilliseconds)
         }
     }
 
-    /// Whether other nodes are not asked for the target.
     func isForEachNode(_ key: [UInt8]) -> Bool {
         node.leases.withLock { table in
             !table.eachNode.isEmpty && table.eachNode.contains(HashedKey(key).hash, now: loop.batchMilliseconds)

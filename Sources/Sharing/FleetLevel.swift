@@ -1,5 +1,5 @@
-// The shared level as one shard uses it: what is stored here goes to the engine, what is missing here is looked for there, and of all nodes that miss
-// the same one asks the upstream. Nobody waits for the engine for longer than `share.timeout`.
+// One shard's access to the shared level: it offers stored responses to the engine and looks up misses there. A request waits for the engine for
+// `share.timeout` at most.
 
 import CachePolicy
 import CacheStore
@@ -18,40 +18,37 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     private var sealer: FleetSealer
     private let zstd = QuickZstd()
     public internal(set) var figures = FleetFigures()
-    /// Who misses the same waits for the same look-up.
+    /// Concurrent misses share one look-up.
     private var underWay: [SearchName: SharedSearch] = [:]
 
     private struct SearchName: Hashable {
-        /// Of the first place.
         let key: HashedKey
         let mayWait: Bool
     }
 
-    /// Look-ups that the engine has not replied to.
     let patience: PatienceLine<SharedSearch>
     var renewal: LoopTimer?
-    /// Look-ups that wait for another node's lease.
     var waitingForNodes = 0
     private var around: LoopTimer?
-    /// Whether round trips to the engine take longer than `share.timeout`: then no miss looks there.
+    /// Whether round trips to the engine take longer than `share.timeout`. Misses are not looked up then.
     public private(set) var isSlow = false
     private var probe: LoopTimer?
 
-    /// Writes of this shard that are not in the log yet, by their numbers, and who waits for them.
+    /// Numbers of this shard's writes that are not in the log yet.
     private var untold: Set<UInt64> = []
     public private(set) var lastTold: UInt64 = 0
-    /// The last of those that were given up: they come into the log later.
+    /// The last write that was given up: it comes into the log later.
     private var lastUntold: UInt64 = 0
     private var waiters: [ToldWaiter] = []
 
-    /// What a record has beside its content, at most: its key and head.
+    /// Maximum size of a record's key and head, bytes.
     private static let overheadBytes = 256 << 10
 
     public init(_ node: FleetNode, on loop: EventLoop) {
         (self.node, self.loop) = (node, loop)
         sealer = FleetSealer(node.settings.secrets.first)
         var engine = node.settings.engine
-        // A value is taken from its connection in one piece, which holds the loop.
+        // A value is read in one piece, which holds the loop.
         engine.limits.replyBytes = node.settings.contentLimitBytes + Self.overheadBytes
         client = EngineClient(loop: loop, engine)
         patience = PatienceLine(loop: loop, milliseconds: node.settings.timeout) { $0.giveUp() }
@@ -61,13 +58,12 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         client.onChange = { [unowned client, node] in node.note($0, $1, by: client) }
     }
 
-    /// On its loop.
     public func start() {
         client.start()
         lookAround()
     }
 
-    /// A Cluster's servers come and go, and nothing that is asked of the others tells of it.
+    /// Refreshes the Cluster's map: no other command reports new servers.
     private func lookAround() {
         around = loop.schedule(after: .seconds(Self.aroundSeconds)) { [weak self] in
             guard let self else { return }
@@ -79,14 +75,13 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     private static let aroundSeconds = 30
 
-    /// On its loop: whoever waits goes on.
     public func close() {
         client.close()
         renewal?.cancel()
         around?.cancel()
         probe?.cancel()
         for search in Array(underWay.values) { search.giveUp() }
-        // One that rests until it looks again does so no more.
+        // A search that rests does not continue.
         underWay = [:]
         let left = waiters
         waiters = []
@@ -98,9 +93,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     public var engineFigures: EngineFigures { client.figures }
     public var servers: [EngineServerState] { client.servers }
 
-    // MARK: Giving
-
-    /// - Returns: nil where the value is no record that this node can use.
+    /// - Returns: nil: not a usable record.
     func open(_ value: [UInt8], at place: SharedPlace, lying lies: RecordPlace) -> GivenRecord? {
         let secret = node.settings.secrets.all[place.secret]
         return GivenRecord(value, sealedBy: secret, at: lies.record.bytes, by: zstd, limit: client.settings.limits.replyBytes)
@@ -118,11 +111,11 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     public func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {
         loop.assertOnLoop()
-        // What leads to variants is not yet what others wait for, nor counted beside its variant.
+        // A marker that leads to variants frees no waiting node, and is not counted.
         let isResponse = item.metadata.withUnsafeBytes(StoredMetadata.kind) == .response
         func count(_ outcome: OfferOutcome) { if isResponse { self.count(outcome) } }
         let wallNow = loop.batchWallMilliseconds
-        // Where the clock was set back it is not known what had been followed then.
+        // After the clock was set back, the position at that time is unknown.
         guard recency.requestTime.milliseconds <= wallNow,
             let placed = node.place(recency, wallNow: wallNow, now: loop.batchMilliseconds)
         else { return count(.unplaced) }
@@ -138,14 +131,12 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         var commands = EngineCommands(room: valueBytes + Self.commandBytes)
         commands.add(
             Words.set, place.record, valueBytes: valueBytes, { given.appendSealed(to: &$0, by: &sealer, at: place.record.bytes) }, keep)
-        // Others find the response, or may ask: they are told both in one piece.
+        // The record and the end of the lease arrive together.
         if isRemoved { commands.add(Words.unlink, place.lease) }
         client.sendAll(commands, patienceMilliseconds: Self.offerPatience, isUrgent: false) { replies in
             if case .status = replies[0] { count(.sent) } else { count(.failed) }
         }
     }
-
-    // MARK: What others have to know
 
     public func invalidated(_ marks: [[UInt8]], isDoubtful: Bool) {
         loop.assertOnLoop()
@@ -155,13 +146,10 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         node.tell(LogMessage(of: marks, isSoft: isDoubtful)) { [self] isTold in loop.execute { self.noteTold(number, isTold) } }
     }
 
-    /// Whether a write is not in the log yet.
     public var isAwaited: Bool { !untold.isEmpty }
 
-    /// Waits until all that was changed here until now is in the log, for `share.timeout` at most.
-    /// - Parameters:
-    ///   - former: `lastTold` before the change.
-    ///   - then: called on the loop; told whether the changes since are in the log.
+    /// Waits until all changes so far are in the log, for `share.timeout` at most.
+    /// - Parameter then: called on the loop; whether the changes since `former` (an earlier `lastTold`) are in the log.
     public func whenTold(since former: UInt64, _ then: @escaping (_ isTold: Bool) -> Void) {
         let waiter = ToldWaiter(untold) { [self] left in then(lastUntold <= former && !left.contains { $0 > former }) }
         guard isAwaited else { return waiter.goOn() }
@@ -181,9 +169,6 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         for waiter in ready { waiter.goOn() }
     }
 
-    // MARK: What is asked for all
-
-    /// Nobody waits for it.
     static let offerPatience: Int64 = 1_000
 
     enum Words {
@@ -192,19 +177,15 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         static let unlink = EngineWords("UNLINK")
     }
 
-    /// How long records are kept.
     private let keep: EngineWords
-    /// Who has a lease is told in the same breath.
     let leaseWords: EngineWords
     let renewalWords: EngineWords
-    /// What two commands take beside their values, about: two keys with the fleet's name.
+    /// Size of two commands without their values, about.
     static let commandBytes = 256
 
     private func count(_ outcome: OfferOutcome) { figures.offers[outcome, default: 0] += 1 }
 
-    // MARK: Looking
-
-    /// Why it is not worth while to look there at all: for the cost of a comparison; nil where it is.
+    /// Why a look-up is of no use; nil: it is worth its cost.
     public func obstacle(for keys: TargetKeys) -> SharedObstacle? {
         guard client.isOpen else { return .failing }
         guard !isBlind else { return .blind }
@@ -212,9 +193,8 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         return isForEachNode(keys.own) ? .unshareable : nil
     }
 
-    /// Looks for a response, stores here what may be taken, and tells whoever waits, on the loop: at the latest after `share.timeout`, or, where another
-    /// node asks the upstream, after `wait`.
-    /// - Parameter wait: milliseconds; nil: no other node is waited for, and none is to wait for this one.
+    /// Looks up a response and stores it here. Ends after `share.timeout`, or, if another node has the lease, after `wait`.
+    /// - Parameter wait: milliseconds; nil: without a lease.
     public func look(_ lookUp: SharedLookUp, in cache: ResponseCache, wait: Int64?, for waiter: any SharedWaiter) {
         loop.assertOnLoop()
         guard let first = lookUp.places.first else {
@@ -231,7 +211,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         search.start()
     }
 
-    /// Where the engine is too slow it is asked by PING now and then, and by what is given to other nodes, for which nobody waits.
+    /// A slow engine is measured by PING and by offers.
     private func judgeRoundTrip() {
         let limit = node.settings.timeout * 1_000
         let isSlow = client.roundTripMicroseconds > (isSlow ? limit * 3 / 4 : limit)
@@ -251,28 +231,25 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     private static let probeMilliseconds = 250
 
-    /// Nobody joins it any more.
     func ended(_ search: SharedSearch) {
         let name = SearchName(key: search.key, mayWait: search.mayWait)
         if underWay[name] === search { underWay[name] = nil }
     }
 }
 
-/// Who waits for what the shared level has, on its loop.
+/// A request that waits for the look-up, on its loop.
 public protocol SharedWaiter: AnyObject {
-    /// Goes on.
-    /// - Parameter refusal: why what was found last may not be taken.
-    /// - Returns: whether somebody still waits for the response.
+    /// - Parameter refusal: why the last record was refused.
+    /// - Returns: whether a client still waits for the response.
     func sharedEnded(_ outcome: SharedOutcome, _ refusal: SharedRefusal?) -> Bool
 
-    /// Another node asks the upstream for the same, and is waited for.
+    /// Another node has the lease.
     func sharedWaits()
 
-    /// Something was stored after that.
+    /// A response was stored after `sharedEnded`.
     func sharedCameLate()
 }
 
-/// A response that waits for the log.
 private final class ToldWaiter {
     var left: Set<UInt64>
     var timer: LoopTimer?
@@ -280,7 +257,6 @@ private final class ToldWaiter {
 
     init(_ left: Set<UInt64>, _ then: @escaping (_ left: Set<UInt64>) -> Void) { (self.left, self.then) = (left, then) }
 
-    /// Once.
     func goOn() {
         timer?.cancel()
         timer = nil

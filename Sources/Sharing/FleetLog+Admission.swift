@@ -1,19 +1,18 @@
-// Whether this node may follow the log and append to it, and by whose keys entries are sealed: the value beside the epoch (`FleetAdmission`).
+// Admission to the log (`FleetAdmission`), and entries by keys of strangers.
 
 import Engine
 import Fleet
 
 extension FleetLog {
-    /// How long a node that was refused waits before it makes the value where there is none: the fleet's nodes make it within two seconds.
+    /// Delay until a refused node may write the first value: the fleet's nodes write it within two seconds.
     private static let refusedMilliseconds: Int64 = 5_000
 
-    /// Where this node is refused, the log is lost with the cause.
     /// - Parameters:
     ///   - reply: to `FleetSettings.admissionQuestion`.
     ///   - time: the engine's, of the same moment.
-    ///   - isConnected: the log is followed already. Otherwise nothing goes on before the value is there.
-    ///   - then: called where this node is admitted: at once, or, where it has to write the value first, once it has met the log again.
-    func admit(_ reply: EngineReply, at time: Int64, isConnected: Bool, then: (FleetLog) -> Void) {
+    ///   - isConnected: the log is followed already.
+    ///   - then: called once this node is admitted: at once, or, if it is not connected, after the value is written.
+    func admit(_ reply: EngineReply, at time: Int64, isConnected: Bool, then: @escaping (FleetLog) -> Void) {
         guard reply.text != nil || reply == .nothing else { return lose([reply]) }
         let served = node?.served ?? [:]
         switch FleetAdmission.judge(reply.text, at: keys.admission, by: settings.secrets, serving: served, fleetNow: time) {
@@ -24,7 +23,7 @@ extension FleetLog {
             lose(for: figures.trouble ?? .otherSecret)
         case .write(let value, let admission, let isFirst):
             self.admission = admission
-            write(value, isFirst: isFirst, meets: !isConnected)
+            write(value, isFirst: isFirst, then: isConnected ? nil : then)
             if isConnected { then(self) }
         case .otherSecret: refuse(.otherSecret)
         case .otherUpstream: refuse(.otherUpstream)
@@ -36,43 +35,43 @@ extension FleetLog {
         lose(for: trouble)
     }
 
-    /// - Parameter meets: the log is met again then. Otherwise the next look finds out whether it was written.
-    private func write(_ value: [UInt8], isFirst: Bool, meets: Bool) {
+    /// - Parameter then: nil: the next look finds out whether the value was written.
+    private func write(_ value: [UInt8], isFirst: Bool, then: ((FleetLog) -> Void)?) {
         let words = [Array("SET".utf8), keys.admission, value] + (isFirst ? [Array("NX".utf8)] : [])
         reader.sendAll(
             [EngineCommand(words, key: keys.log)], patienceMilliseconds: Self.patience,
             then: inSession { log, replies in
-                guard meets else { return }
-                // Of two that write for the first time one has failed, and reads the other's value.
-                if replies[0].failure != nil { log.lose(replies) } else { log.meet() }
+                guard let then else { return }
+                switch replies[0] {
+                case .status: then(log)
+                // Of two first writers one fails, and reads the other's value.
+                case .nothing: log.meetAgain()
+                default: log.lose(replies)
+                }
             })
     }
 
-    // MARK: Entries
-
-    /// Whether an entry that does not open is by a key that no node of the fleet has. Of what was appended while this node was away that is not believed:
-    /// who owns the engine could have altered a true entry since, whose sender has gone. What comes now its sender reads as well (`greetAfterForeign`).
+    /// Whether no node of the fleet has the key of an entry. False during a catch-up: the entry may be an altered one whose sender has ended.
     func isForeign(_ fields: [LogField], at position: LogPosition) -> Bool {
         guard let id = FleetSettings.keyID(fields), !settings.secrets.all.contains(where: { $0.id == id }) else { return false }
         if case .catchingUp = follower.state { return false }
         return admission?.isForeign(id, at: position) == true
     }
 
-    /// A node may have got another secret since this node looked last, and has written so before its first entry: that is asked before an entry counts as
-    /// nothing.
+    /// Another node may have written a new key before its first entry, so the value is read before an entry is ignored.
     func confirmKeys(of entries: [(position: LogPosition, fields: [LogField])], then: @escaping (FleetLog) -> Void) {
         guard entries.contains(where: { isForeign($0.fields, at: $0.position) }) else { return then(self) }
         reader.sendAll(
             [settings.admissionQuestion, EngineCommand("TIME")], patienceMilliseconds: Self.patience,
             then: inSession { log, replies in
                 guard let time = Self.time(replies[1]) else { return log.lose(replies) }
-                // Without a value nothing is known of keys, and the entry may mean anything.
+                // Without a value the keys are unknown, and the entry may mean anything.
                 if replies[0] == .nothing { log.admission = nil }
                 log.admit(replies[0], at: time, isConnected: true, then: then)
             })
     }
 
-    /// An altered entry of this node may look like a foreign one: what this node says of its number lets others see that one is missing.
+    /// The foreign entry may be an altered one of this node. A greeting shows the others that one is missing.
     func greetAfterForeign() {
         guard logWriter.lastSequence > 0 else { return }
         if let greetedAt, now - greetedAt < Self.greetingMilliseconds { return }

@@ -1,4 +1,4 @@
-// What is asked of the engine for the log, and how its replies are read.
+// Commands for the log, and what follows from their replies.
 
 import Engine
 import Fleet
@@ -8,20 +8,17 @@ import Reactor
 extension FleetLog {
     private static let holdMilliseconds: Int64 = 1_000
     static let patience: Int64 = 1_000
-    /// Between a reply with entries and the next reading: as much longer a purge may take to reach this node.
+    /// Delay between a reply with entries and the next reading.
     private static let gatheringMilliseconds: Int64 = 5
-    /// Until it is tried again.
     private static let restMilliseconds = 250
-    /// Entries are trimmed by age as they are appended, and by number now and then.
+    /// Entries are trimmed by age as they are appended, and by number at this interval.
     private static let entryLimit = 1_000_000
     private static let trimInterval: UInt64 = 1_000
-
-    // MARK: Meeting the log
 
     func meetAgain() {
         guard isRunning, !isResting else { return }
         metConnection = nil
-        // What was asked until now is of no use any more.
+        // Replies to earlier commands no longer count.
         session += 1
         isResting = true
         loop.schedule(after: .milliseconds(Self.restMilliseconds)) { [weak self] in
@@ -30,7 +27,7 @@ extension FleetLog {
         }
     }
 
-    /// For what is asked now: whether it still counts when the reply comes.
+    /// Ignores the reply if the log was met again meanwhile.
     func inSession(_ body: @escaping (FleetLog, [EngineReply]) -> Void) -> ([EngineReply]) -> Void {
         let asked = session
         return { [weak self] replies in
@@ -39,7 +36,6 @@ extension FleetLog {
         }
     }
 
-    /// Asks what there is, of the server that has the log.
     func meet() {
         guard isRunning else { return }
         let asked = now
@@ -55,13 +51,12 @@ extension FleetLog {
         return EngineCommand([Array("SET".utf8), keys.epoch, epoch] + condition, key: keys.log)
     }
 
-    /// Whether it was done shows when the log is met again. Where several do it at a time the last counts, and the others meet one log more.
+    /// The result shows when the log is met again. The last of several concurrent writers wins.
     func renewEpoch() {
         logger.warning("the fleet's log is one that was left before, or has no name: it gets a new one")
         reader.sendAll([newEpoch()], patienceMilliseconds: Self.patience) { _ in }
     }
 
-    /// The state of the log.
     private func questions(hold: Int64) -> [EngineCommand] {
         [
             EngineCommand([Array("GET".utf8), keys.epoch], key: keys.log, holdMilliseconds: hold), EngineCommand("TIME"),
@@ -70,7 +65,6 @@ extension FleetLog {
         ]
     }
 
-    /// nil where it cannot be understood.
     private func info(_ replies: [EngineReply]) -> LogInfo? {
         guard let epoch = Self.epoch(replies[0]), let server = replies[2].text.map(InfoText.init),
             let replication = replies[3].text.map(InfoText.init), let stream = Self.stream(replies[4])
@@ -81,11 +75,11 @@ extension FleetLog {
             lastDeleted: stream.lastDeleted, count: stream.count, added: stream.added)
     }
 
-    /// - Parameter made: what was said to the epoch that the log gets where it has none.
+    /// - Parameter made: reply to the command that sets a missing epoch.
     private func met(_ replies: [EngineReply], made: EngineReply, asked: Int64) {
         noteServer()
         if let version = replies[2].text.map(InfoText.init)?.outdatedVersion { return lose(for: .outdated(version, figures.server)) }
-        // Without an epoch nothing else that is said of the log means anything.
+        // Without an epoch no other reply has a meaning.
         if replies[0] == .nothing, made.failure != nil { return lose([made]) }
         let failure = replies.lazy.compactMap(\.failure).first
         guard failure == nil, let time = Self.time(replies[1]), let info = info(replies) else {
@@ -104,15 +98,14 @@ extension FleetLog {
         trimByAge(info)
     }
 
-    /// Asks again, behind what is being read: on a connection replies keep their order.
+    /// Reads the state again, on the same connection.
     func look() {
         reader.sendAll(
             questions(hold: Self.holdMilliseconds), patienceMilliseconds: 2 * Self.holdMilliseconds,
             then: inSession { log, replies in
-                guard log.metConnection == log.reader.connection(forKey: log.keys.log), let info = log.info(replies) else {
-                    return log.lose(replies)
-                }
-                guard let time = Self.time(replies[1]) else { return log.lose(replies) }
+                guard log.metConnection == log.reader.connection(forKey: log.keys.log), let info = log.info(replies),
+                    let time = Self.time(replies[1])
+                else { return log.lose(replies) }
                 log.admit(replies[5], at: time, isConnected: true) { log in
                     log.handle(LogFollower.Event.looked(info))
                     log.handle(LogWriter.Event.replicas(log.figures.replicas))
@@ -126,7 +119,6 @@ extension FleetLog {
         figures.slot = reader.isCluster ? KeySlot.of(keys.log) : nil
     }
 
-    /// - Parameter replies: what was said instead of what was wanted.
     func lose(_ replies: [EngineReply] = []) { lose(for: trouble(replies)) }
 
     func lose(for trouble: LogTrouble) {
@@ -138,14 +130,13 @@ extension FleetLog {
     }
 
     private func trouble(_ replies: [EngineReply]) -> LogTrouble {
-        // That it is not asked any more is nobody's cause.
+        // An open breaker is no cause by itself.
         guard let failure = replies.lazy.compactMap(\.failure).first(where: { $0 != .breakerOpen }) else {
             if let open = reader.openFailure(forKey: keys.log) { return .failed(open.failure, open.server) }
             if let metConnection, metConnection != reader.connection(forKey: keys.log) { return .failed(.connectionLost, figures.server) }
             let isSaid = replies.contains { $0.failure == nil }
             return isSaid ? .notUnderstood : .failed(.connectionLost, figures.server)
         }
-        // That is not one server's.
         if failure == .notCluster { return .failed(failure, nil) }
         return .failed(failure, figures.server ?? reader.openFailure(forKey: keys.log)?.server)
     }
@@ -155,8 +146,6 @@ extension FleetLog {
         let finding = node?.change { $0.clock.note(sample) }
         if finding == .jumped { handle(.clockJumped) }
     }
-
-    // MARK: Reading
 
     /// Entries that come soon after others are read together.
     func read(from position: LogPosition) {
@@ -169,7 +158,7 @@ extension FleetLog {
         }
     }
 
-    /// Asks for the epoch and the time once a second: that is how long a wait for entries takes at most, too.
+    /// Reads epoch and time once a second: the longest wait for entries.
     private func readNow(from position: LogPosition) {
         let isChecking = !follower.isSeeing || now - lastCheck >= Self.holdMilliseconds
         if isChecking { lastCheck = now }
@@ -180,13 +169,13 @@ extension FleetLog {
         reader.sendAll(
             (isChecking ? checks : []) + [reading], patienceMilliseconds: patience,
             then: inSession { log, replies in
-                // What lay here while the machine was stopped says nothing of now: the other clock stands still with it.
-                guard log.loop.time.wallMilliseconds - asked <= patience else { return log.lose(for: .stopped) }
+                // After a stop of the machine the reply is outdated. The monotonic clock stood still with it.
+                guard log.loop.time.wallMilliseconds - asked <= patience else { return log.lose(for: .blind(.stopped)) }
                 log.came(replies)
             })
     }
 
-    /// What is there already is not waited for: the node is blind until it has read it.
+    /// Existing entries are read without a wait.
     private func reading(from position: LogPosition, hold: Int64) -> EngineCommand {
         var words = ["XREAD", "COUNT", String(readCount.count)]
         var hold = hold
@@ -218,11 +207,10 @@ extension FleetLog {
         }
     }
 
-    /// Why no entries have come.
     private func noteUnread(_ failure: EngineFailure?) {
         switch failure {
         case .protocolError: readCount.failed(.tooMuch)
-        // What is waited for while there is nothing is late for other reasons.
+        // A wait without entries may be late for other reasons.
         case .timedOut: if case .catchingUp = follower.state { readCount.failed(.late) }
         default: break
         }
@@ -232,18 +220,15 @@ extension FleetLog {
         nextReading = now + Self.gatheringMilliseconds
         let placed = entries.map { PlacedEntry($0.position, open($0.fields, at: $0.position)) }
         for one in placed {
-            if let origin = one.entry.origin { noteNode(origin.node, one.position) }
+            guard let node = one.entry.origin?.node else { continue }
+            if figures.nodes[node] == nil, figures.nodes.count >= 4_096 { figures.nodes = [:] }
+            figures.nodes[node] = one.position.milliseconds
         }
         if let last = placed.last {
             figures.position = last.position
             figures.lagMilliseconds = Self.lag(of: last.position, fleetNow: fleetNow)
         }
         handle(.entries(placed))
-    }
-
-    private func noteNode(_ node: UInt64, _ position: LogPosition) {
-        if figures.nodes[node] == nil, figures.nodes.count >= 4_096 { figures.nodes = [:] }
-        figures.nodes[node] = position.milliseconds
     }
 
     private func open(_ fields: [LogField], at position: LogPosition) -> LogEntry {
@@ -253,9 +238,6 @@ extension FleetLog {
         return isForeign ? .foreign : .unopened
     }
 
-    // MARK: Appending
-
-    /// A connection for writing to the same server, on which nothing was written yet.
     func connectWriter(_ fence: Fence?, isNewPrimary: Bool) {
         let questions = [
             EngineCommand([Array("EXISTS".utf8), keys.log], key: keys.log), EngineCommand("INFO", "server"),
@@ -268,7 +250,7 @@ extension FleetLog {
                 let (server, replication) = (InfoText(replies[1].text ?? []), InfoText(replies[2].text ?? []))
                 guard Self.primary(server, replication) == log.metPrimary else {
                     log.connectAnew()
-                    return log.lose(for: .unheard)
+                    return log.lose(for: .blind(.unheard))
                 }
                 log.writerConnection = log.writer.connection(forKey: log.keys.log)
                 let replicas = log.figures.replicas
@@ -287,31 +269,29 @@ extension FleetLog {
         writer.sendAll(
             commands, patienceMilliseconds: Self.patience,
             then: inSession { log, replies in
-                // Whether what was under way was done is not known: it is sent again.
+                // The entries may or may not be appended. They are sent again.
                 guard log.writerConnection == log.writer.connection(forKey: log.keys.log) else { return log.lose() }
                 let refusal = replies.prefix(entries.count).lazy.compactMap(\.failure).first
-                if refusal == .full { log.trimOfFull() }
+                // What fills the engine may be the log, and no append trims it any more.
+                if refusal == .full { log.trim(before: log.trimming.refused(fleetNow: log.fleetNow, now: log.now)) }
                 if replies.count > entries.count { log.noteTrimming(replies[entries.count].failure) }
-                let answers = zip(entries, replies).map { Self.reply($1, to: $0) }
+                let answers = zip(entries, replies).map { Self.reply($1, at: $0.position) }
                 guard let all = answers as? [LogWriter.Reply] else { return log.lose(replies) }
                 log.handle(.answered(all))
                 log.listen(to: all, refusal)
             })
     }
 
-    /// What was appended has to be read; who is refused is not connected.
+    /// An appended entry has to be read; a refusal disconnects.
     private func listen(to replies: [LogWriter.Reply], _ refusal: EngineFailure?) {
-        for reply in replies.reversed() {
-            guard case .appended(let position) = reply else { continue }
-            handle(LogFollower.Event.appended(position))
-            break
-        }
+        let positions = replies.compactMap { if case .appended(let position) = $0 { position } else { nil } }
+        if let last = positions.last { handle(LogFollower.Event.appended(last)) }
         guard replies.contains(.refused) else { return }
         lastRefusal = refusal
         handle(LogFollower.Event.refused)
     }
 
-    /// Its address may lead to several servers.
+    /// The address may lead to several servers.
     func connectAnew() { for client in [reader, writer] { client.connectAnew(forKey: keys.log) } }
 
     private func command(_ outgoing: LogWriter.Outgoing) -> EngineCommand {
@@ -322,11 +302,13 @@ extension FleetLog {
         return EngineCommand(words, key: keys.log)
     }
 
-    /// nil where it is not known.
-    private static func reply(_ reply: EngineReply, to outgoing: LogWriter.Outgoing) -> LogWriter.Reply? {
+    /// - Parameter position: the id that the entry was to get; nil: any.
+    /// - Returns: nil if the outcome is not known.
+    static func reply(_ reply: EngineReply, at position: LogPosition?) -> LogWriter.Reply? {
         switch reply {
         case .bytes(let text): LogPosition(text: text).map { .appended($0) }
-        case .error where outgoing.position != nil: .alreadyBeyond
+        // Other errors (BUSY) do not say that ids are higher: entries that follow would get ids that were given before.
+        case .error(let text) where position != nil && String(decoding: text, as: UTF8.self).contains(" ID"): .alreadyBeyond
         case .error, .failed(.denied), .failed(.commandForbidden), .failed(.keyForbidden), .failed(.full), .failed(.readOnly),
             .failed(.clusterDown):
             .refused
@@ -334,18 +316,13 @@ extension FleetLog {
         }
     }
 
-    // MARK: Trimming
-
     private func trimByAge(_ info: LogInfo) {
         trim(before: trimming.looked(first: info.first, fleetNow: fleetNow, now: now))
     }
 
-    /// What fills the engine may be the log, and nothing that is appended trims it any more.
-    private func trimOfFull() { trim(before: trimming.refused(fleetNow: fleetNow, now: now)) }
-
     var fleetNow: Int64? { node?.change { $0.clock.now(now) } ?? nil }
 
-    /// Of all commands that write this one is let through where there is no memory.
+    /// XTRIM is permitted when memory is full.
     private func trim(before oldest: LogPosition?) {
         guard let oldest else { return }
         let words = ["MINID", "~", oldest.text].map { Array($0.utf8) }

@@ -1,9 +1,8 @@
-// How the engine's replies to questions about the log are read. Nothing that it says is trusted: a number that cannot be is none.
+// Parses the engine's replies about the log. No reply is trusted.
 
 import Engine
 import Fleet
 
-/// The lines of INFO.
 public struct InfoText: Sendable {
     public private(set) var values: [String: String] = [:]
 
@@ -16,7 +15,7 @@ public struct InfoText: Sendable {
 
     subscript(_ name: String) -> String? { values[name] }
 
-    /// The version of a Redis that is older than 7.0; nil: it is not, or does not say. Valkey tells a version of Redis that it is compatible with.
+    /// Version of a Redis below 7.0; nil: newer, or unknown. Valkey reports a compatible version of Redis.
     public var outdatedVersion: String? { Self.outdatedVersion(values) }
 
     public static func outdatedVersion(_ values: [String: String]) -> String? {
@@ -34,7 +33,7 @@ extension FleetLog {
         reply.text.flatMap { UInt64(String(decoding: $0, as: UTF8.self), radix: 16) }
     }
 
-    /// Whether something else lies there, which would stay for ever.
+    /// Whether the key holds something else.
     static func isNoEpoch(_ reply: EngineReply) -> Bool {
         switch reply {
         case .bytes: epoch(reply) == nil
@@ -43,7 +42,6 @@ extension FleetLog {
         }
     }
 
-    /// Milliseconds.
     static func time(_ reply: EngineReply) -> Int64? {
         guard let parts = reply.list, parts.count == 2, let seconds = number(parts[0]), let micros = number(parts[1]),
             (0..<1 << 40).contains(seconds), (0..<1_000_000).contains(micros)
@@ -51,15 +49,14 @@ extension FleetLog {
         return seconds * 1_000 + micros / 1_000
     }
 
-    /// Another one for each server, and each time that it becomes the primary.
+    /// Changes with each server, and each time that it becomes the primary.
     static func primary(_ server: InfoText, _ replication: InfoText) -> [UInt8] {
         Array((server["run_id"] ?? "").utf8) + Array((replication["master_replid"] ?? "").utf8)
     }
 
-    /// How many replicas there are.
     static func replicas(_ replication: InfoText) -> Int { replication["connected_slaves"].flatMap { Int($0) }.map { max(0, $0) } ?? 0 }
 
-    /// How long ago an entry was appended, by the fleet's time.
+    /// Age of an entry by the fleet's time, milliseconds.
     static func lag(of position: LogPosition, fleetNow: Int64?) -> Int64 {
         guard let fleetNow, let time = Int64(exactly: position.milliseconds) else { return 0 }
         return time < fleetNow ? fleetNow - max(0, time) : 0
@@ -69,7 +66,7 @@ extension FleetLog {
         reply.integer ?? reply.text.flatMap { Int64(String(decoding: $0, as: UTF8.self)) }
     }
 
-    /// A stream that is not there has had no entries.
+    /// A missing stream has no entries.
     static func stream(
         _ reply: EngineReply
     ) -> (last: LogPosition, first: LogPosition?, lastDeleted: LogPosition, count: UInt64, added: UInt64)? {
@@ -88,7 +85,6 @@ extension FleetLog {
         return (last, first, position("max-deleted-entry-id") ?? .beginning, length, count("entries-added") ?? length)
     }
 
-    /// Of the one stream that was asked for.
     static func entries(_ streams: [EngineReply]) -> [(position: LogPosition, fields: [LogField])]? {
         guard streams.count == 1, let pair = streams[0].list, pair.count == 2, let entries = pair[1].list else { return nil }
         var read: [(position: LogPosition, fields: [LogField])] = []

@@ -1,5 +1,4 @@
-// The log of the fleet, as this process reads and writes it: the shell of Fleet's two machines, on a loop of its own, so that no client ever waits for it.
-// What the machines say is done in order; nothing is decided here.
+// The log of the fleet: the shell of Fleet's two machines, on a loop of its own. It performs the machines' actions in order, and decides nothing.
 
 import CachePolicy
 import Engine
@@ -16,94 +15,78 @@ public final class FleetLog: @unchecked Sendable {
     let keys: EngineKeys
     let logger: Logger
     let files: FleetFiles
-    /// What waits for entries holds up what comes behind it: so there are two.
+    /// Two clients: a blocking read delays all commands behind it.
     let reader: EngineClient
     let writer: EngineClient
     var follower: LogFollower
     var logWriter: LogWriter
     var readCount = ReadCount()
     var trimming: LogTrimming
-    /// Set when it is started; it owns this.
     weak var node: FleetNode?
     var following: (any FleetFollowing)?
     var figures = LogFigures()
-    /// The same for others.
+    /// Copy of `figures` for other threads.
     private let published = Mutex(LogFigures())
 
-    /// Who wants to know what became of what.
     private var waiting: [LogWriter.Token: (LogWriter.Outcome) -> Void] = [:]
     var lastToken: LogWriter.Token = 0
-    /// Those of them that are purges.
     private var purges: Set<LogWriter.Token> = []
-    /// They lie on the disk, or are about to.
     var pending = PendingPurges()
-    let pendingFile: FileKeeper<KeptPending>
-    private let positionFile: FileKeeper<FollowedPosition>
-    /// Whether they are counted when they are written.
+    let pendingFile: FileKeeper<@Sendable () -> Bool>
+    private let positionFile: FileKeeper<@Sendable () -> Bool>
     var isCountDue = false
-    /// How often what others have left was taken.
     var takings = 0
     private var timer: LoopTimer?
     private var writerTimer: LoopTimer?
     private var isStopped = false
-    /// On which the log was met: another one may lead to another server.
     var metConnection: UInt64?
-    /// `LogInfo.primary` of the server that was met. The connection for writing has to lead to it.
+    /// `LogInfo.primary` of the server that was met. The writer has to reach it.
     var metPrimary: [UInt8] = []
     var writerConnection: UInt64?
-    /// From one meeting of the log to the next.
+    /// Number of the meeting with the log.
     var session = 0
     var isResting = false
-    /// When the epoch and the engine's time were requested last, and before when entries are not requested again.
+    /// When epoch and time were requested last, and the earliest time of the next reading.
     var lastCheck = Int64.min / 2
     var nextReading = Int64.min / 2
-    /// What was warned of since the log was seen last.
     private var warned: Set<String> = []
-    /// What lay beside the epoch when this node looked last; nil: nothing is known.
+    /// Value beside the epoch, as last read; nil: unknown.
     var admission: FleetAdmission?
-    /// Milliseconds of the loop's clock: when this node was refused last, and when it greeted for a foreign entry.
+    /// When this node was last refused, and when it last greeted for a foreign entry: milliseconds of the loop's clock.
     var refusedAt: Int64?
     var greetedAt: Int64?
-    /// When it was warned of entries that do not open (milliseconds of the loop's clock).
     private var warnedOfUnopened: Int64?
-    /// Why the engine has refused an entry last.
     var lastRefusal: EngineFailure?
-    /// Whether it was warned that the log is not trimmed, and it was not since.
     private var isUntrimmed = false
 
-    /// What is to be obeyed, and the report that follows it.
+    /// Orders to apply, and the report that follows them.
     private struct Batch {
         var orders: [FleetOrder] = []
         var report: UInt64?
-        /// `sight` when what comes before it was all there is to be obeyed first.
+        /// `sight` when all orders before it complete a catch-up.
         var sight: UInt64?
     }
-    /// Counts how often it has changed whether the log is seen.
+    /// Number of changes between connected and disconnected.
     private var sight: UInt64 = 0
     private var batch = Batch()
     private var batches: [Batch] = []
     private var isObeying = false
-    /// Whether what was said before the log was seen is obeyed.
+    /// Whether all orders before the connection are applied.
     private var hasSight = false
 
     private static let tickMilliseconds = 250
-    /// Milliseconds without an entry until a node appends one, however short `share.blind_limit` is.
+    /// Minimum of `LogFollower.Limits.quiet`.
     private static let leastQuiet: Int64 = 500
-    /// Handed over together.
     private static let ordersAtATime = 2_048
 
     init(
         _ settings: FleetSettings, _ keys: EngineKeys, _ number: UInt64, beside store: StorePlace, _ logger: Logger, time: any TimeSource
     ) {
         (self.settings, self.keys, self.logger) = (settings, keys, logger)
-        let files = FleetFiles(beside: store)
-        self.files = files
+        files = FleetFiles(beside: store)
         loop = EventLoop(label: "cistern.fleet", time: time)
-        pendingFile = FileKeeper("cistern.fleet.pending", loop: loop) { files.keep($0) }
-        positionFile = FileKeeper("cistern.fleet.position", loop: loop) { followed in
-            followed.following.synchronize()
-            return followed.following.mayKeepPosition && files.keep(followed.position)
-        }
+        pendingFile = FileKeeper("cistern.fleet.pending", loop: loop) { $0() }
+        positionFile = FileKeeper("cistern.fleet.position", loop: loop) { $0() }
         reader = EngineClient(loop: loop, settings.engine)
         writer = EngineClient(loop: loop, settings.engine)
         var limits = LogFollower.Limits()
@@ -113,7 +96,6 @@ public final class FleetLog: @unchecked Sendable {
         trimming = LogTrimming(keep: settings.keep, node: number)
     }
 
-    /// - Parameter following: obeys what others say.
     public func start(_ node: FleetNode, _ following: any FleetFollowing) {
         loop.execute { [self] in
             self.node = node
@@ -127,19 +109,17 @@ public final class FleetLog: @unchecked Sendable {
         loop.start()
     }
 
-    /// The process that this one has taken over from has ended: what it has answered as pending since is ours now.
+    /// The former process has ended: its pending purges are this one's.
     public func takeLeftPurges() {
         loop.execute { [self] in
             if !isStopped { takeLeft() }
         }
     }
 
-    /// Nothing is followed afterwards.
     public func stop(then: @escaping @Sendable () -> Void) {
         loop.execute { [self] in
-            // Purges that are under way are kept for the next process.
+            // Purges in progress are kept for the next process, and so are writes that are not in the log.
             handle(LogWriter.Event.lost)
-            // And so are writes that the others were not told of.
             keepWrites()
             pendingFile.finish()
             follower.lastToKeep(now: now).map(keep)
@@ -168,8 +148,6 @@ public final class FleetLog: @unchecked Sendable {
         timer = loop.schedule(after: .milliseconds(Self.tickMilliseconds)) { [weak self] in self?.tick() }
     }
 
-    // MARK: Following
-
     func handle(_ event: LogFollower.Event) {
         loop.assertOnLoop()
         guard !isStopped else { return }
@@ -183,7 +161,7 @@ public final class FleetLog: @unchecked Sendable {
         publish()
     }
 
-    /// Each answer counts for a while.
+    /// Each reply counts for a while.
     private func keepSight() {
         guard hasSight, let end = follower.seesUntil else { return }
         node?.sight.see(until: Timestamp(milliseconds: loop.time.wallMilliseconds + end - now))
@@ -219,7 +197,7 @@ public final class FleetLog: @unchecked Sendable {
         case .seeing:
             sight += 1
             batch.sight = sight
-            // All was read: what was said meanwhile is told no more.
+            // Age is reported for live entries only.
             figures.lagMilliseconds = 0
         case .blind(let since, let cause):
             sight += 1
@@ -235,7 +213,6 @@ public final class FleetLog: @unchecked Sendable {
         }
     }
 
-    /// All that was said before is obeyed.
     private func see() {
         hasSight = true
         keepSight()
@@ -245,7 +222,7 @@ public final class FleetLog: @unchecked Sendable {
         logger.notice("the fleet's log is followed: what other nodes purge is seen")
     }
 
-    /// Once, and once more where it turns out that somebody has to do something about it.
+    /// Logs the cause once, and once more if it turns out to be a mistake in the settings.
     func warnOfBlindness() {
         guard !hasSight, let trouble = figures.trouble else { return }
         guard warned.isEmpty || trouble.isMisconfiguration && !warned.contains(trouble.label) else { return }
@@ -255,7 +232,7 @@ public final class FleetLog: @unchecked Sendable {
         )
     }
 
-    /// Why the engine does not trim the log; nil: it does.
+    /// - Parameter failure: why the log is not trimmed; nil: it is.
     func noteTrimming(_ failure: EngineFailure?) {
         guard let failure else {
             isUntrimmed = false
@@ -290,7 +267,7 @@ public final class FleetLog: @unchecked Sendable {
     private func obey(_ gap: LogGap) {
         if gap == .neverFollowed, following?.hasStored != true { return }
         figures.gaps[gap, default: 0] += 1
-        node?.sight.doubt(gap.doubt, at: Timestamp(milliseconds: loop.time.wallMilliseconds))
+        node?.sight.doubt(FleetDoubt(rawValue: gap.rawValue) ?? .lostEntries, at: Timestamp(milliseconds: loop.time.wallMilliseconds))
         if gap == .neverFollowed {
             logger.notice("what is stored here was never held against the fleet's log: it counts as stale once")
             return batch.orders.append(.everything(isSoft: true))
@@ -302,10 +279,13 @@ public final class FleetLog: @unchecked Sendable {
         batch.orders.append(.everything(isSoft: isSoft))
     }
 
-    /// Beside this loop: what comes meanwhile is obeyed.
     private func keep(_ position: KeptPosition) {
         guard let following, following.mayKeepPosition else { return }
-        positionFile.keep(FollowedPosition(position: position, following: following)) { [weak self] isKept in
+        let write = { @Sendable [files] in
+            following.synchronize()
+            return following.mayKeepPosition && files.keep(position)
+        }
+        positionFile.keep(write) { [weak self] isKept in
             guard let self else { return }
             if isKept { return handle(LogFollower.Event.kept(position)) }
             // Another process may have taken over meanwhile.
@@ -314,7 +294,6 @@ public final class FleetLog: @unchecked Sendable {
         }
     }
 
-    /// One batch after the other. Reports are said together where several wait.
     private func flushBatch() {
         if !batch.orders.isEmpty || batch.sight != nil {
             batches.append(batch)
@@ -322,7 +301,7 @@ public final class FleetLog: @unchecked Sendable {
         }
         guard !isObeying, !batches.isEmpty, let following else { return }
         isObeying = true
-        // The rest when these are done: what was said while this node was away may be a million.
+        // A catch-up may have a million orders.
         var orders: [FleetOrder] = []
         var taken = 0
         while taken < batches.count, taken == 0 || orders.count + batches[taken].orders.count <= Self.ordersAtATime {
@@ -334,7 +313,7 @@ public final class FleetLog: @unchecked Sendable {
         batches.removeFirst(taken)
         let marks = orders.prefix(while: \.isMark)
         following.follow(marks)
-        // What follows much has a turn of its own, so that none goes deeper into the stack than the one before it.
+        // Long orders end in another turn of the loop, which bounds the stack.
         guard marks.count < orders.count || !batches.isEmpty else { return obeyed(report, sight) }
         following.obey(Array(orders.dropFirst(marks.count))) { [weak self] in
             guard let self else { return }
@@ -346,7 +325,7 @@ public final class FleetLog: @unchecked Sendable {
         isObeying = false
         if let report { handle(.applied(report: report)) }
         if let sight {
-            // What is stored from then on can be given: the disk has the ceiling of its position.
+            // Responses stored from now on can be offered: the ceiling of their position is on the disk.
             positionFile.whenWritten { [weak self] in
                 if let self, sight == self.sight { see() }
             }
@@ -354,10 +333,7 @@ public final class FleetLog: @unchecked Sendable {
         flushBatch()
     }
 
-    // MARK: Writing
-
-    /// Something was changed here, and others have to know.
-    /// - Parameter then: called on this loop: once where a write is in the log or will not be waited for, or once it is known how durable a purge is.
+    /// - Parameter then: called on this loop once: a write is in the log or was given up, or the durability of a purge is known.
     func append(_ message: LogMessage, _ purpose: LogWriter.Purpose, then: @escaping (LogWriter.Outcome) -> Void) {
         loop.assertOnLoop()
         guard !isStopped else { return then(.later) }
@@ -374,7 +350,7 @@ public final class FleetLog: @unchecked Sendable {
     }
 
     func perform(_ actions: [LogWriter.Action]) {
-        // That a purge is pending is told when it lies on the disk.
+        // A pending purge is reported when it is on the disk.
         let told = actions.filter(\.isTellingPending)
         keepPending(actions) { [self] in for action in told { perform(action) } }
         for action in actions where !action.isTellingPending { perform(action) }
@@ -391,22 +367,15 @@ public final class FleetLog: @unchecked Sendable {
         case .wait: waitForReplica()
         case .hold(let message): node?.hold(message)
         case .settle(let message, let position): node?.settle(message, at: position)
-        // `keepPending` has done so.
         case .keepPending, .dropPending: break
         case .tell(let token, let outcome): tell(token, outcome)
         }
     }
 
     private func tell(_ token: LogWriter.Token, _ outcome: LogWriter.Outcome) {
-        // That a purge is in the log is not yet what is waited for.
+        // A purge waits for more than that.
         if case .appended = outcome, purges.contains(token) { return }
         purges.remove(token)
         waiting.removeValue(forKey: token)?(outcome)
     }
-}
-
-/// How far the store has come, with who knows whether that may be said.
-private struct FollowedPosition: Sendable {
-    let position: KeptPosition
-    let following: any FleetFollowing
 }

@@ -1,4 +1,4 @@
-// This node of a fleet: what all of its shards have to know of the log, and its voice there.
+// A node of a fleet: the state that its shards share, and its access to the log.
 
 import CachePolicy
 import CacheStore
@@ -15,27 +15,21 @@ public final class FleetNode: Sendable {
     public let membership: FleetMembership
     public let log: FleetLog
     let keys: EngineKeys
-    /// Of this process: another one is another node.
+    /// Random for each process.
     public let number: UInt64
-    /// The same as the holder of a lease.
     let name: [UInt8]
     private let state = Mutex(State())
-    /// Changed by the shards.
     let leases = Mutex(LeaseTable())
-    /// Changed by the shards.
     private let watch = Mutex(EngineWatch())
-    /// Shards' clients whose round trips are too long.
     private let slow = Mutex<Set<ObjectIdentifier>>([])
-    /// Set by the server; asked by the log's loop.
     private let upstreams = Mutex<[String: String]>([:])
     private let logger: Logger
 
-    /// Changed by the log's loop; asked by the shards, when something is not stored here.
+    /// Written by the log's loop, read by the shards.
     struct State {
         var table = MarkTable()
         var applied = AppliedPositions()
         var clock = FleetClock()
-        /// How far the log was handed over.
         var reached = LogPosition.beginning
     }
 
@@ -54,34 +48,34 @@ public final class FleetNode: Sendable {
     var sight: FleetSight { membership.sight }
 
     public var isSeeing: Bool { !sight.isBlind(at: Timestamp(milliseconds: log.loop.time.wallMilliseconds)) }
-    /// Engine server's clock minus this machine's clock, in milliseconds, less what the measurement explains; nil if unknown.
+    /// Engine's clock minus this machine's, in milliseconds, less the error of measurement; nil: unknown.
     public var clockSkew: Int64? {
         let (now, wall) = (log.now, log.loop.time.wallMilliseconds)
         return change { $0.clock.skew(wallNow: wall, now: now) }
     }
     public var nodeName: String { String(decoding: name, as: UTF8.self) }
 
-    /// Other processes that have written to the log within the last hour, former ones of this node too: who purges nothing and changes nothing does not show.
+    /// Number of other processes that have written to the log within the last hour, former ones of this node included.
     public var nodesHeardOf: Int {
         let figures = log.publishedFigures
         let now = change { $0.clock.now(log.now) }
         return now.map { figures.nodes(since: $0 - 3_600_000, besides: number) } ?? 0
     }
 
-    /// A shard asks a server of the engine no more, or does so again. That of the log is told of with the log, and so is one that is alone.
+    /// A failing server that has the log, or is alone, is reported with the log.
     func note(_ server: EngineServer, _ change: EngineServerChange, by client: EngineClient) {
         let mayTell = client.isCluster && server != log.publishedFigures.server
         watch.withLock { $0.note(server, change, by: ObjectIdentifier(client), mayTell: mayTell, now: log.now) }.map(tell)
     }
 
-    /// Tells what could not be told when it began. Asked for now and then.
+    /// Called regularly: logs delayed failures.
     func tellOfServers(of client: EngineClient) {
         guard client.isCluster else { return }
         let server = log.publishedFigures.server
         watch.withLock { $0.due(now: log.now) { $0 != server } }.forEach(tell)
     }
 
-    /// The round trip of a shard's client has become longer than `share.timeout`, or is shorter again.
+    /// A shard's round trips have become longer, or shorter, than `share.timeout`.
     func noteRoundTrip(_ microseconds: Int64, isSlow: Bool, of client: EngineClient) {
         let (wasSlow, isSlow) = slow.withLock { slow in
             defer { if isSlow { slow.insert(ObjectIdentifier(client)) } else { slow.remove(ObjectIdentifier(client)) } }
@@ -105,20 +99,17 @@ public final class FleetNode: Sendable {
         }
     }
 
-    /// URLs of the upstreams by the names of their APIs: nodes that have another one for an API are not of one fleet.
+    /// Upstreams' URLs by API. Nodes with different ones are not admitted to one fleet.
     public var served: [String: String] {
         get { upstreams.withLock { $0 } }
         set { upstreams.withLock { $0 = newValue } }
     }
 
-    /// Follows the log from now on.
     public func start(_ following: any FleetFollowing) { log.start(self, following) }
 
     func change<Result>(_ body: (inout State) -> Result) -> Result { state.withLock { body(&$0) } }
 
-    // MARK: Records
-
-    /// What others have to know of a response that was stored here; nil where it cannot be told.
+    /// Position and fleet time of a response that was stored here; nil: unknown.
     func place(_ recency: Recency, wallNow: Int64, now: Int64) -> (version: RecordVersion, fleetTime: Int64)? {
         state.withLock { state in
             guard let version = state.applied.version(before: recency.requestTime.milliseconds),
@@ -128,13 +119,13 @@ public final class FleetNode: Sendable {
         }
     }
 
-    /// By this node's clock of day; nil where that cannot be.
+    /// By this node's wall clock; nil: impossible.
     func wallTime(ofFleet time: Int64, wallNow: Int64, now: Int64) -> Int64? {
         state.withLock { $0.clock.wallTime(ofFleet: time, wallNow: wallNow, now: now) }
     }
 
-    /// Why a record may not be taken; nil where it may.
-    /// - Parameter marks: the keys of all that may concern it.
+    /// Why a record may not be taken; nil: it may.
+    /// - Parameter marks: keys of all marks that may concern it.
     func refusal(
         of version: RecordVersion, concerning marks: [[UInt8]], isMeant: (_ selection: [UInt8]) -> Bool
     ) -> TakeRefusal? {
@@ -142,12 +133,9 @@ public final class FleetNode: Sendable {
         return state.withLock { $0.table.refusal(of: version, reached: $0.reached, concerning: hashes, isSelected: isMeant) }
     }
 
-    // MARK: What others have to know
-
-    /// Something was changed here by a write. From now on nothing older is taken.
-    /// - Parameter then: once it is in the log, or will not be waited for: from any thread.
+    /// - Parameter then: called from any thread once the write is in the log or was given up.
     func tell(_ message: LogMessage, then: @escaping @Sendable (_ isTold: Bool) -> Void) {
-        // Until the log's loop holds it itself.
+        // Until the log's loop holds it.
         hold(message)
         log.loop.execute { [self] in
             log.append(message, .write) { outcome in if case .appended = outcome { then(true) } else { then(false) } }
@@ -155,8 +143,8 @@ public final class FleetNode: Sendable {
         }
     }
 
-    /// What is about to be purged here is not taken from others any more.
-    /// - Parameter message: nil: the purge concerns nothing that others may have.
+    /// Older records of a purge's responses are refused from now on.
+    /// - Parameter message: nil: no other node can be concerned.
     public func announce(_ message: LogMessage?) -> any AnnouncedPurge {
         message.map(hold)
         return Announcement(node: self, message: message)
@@ -195,5 +183,33 @@ extension PurgeReach {
         case .later: self = .pending(reason: LogWriter.Pending.notReached.rawValue)
         case .refused: self = .local
         }
+    }
+}
+
+/// Positions in the log by time: a response counts as of the position when it was requested.
+struct AppliedPositions: Sendable {
+    private var entries: [(time: Int64, version: RecordVersion?)] = []
+
+    private static let limit = 4_096
+
+    /// - Parameters:
+    ///   - version: nil: disconnected.
+    ///   - time: wall clock. If it goes back, earlier positions are dropped.
+    mutating func note(_ version: RecordVersion?, at time: Int64) {
+        guard entries.last?.version != version || entries.isEmpty else { return }
+        if let last = entries.last, time < last.time { entries = [] }
+        // Of one millisecond the first counts: a request in it may be older than the rest.
+        if entries.count >= Self.limit { entries.removeFirst(Self.limit / 2) }
+        entries.append((time, version))
+    }
+
+    /// Position when a request was sent; nil: unknown.
+    func version(before time: Int64) -> RecordVersion? {
+        var (low, high) = (0, entries.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if entries[middle].time < time { low = middle + 1 } else { high = middle }
+        }
+        return low == 0 ? nil : entries[low - 1].version
     }
 }

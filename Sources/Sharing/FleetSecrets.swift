@@ -1,18 +1,18 @@
-// What all nodes of a fleet know and nobody else: by it they find each other's records, read them, and agree on whose they are. Whoever owns the engine
-// can neither read nor forge nor swap what lies there, and its keys tell nothing.
+// The secrets that only the fleet's nodes have: they derive names of records, seal records and hash credentials. The engine's owner can neither read nor
+// forge nor swap records.
 
 import CHash
 
-/// One secret, as the keys that are made of it: each is good for one thing only.
+/// One secret, as the keys derived from it.
 struct FleetSecret: Sendable {
     private let nameKey: [UInt8]
     private let credentialKey: [UInt8]
     fileprivate let sealKey: [UInt8]
-    /// Names the key to everybody and tells nothing about it: hexadecimal digits.
+    /// Public id of the key: hexadecimal digits.
     let id: [UInt8]
     static let idBytes = 8
 
-    /// - Parameter text: of any length; its entropy is the operator's matter, its length is checked when settings are read.
+    /// - Parameter text: of any length; the settings check it.
     init(_ text: [UInt8]) {
         let root = Self.hash(text, key: [], bytes: 32)
         func key(_ purpose: String) -> [UInt8] { Self.hash(Array("cistern fleet: \(purpose)".utf8), key: root, bytes: 32) }
@@ -22,28 +22,24 @@ struct FleetSecret: Sendable {
         }
     }
 
-    /// Keyed BLAKE2b.
     private static func hash(_ message: [UInt8], key: [UInt8], bytes: Int) -> [UInt8] {
         var out: [UInt8] = []
         out.append(bytes) { crypto_generichash($0, bytes, message, UInt64(message.count), key.isEmpty ? nil : key, key.count) }
         return out
     }
 
-    /// 16 bytes that stand for a stored key in the engine, and tell nothing about it.
+    /// Name of a stored key in the engine: 16 bytes.
     func name(of key: [UInt8]) -> [UInt8] { Self.hash(key, key: nameKey, bytes: 16) }
 
-    /// 16 bytes that stand for credentials, on all nodes the same.
+    /// Hash of credentials, equal on all nodes: 16 bytes.
     func partition(of credentials: [UInt8]) -> [UInt8] { Self.hash(credentials, key: credentialKey, bytes: 16) }
-
-    // MARK: Sealing (XChaCha20-Poly1305)
 
     static let nonceBytes = Int(crypto_aead_xchacha20poly1305_ietf_NPUBBYTES)
     fileprivate static let tagBytes = Int(crypto_aead_xchacha20poly1305_ietf_ABYTES)
 
-    /// What a seal adds.
     static let sealBytes = nonceBytes + tagBytes
 
-    /// - Parameter place: where it is to lie: anywhere else it does not open.
+    /// - Parameter place: key in the engine. The seal opens for this key only.
     func seal(_ plain: [UInt8], at place: [UInt8]) -> [UInt8] {
         var sealed: [UInt8] = []
         sealed.reserveCapacity(Self.sealBytes + plain.count)
@@ -52,12 +48,12 @@ struct FleetSecret: Sendable {
         return sealed
     }
 
-    /// - Returns: nil where something else stands before it, or where it was made by another secret, for another place, or changed.
+    /// - Returns: nil: another prefix, secret or place, or altered.
     func open(_ sealed: [UInt8], at place: ArraySlice<UInt8>, behind prefix: [UInt8] = []) -> [UInt8]? {
         let plainCount = sealed.count - Self.sealBytes - prefix.count
         guard plainCount >= 0, sealed.starts(with: prefix) else { return nil }
         var isTrue = false
-        // Memory of its own also for nothing: the count of the empty array is everybody's.
+        // The buffer of an empty array is shared, so it has one byte at least.
         let plain = [UInt8](unsafeUninitializedCapacity: max(1, plainCount)) { buffer, count in
             place.withUnsafeBufferPointer { place in
                 sealed.withUnsafeBufferPointer { bytes in
@@ -76,7 +72,6 @@ struct FleetSecret: Sendable {
 }
 
 extension [UInt8] {
-    /// - Parameter write: writes so many bytes, all of them.
     fileprivate mutating func append(_ count: Int, write: (UnsafeMutablePointer<UInt8>) -> Void) {
         append(addingCapacity: count) { output in
             output.withUnsafeMutableBufferPointer { buffer, written in
@@ -88,8 +83,8 @@ extension [UInt8] {
     }
 }
 
-/// Seals by one secret, many times. Its nonces have 16 bytes by chance, which are this sealer's, and a count; so the key of XChaCha20's first step
-/// (HChaCha20, draft-irtf-cfrg-xchacha §2.3) is made once, and nothing by chance is asked for again.
+/// Seals with one secret many times. A nonce is 16 random bytes of this sealer and a counter, so the first step of XChaCha20
+/// (HChaCha20, draft-irtf-cfrg-xchacha §2.3) runs once.
 struct FleetSealer: ~Copyable {
     private let start: [UInt8]
     private let key: [UInt8]
@@ -105,12 +100,10 @@ struct FleetSealer: ~Copyable {
         (self.start, self.key) = (start, key)
     }
 
-    /// Appends something sealed, which is made where it is to lie.
-    /// - Parameters:
-    ///   - place: where it is to lie in the engine: anywhere else it does not open.
-    ///   - append: appends it in clear.
+    /// Appends a sealed text that `append` writes in place.
+    /// - Parameter place: key in the engine.
     mutating func appendSealed(to bytes: inout [UInt8], at place: ArraySlice<UInt8>, _ append: (inout [UInt8]) -> Void) {
-        // The rest of the nonce as the second step has it: four bytes that are 0 stand before it.
+        // Rest of the nonce in the second step: four zero bytes precede it.
         let nonce = (UInt32(0), UInt32(truncatingIfNeeded: count).littleEndian, UInt32(truncatingIfNeeded: count >> 32).littleEndian)
         count += 1
         bytes += start
@@ -118,7 +111,7 @@ struct FleetSealer: ~Copyable {
         let textStart = bytes.count
         append(&bytes)
         let plainCount = bytes.count - textStart
-        // Behind it comes what proves that it is whole.
+        // Room for the tag.
         for _ in 0..<FleetSecret.tagBytes { bytes.append(0) }
         bytes.withUnsafeMutableBufferPointer { bytes in
             guard let text = bytes.baseAddress.map({ $0 + textStart }) else { return }
@@ -133,25 +126,22 @@ struct FleetSealer: ~Copyable {
     }
 }
 
-/// The secrets of a fleet: what is written is written by the first, what was written by any of them is read.
+/// The secrets of a fleet: the first seals, each of them opens.
 public struct FleetSecrets: Sendable {
     let all: [FleetSecret]
 
-    /// Two while one takes the other's place.
     public static let limit = 2
-    /// Shorter ones can be guessed.
     public static let leastBytes = 32
 
     public enum Problem: Error, Sendable {
         case none
         case tooMany
-        /// - Parameter line: from 1.
         case tooShort(line: Int)
     }
 
-    /// - Parameter file: a secret on each line; empty lines, and those that begin with #, say nothing.
+    /// - Parameter file: a secret on each line, empty lines, and comments that begin with #.
     public init(file: [UInt8]) throws(Problem) {
-        // Whether that works is known before anything is sealed; later calls do nothing.
+        // The first call initializes the library; later calls do nothing.
         precondition(chash_start() >= 0, "no random numbers can be had")
         var secrets: [FleetSecret] = []
         for (number, line) in file.split(separator: 0x0a, omittingEmptySubsequences: false).enumerated() {
@@ -167,9 +157,7 @@ public struct FleetSecrets: Sendable {
         all = secrets
     }
 
-    /// By which what is written is written.
     var first: FleetSecret { all[0] }
 
-    /// How all nodes hash credentials.
     public var partitions: [@Sendable ([UInt8]) -> [UInt8]] { all.map { secret in { secret.partition(of: $0) } } }
 }

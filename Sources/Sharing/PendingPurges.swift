@@ -1,15 +1,13 @@
-// The purges that were answered as pending, in the order in which they were requested; and writes that a process could not append before it ended.
+// Purges that were answered as pending, in their order, and writes that a process could not append before it ended.
 
 import Fleet
 
-/// One message, as it is kept.
 struct PendingMessage: Hashable {
     var message: LogMessage
-    /// Nobody waits for a replica to have it.
     var isWrite = false
 }
 
-/// There may be some thousand, for days: to keep or drop one touches no other.
+/// There may be thousands for days: to keep or drop one touches no other.
 struct PendingPurges {
     private var kept: [LogWriter.Token: PendingMessage] = [:]
     private var writeCount = 0
@@ -25,16 +23,58 @@ struct PendingPurges {
 
     var messages: Set<LogMessage> { Set(kept.values.lazy.map(\.message)) }
 
-    /// Tokens are given in the order of the purges.
+    /// Tokens ascend with the requests.
     var all: [PendingMessage] { kept.sorted { $0.key < $1.key }.map(\.value) }
 
-    /// How many purges are pending, by cause. Without writes.
-    /// - Parameter unreached: those that are not in the log. All others wait for a replica.
+    /// Number of pending purges by cause, without writes.
+    /// - Parameter unreached: purges that are not in the log. All others wait for a replica.
     func counts(unreached: [LogWriter.Token: LogWriter.Pending]) -> [LogWriter.Pending: Int] {
         var counts: [LogWriter.Pending: Int] = [:]
         for (token, cause) in unreached where kept[token]?.isWrite == false { counts[cause, default: 0] += 1 }
         let others = kept.count - writeCount - counts.values.reduce(0, +)
         if others > 0 { counts[.notReplicated] = others }
         return counts
+    }
+}
+
+enum PendingContent {
+    /// In the second byte. Earlier versions used other bits, and appended other content.
+    private static let (softBit, writeBit): (UInt8, UInt8) = (1, 4)
+    /// A kind, bits, and the length of the argument.
+    private static let headBytes = 10
+    /// Longer files are neither written nor read.
+    static let limitBytes = 64 << 20
+
+    /// - Parameter limit: one message covers all that exceed it.
+    static func bytes(_ messages: [PendingMessage], limit: Int = limitBytes) -> [UInt8] {
+        var bytes: [UInt8] = []
+        for (index, message) in messages.enumerated() {
+            guard bytes.count + 2 * headBytes + message.message.argument.count <= limit else {
+                let isSoft = messages[index...].allSatisfy { $0.message.isSoft || $0.isWrite }
+                return bytes + Self.bytes(PendingMessage(message: LogMessage(.all, isSoft: isSoft)))
+            }
+            bytes += Self.bytes(message)
+        }
+        return bytes
+    }
+
+    private static func bytes(_ pending: PendingMessage) -> [UInt8] {
+        let message = pending.message
+        let kind = LogMessage.Kind.allCases.firstIndex(of: message.kind) ?? 0
+        let bits = (message.isSoft ? softBit : 0) | (pending.isWrite ? writeBit : 0)
+        let count = withUnsafeBytes(of: UInt64(message.argument.count).littleEndian) { Array($0) }
+        return [UInt8(kind), bits] + count + message.argument
+    }
+
+    static func messages(_ bytes: [UInt8]) -> [PendingMessage] {
+        var messages: [PendingMessage] = []
+        var rest = bytes[...]
+        while let kind = rest.popFirst(), kind < LogMessage.Kind.allCases.count, let bits = rest.popFirst(),
+            let count = rest.takeLittleEndianNumber(), let argument = rest.take(Int(clamping: count))
+        {
+            let message = LogMessage(LogMessage.Kind.allCases[Int(kind)], argument: Array(argument), isSoft: bits & softBit != 0)
+            messages.append(PendingMessage(message: message, isWrite: bits & writeBit != 0))
+        }
+        return messages
     }
 }

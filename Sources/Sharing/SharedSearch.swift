@@ -1,6 +1,5 @@
-// One look-up in the shared level. Record and lease are asked for in one round trip; a marker of Vary leads on to a variant, which takes a second one. While
-// another node has the lease, `LeaseWait` says what is asked next. A request that is of no use to other nodes, or will not ask the upstream, looks once and
-// without a lease.
+// One look-up in the shared level. Record and lease are read in one round trip; a marker of Vary leads to a variant in a second one. While another node has
+// the lease, `LeaseWait` names the next question. Without `wait` it looks once, without a lease.
 
 import CachePolicy
 import Engine
@@ -13,37 +12,31 @@ import ResponseCache
 final class SharedSearch {
     private let level: FleetLevel
     let lookUp: SharedLookUp
-    /// Of the first place.
     let key: HashedKey
     private let cache: ResponseCache
-    /// nil: there is no lease, and no other node is waited for.
+    /// nil: without a lease.
     private var wait: LeaseWait?
     private var question = LeaseWait.Question.look
     private var waiting: [any SharedWaiter] = []
-    /// Those who went on without it.
+    /// Requests that continued without it.
     private var gone: [any SharedWaiter] = []
-    /// Replies that are still to come, in this round.
     private var missing = 0
-    /// What was asked for: the places of the look-up, then those to which markers led.
+    /// Places of the look-up, then those of variants.
     private var asked: [Asked] = []
     private var hasTaken = false
-    /// Why what was found last may not be taken.
     private var refusal: SharedRefusal?
     private var hasFailed = false
-    /// Whoever comes now goes on at once.
+    /// Requests that join later continue at once.
     private var isLate = false
     private var isOver = false
     private var lease = LeaseState.unknown
-    /// Another node was waited for.
     private var hasWaited = false
-    /// Its number in the level's line of those who wait; nil where it does not.
+    /// Its number in the level's line; nil: none.
     private var waitingNumber: Int?
-    /// Until it looks again.
     private var timer: LoopTimer?
 
     private struct Asked {
         let place: SharedPlace
-        /// Where it lies in the engine.
         let lies: RecordPlace
     }
 
@@ -73,10 +66,10 @@ final class SharedSearch {
         ask(mayWait && node.settings.collapses ? .take : .look)
     }
 
-    /// Starts a round. What an earlier round has led to is asked for again: it may have come meanwhile.
+    /// Starts a round. Variants of an earlier round are read again.
     private func ask(_ question: LeaseWait.Question) {
         (self.question, lease, hasFailed, refusal) = (question, .unknown, false, nil)
-        // A node that waits for another one's lease does not give it up for a short stall of the engine.
+        // A short stall of the engine does not end the wait for a lease.
         guard question != .poll else { return poll() }
         waitingNumber = level.patience.add(self, at: level.loop.time.monotonicMilliseconds)
         ask(asked.indices, withLease: question == .take || hasWaited)
@@ -93,14 +86,10 @@ final class SharedSearch {
         }
     }
 
-    // MARK: Asking
-
-    /// Where it lies in the engine.
     private func lies(of place: SharedPlace) -> RecordPlace {
         node.keys.place(of: node.settings.secrets.all[place.secret].name(of: place.key))
     }
 
-    /// - Parameter places: of those that are asked for.
     private func ask(_ places: Range<Int>, withLease: Bool) {
         missing += 1
         for number in places {
@@ -125,7 +114,7 @@ final class SharedSearch {
         noteReply()
     }
 
-    /// The engine's own limit is the breaker's; who waits goes on earlier.
+    /// Patience of the commands. A request continues earlier.
     private static let patience: Int64 = 250
 
     private func use(_ replies: [EngineReply], _ number: Int) {
@@ -136,7 +125,7 @@ final class SharedSearch {
     private func noteLease(_ reply: EngineReply) {
         switch reply {
         case .nothing where question != .take: lease = .free
-        // Who has gone on without it may have the response by now, and others need not wait.
+        // The request may have its response by now, so the lease is of no use.
         case .nothing where isLate || isOver: level.giveBack(asked[0].lies)
         case .nothing: lease = .taken
         case .bytes(let holder) where holder == node.name: lease = .ofThisNode
@@ -149,8 +138,6 @@ final class SharedSearch {
         default: lease = .unknown
         }
     }
-
-    // MARK: Taking
 
     private func take(_ reply: EngineReply, _ number: Int) {
         switch reply {
@@ -166,7 +153,7 @@ final class SharedSearch {
     private func take(_ given: GivenRecord, _ place: SharedPlace) {
         let marks = cache.marks(concerning: given.record, for: lookUp)
         let refusal = node.refusal(of: given.version, concerning: marks, isMeant: cache.purges(of: given.record, for: lookUp))
-        if let refusal { return refuse(SharedRefusal(refusal)) }
+        if let refusal { return refuse(SharedRefusal(rawValue: refusal.rawValue) ?? .marked) }
         let time = level.loop.time
         guard let responseTime = node.wallTime(ofFleet: given.fleetTime, wallNow: time.wallMilliseconds, now: time.monotonicMilliseconds)
         else {
@@ -189,14 +176,13 @@ final class SharedSearch {
         level.figures.refusals[reason, default: 0] += 1
     }
 
-    // MARK: Ending
-
     private func noteReply() {
         missing -= 1
         guard missing == 0 else { return }
         if hasTaken { return end(.found) }
         let now = level.loop.time.monotonicMilliseconds
-        let step = isLate ? nil : wait?.handle(lease, to: question, now: now)
+        let isOld = refusal == .marked || refusal == .notNewer
+        let step = isLate ? nil : wait?.handle(lease, to: question, hasOldRecord: isOld, now: now)
         switch step {
         case .ask(let next):
             stopTiming()
@@ -211,14 +197,12 @@ final class SharedSearch {
         }
     }
 
-    /// The engine has replied, or its time is over.
     private func stopTiming() {
         waitingNumber.map(level.patience.leave)
         timer?.cancel()
         (waitingNumber, timer) = (nil, nil)
     }
 
-    /// Whether there is room for this look-up among those that wait for other nodes.
     private func mayWaitForNode() -> Bool {
         guard !waiting.isEmpty else { return false }
         guard !hasWaited else { return true }
@@ -242,7 +226,7 @@ final class SharedSearch {
         if outcome == .found { for one in late { one.sharedCameLate() } }
     }
 
-    /// Where nobody will ask the upstream, because it was found or all have left, the lease is of no use.
+    /// A lease is given back if no request follows.
     private func goOn(_ going: [any SharedWaiter], _ outcome: SharedOutcome) {
         guard lease == .taken else {
             for one in going { _ = one.sharedEnded(outcome, refusal) }
@@ -254,11 +238,11 @@ final class SharedSearch {
         var goesOn = false
         for one in going where one.sharedEnded(outcome, refusal) { goesOn = true }
         if !goesOn { level.ended(own, .free) }
-        // What comes late has nothing to do with it.
+        // Late replies do not concern it.
         lease = .unknown
     }
 
-    /// The upstream is asked beside it.
+    /// The request continues without the look-up.
     func giveUp() {
         stopTiming()
         if hasWaited, !isLate { level.waitingForNodes -= 1 }

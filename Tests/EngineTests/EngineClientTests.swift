@@ -416,7 +416,7 @@ struct EngineClientTests {
         play.advance(10)
         #expect(outcome.reply == .failed(.timedOut))
         gate.open()
-        #expect(play.wait { $0.isConnected })
+        #expect(play.wait { $0.map != nil })
         #expect(play.ask("SET", "a", "2") == Self.ok)
         #expect(engine.commands.filter { $0[0] == "SET" } == [["SET", "a", "2"]])
         #expect(play.figures.lateReplies == 0)

@@ -150,3 +150,8 @@ final class EnginePlay: Sendable {
         return false
     }
 }
+
+extension EngineClient {
+    /// Whether the server that has the key would be asked now.
+    func isOpen(forKey key: [UInt8]) -> Bool { isOpen && server(forKey: key).map { openFailure(of: $0) == nil } ?? true }
+}

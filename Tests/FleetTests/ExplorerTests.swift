@@ -253,6 +253,11 @@ struct ExplorerTests {
 
     /// Minutes: with `FLEET_EXPLORE=1`.
     static let longScenarios: [Scenario] = [
+        Scenario(
+            "a lost write, and a restart after another primary's position was kept",
+            Budget(fetches: 1, writes: 1, failOvers: 1, restarts: 1, replications: 0)
+        )
+        .with { $0.isCoarse = true },
         Scenario("the log is trimmed", Budget(fetches: 1, purges: 2, cuts: 1, trims: 1)).with { $0.isCoarse = true },
         Scenario("a node that is new at a primary whose clock is behind", Budget(fetches: 1, purges: 2, failOvers: 1, clock: -5_000))
             .with { ($0.isCoarse, $0.late) = (true, 1) },

@@ -32,6 +32,16 @@ struct LeaseWaitTests {
         }
     }
 
+    @Test("a lease is taken at once beside a record that this node cannot take")
+    func oldRecord() {
+        var wait = LeaseWait(deadline: 1_000)
+        let steps = [
+            wait.handle(.ofAnother, to: .take, hasOldRecord: true, now: 0), wait.handle(.free, to: .poll, now: 20),
+            wait.handle(.free, to: .look, hasOldRecord: true, now: 21),
+        ]
+        #expect(steps == [.askLater(.poll, milliseconds: 20), .ask(.look), .ask(.take)])
+    }
+
     @Test("the wait ends at its deadline")
     func deadline() {
         var wait = LeaseWait(deadline: 30)

@@ -104,4 +104,51 @@ struct LossTests {
         _ = play.when(.entries([Play.entry(500, .target, node: 7, 1), PlacedEntry(fence.position, fence.entry)]))
         #expect(play.when(.looked(log)).contains { if case .append(let fence) = $0 { fence.lostUpTo == LogPosition(500) } else { false } })
     }
+
+    @Test(
+        "a write that a primary has lost, and its sender has not repeated, is not undone by a restart, whether the others were told before or after",
+        arguments: [false, true])
+    func restart(isTold: Bool) {
+        var fleet = ModelFleet(nodes: 2, keys: 1, replicas: 1)
+        func meet(_ node: Int) {
+            fleet.connect(node)
+            for _ in 0..<3 {
+                fleet.read(node)
+                fleet.deliver(node)
+                fleet.report(node)
+                fleet.keep(node)
+            }
+        }
+        for node in 0..<2 { meet(node) }
+        fleet.write(0, key: 0)
+        fleet.deliver(0)
+        for node in 0..<2 { meet(node) }
+        fleet.engine.replicate(to: 0)
+        fleet.beginFetch(0, key: 0)
+        fleet.endFetch(0, 0)
+        #expect(fleet.mayTake(1, key: 0))
+        fleet.time += 10
+        fleet.write(0, key: 0)
+        fleet.deliver(0)
+        fleet.read(1)
+        fleet.report(1)
+        fleet.pass(2_000)
+        fleet.keep(1)
+        #expect(fleet.nodes[1].disk.obeyed == [3])
+        fleet.failOver(to: 0, clock: 0)
+        if isTold {
+            meet(1)
+            #expect(fleet.nodes[1].disk.kept?.primary == [2] && fleet.nodes[1].follower.isSeeing)
+        } else {
+            fleet.connect(1)
+            fleet.read(1)
+            fleet.report(1)
+            fleet.keep(1)
+        }
+        fleet.restart(1)
+        meet(1)
+        fleet.checkTake(1, key: 0)
+        #expect(fleet.nodes[1].follower.isSeeing && !fleet.mayTake(1, key: 0))
+        #expect(fleet.violation == nil)
+    }
 }

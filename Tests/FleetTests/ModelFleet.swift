@@ -34,6 +34,8 @@ struct ModelFleet: Hashable {
     /// What must not be, and was.
     var violation: String?
     var isOutOfMemory = false
+    /// What the last primary that was lost had.
+    private var lost: ModelEngine.Content?
     /// Of each process that begins.
     var limits = LogFollower.Limits()
     /// What happened, where somebody wants to know.
@@ -140,6 +142,8 @@ struct ModelFleet: Hashable {
         // Who asked has no answer, and asks again.
         for index in purges.indices where purges[index].node == node && !purges[index].isPending { purges[index].isUnanswered = true }
         nodes[node] = ModelNode(name: names, disk: disk, now: time, limits)
+        // Before its position was flushed it may have been the only one who knew of a loss.
+        if let lost { forget(lost) }
         for (token, kept) in disk.pending.sorted(by: { $0.key < $1.key }) {
             write(node, .append(kept, .keptPurge, token: token))
         }
@@ -160,6 +164,12 @@ struct ModelFleet: Hashable {
 
     /// A purge is lost for good where its sender has ended and no node's disk is beyond it.
     private mutating func lose(_ former: ModelEngine.Content) {
+        lost = former
+        forget(former)
+        for node in nodes.indices { cut(node) }
+    }
+
+    private mutating func forget(_ former: ModelEngine.Content) {
         let left = Set(engine.content.entries.compactMap(\.entry.origin))
         let alive = Set(nodes.map(\.follower.node))
         for placed in former.entries {
@@ -171,7 +181,6 @@ struct ModelFleet: Hashable {
                 purges[index].isLost = true
             }
         }
-        for node in nodes.indices { cut(node) }
     }
 
     private static func argument(of purge: Purge) -> [UInt8] { [UInt8(purge.key), UInt8(truncatingIfNeeded: purge.value)] }

@@ -51,9 +51,6 @@ class Engine:
     def ask(self, *words):
         return ask(self.port, *words)
 
-    def entries(self):
-        return int(self.ask("xlen", "cistern:shop:{log}") or 0)
-
     def end(self):
         for process in self.processes:
             process.kill()
@@ -108,7 +105,7 @@ class Edges(Ground):
         for node in fleet:
             for path in paths:
                 node.get(path)
-        entries, secret = self.engine.entries(), self.directory / "other-secret"
+        secret = self.directory / "other-secret"
         secret.write_text("%064x\n" % random.getrandbits(256))
         other_upstream = Client(self.origin.port)
         strangers = {
@@ -127,7 +124,8 @@ class Edges(Ground):
                     hits += node.get(path)[0] == 200
         part = 1 - (self.asked() - asked) / hits
         self.tell("hits of a fleet while strangers purge and write", part * 100, "%", "99 %", part >= 0.99)
-        self.tell("entries that they have appended", self.engine.entries() - entries, "", "0", self.engine.entries() == entries)
+        appended = sum(node.metric("cistern_share_log_entries_appended_total") for node in strangers.values())
+        self.tell("entries that they have appended", appended, "", "0", appended == 0)
         seeing = sum(node.sees() for node in fleet)
         self.tell("nodes of the fleet that see the log", seeing, "", "2", seeing == 2)
 

@@ -73,4 +73,19 @@ struct FleetLogRepliesTests {
         let stream = FleetLog.stream(reply("3", text))
         #expect(stream?.added == expected ?? 3 && stream?.last == LogPosition(.max, .max))
     }
+
+    @Test(
+        "a fence counts as appended only where the engine says that its ids are higher; another error is a refusal",
+        arguments: [
+            ("ERR The ID specified in XADD is equal or smaller than the target stream top item", .alreadyBeyond),
+            ("ERR The stream has exhausted the last possible ID, unable to add more items", .alreadyBeyond),
+            ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", .refused),
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", .refused),
+            ("ERR max number of clients reached", .refused),
+        ] as [(String, LogWriter.Reply)])
+    func fence(error: String, expected: LogWriter.Reply) {
+        let reply = EngineReply.error(Array(error.utf8))
+        #expect(FleetLog.reply(reply, at: LogPosition(5)) == expected)
+        #expect(FleetLog.reply(reply, at: nil) == .refused)
+    }
 }

@@ -30,6 +30,8 @@ struct LogTroubleTests {
         let troubles = BlindCause.allCases.map { LogTrouble($0, known: .notUnderstood, Self.server) }
         #expect(Set(troubles.map(\.label)).count == troubles.count)
         #expect(Set(troubles.map { $0.sentence(fleet: "play") }).count == troubles.count)
+        let others: [LogTrouble] = [.otherSecret, .otherUpstream, .outdated("6.2", nil)] + EngineFailure.allCases.map { .failed($0, nil) }
+        for trouble in troubles + others { #expect(LogTrouble.labels.contains(trouble.label), "the metric has no \(trouble.label)") }
     }
 }
 

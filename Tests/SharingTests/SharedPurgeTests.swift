@@ -384,6 +384,7 @@ struct SharedPurgeTests {
             #expect(try one.get("/a").text == "{\"n\":3}" && other.get("/a").text == "{\"n\":2}")
             fleet.redis.direct.ask("CONFIG SET maxmemory 0")
             #expect(try eventually { try other.get("/a").text != "{\"n\":2}" })
+            #expect(try one.sees() && other.sees())
             _ = try one.get("/b")
             #expect(try eventually { try other.get("/b").status == 200 && other.found() >= 1 })
         }

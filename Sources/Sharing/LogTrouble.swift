@@ -1,0 +1,118 @@
+// Why the log cannot be followed, and why a server fails: sentences for the log, `cistern check` and `cistern share status`.
+
+import Engine
+import Fleet
+
+public enum LogTrouble: Sendable, Equatable {
+    case failed(EngineFailure, EngineServer?)
+    case notUnderstood
+    case otherSecret
+    case otherUpstream
+    case blind(BlindCause)
+    /// The engine can be read and refuses entries.
+    case refused(EngineFailure?, EngineServer?)
+    case outdated(String, EngineServer?)
+
+    /// - Parameters:
+    ///   - known: cause known to the caller.
+    ///   - refusal: the engine's last refusal.
+    init(_ cause: BlindCause, known: LogTrouble?, refusal: EngineFailure? = nil, _ server: EngineServer?) {
+        switch cause {
+        case .lost: self = known ?? .failed(.connectionLost, server)
+        case .silence: self = .failed(.timedOut, server)
+        case .refused: self = .refused(refusal, server)
+        case .stopped, .otherLog, .otherPrimary, .removed, .missing, .unheard: self = .blind(cause)
+        }
+    }
+
+    public static let labels =
+        EngineFailure.allCases.map(\.rawValue)
+        + ([.notUnderstood, .otherSecret, .otherUpstream] as [LogTrouble]).map(\.label)
+        + ([.stopped, .otherLog, .otherPrimary, .removed, .missing, .unheard] as [BlindCause]).map(\.rawValue) + ["refused", "outdated"]
+
+    public var label: String {
+        switch self {
+        case .failed(let failure, _): failure.rawValue
+        case .notUnderstood: "not_understood"
+        case .otherSecret: "other_secret"
+        case .otherUpstream: "other_upstream"
+        case .blind(let cause): cause.rawValue
+        case .refused: "refused"
+        case .outdated: "outdated"
+        }
+    }
+
+    public func sentence(fleet: String) -> String {
+        switch self {
+        case .failed(let failure, let server): "\(server?.description ?? "the engine") \(failure.sentence(fleet: fleet))"
+        case .notUnderstood: "what the engine says of the log cannot be understood"
+        case .otherSecret:
+            "fleet \(fleet) has another share.secret_file than this node, which shares nothing with it and tells it nothing. Give this node the fleet's secret, or a fleet of its own. If this node has the right one, remove cistern:\(fleet):{log}:nodes from the engine"
+        case .otherUpstream:
+            "other nodes of fleet \(fleet) have another upstream for an API that this node serves. Give this node a fleet of its own. While an upstream's address changes, this node connects half a minute after the last node with the former one"
+        case .blind(let cause): cause.sentence
+        case .refused(let failure, let server):
+            "\(server?.description ?? "the engine") can be read, and refuses entries: it \(failure?.sentence(fleet: fleet) ?? "does not say why")"
+        case .outdated(let version, let server): InfoText.sentence(outdated: version, server)
+        }
+    }
+
+    var isMisconfiguration: Bool {
+        switch self {
+        case .failed(let failure, _): failure.isMisconfiguration
+        case .refused(let failure, _): failure?.isMisconfiguration ?? false
+        case .outdated, .otherSecret, .otherUpstream, .blind(.unheard): true
+        case .notUnderstood, .blind: false
+        }
+    }
+}
+
+extension BlindCause {
+    fileprivate var sentence: String {
+        switch self {
+        case .lost, .silence, .refused: "the engine does not say why"
+        case .stopped: "this process, or its machine, did not run for a while, and reads first what was said meanwhile"
+        case .otherLog: "the engine has another log than it had, which is read first"
+        case .otherPrimary: "another server has the log now, which is read first"
+        case .removed: "the log was removed from the engine, and is read anew"
+        case .missing: "entries of another node are missing, and are waited for"
+        case .unheard:
+            "what this node appends is not what it reads: an address in share.servers leads to several servers, and has to lead to one primary"
+        }
+    }
+}
+
+extension EngineFailure {
+    /// Follows a server's name, or "the engine".
+    public func sentence(fleet: String) -> String {
+        switch self {
+        case .unreachable: "cannot be reached"
+        case .connectionLost: "has ended the connection"
+        case .timedOut: "does not reply in time"
+        case .breakerOpen: "has failed lately and is not asked"
+        case .queueFull: "is asked for more than it does"
+        case .denied:
+            "does not know the user or the password, or asks for one (share.user, share.password_file; each server has users of its own)"
+        case .commandForbidden:
+            "does not let the user use a command that is needed (the ACL line in Configuration/Sharing.md has all; cistern check names it)"
+        case .keyForbidden: "does not let the user use the keys of this fleet: its ACL needs ~cistern:\(fleet):*"
+        case .loading: "is reading its data in"
+        case .readOnly: "is a replica, or has lost its primary"
+        case .clusterDown: "says that the Cluster is down: some of its slots are nobody's, or most of its primaries cannot be reached"
+        case .notCluster:
+            "is not a Cluster, and share.servers has several addresses: name the one address that leads to the primary (a managed engine's, a balancer's, a name that Sentinel moves), or servers of one Cluster"
+        case .redirected: "is not the one that has it, and the others say the same"
+        case .full: "takes nothing more: its memory or its disk is full, or it has too few replicas"
+        case .protocolError: "says what no Redis says"
+        case .untrusted: "has a certificate that is not trusted (share.tls.ca_file), or does not trust ours"
+        case .noTLS: "can be reached, and does not agree on TLS: has it TLS on that port? rediss:// asks for it, redis:// does not"
+        case .noDatabase:
+            "does not give the database that share.servers names behind the port: a Cluster has 0 only, and the user needs +select for another"
+        case .closed: "is not asked any more"
+        }
+    }
+
+    var isMisconfiguration: Bool {
+        [.denied, .commandForbidden, .keyForbidden, .untrusted, .notCluster, .noDatabase].contains(self)
+    }
+}
