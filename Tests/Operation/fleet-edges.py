@@ -18,13 +18,11 @@ import re
 import shutil
 import statistics
 import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
-from fleet import Client, Ground, HERE, Node, ask, free_port, until
+from fleet import Client, Ground, HERE, Node, Server, until
 from fleet_day import Wire
 
 ROOT = HERE.parent.parent
@@ -33,44 +31,14 @@ USERS = (None, "ann", "bob")
 OBEYED = 2
 
 
-class Engine:
-    """A primary, with a replica so that purges become durable."""
-
-    def __init__(self, directory):
-        self.port, replica = free_port(), free_port()
-        self.processes = [self.start(directory, self.port), self.start(directory, replica, "--replicaof", "127.0.0.1", str(self.port))]
-        until("the replica does not follow", 20, lambda: "state=online" in self.ask("info", "replication"))
-
-    def start(self, directory, port, *words):
-        place = directory / f"engine-{port}"
-        place.mkdir()
-        return subprocess.Popen(
-            ["redis-server", "--port", str(port), "--save", "", "--repl-diskless-sync-delay", "0", "--dir", place, *words],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def ask(self, *words):
-        return ask(self.port, *words)
-
-    def end(self):
-        for process in self.processes:
-            process.kill()
-            process.wait()
-
-
 class Edges(Ground):
     def __init__(self, options):
         super().__init__(options)
-        self.missed, self.nodes = [], []
-        self.engine = Engine(self.directory)
+        # With a replica, so that purges become durable.
+        self.engine = Server(self.directory)
+        self.replica = Server(self.directory, "--replicaof", "127.0.0.1", str(self.engine.port))
+        until("the replica does not follow", 20, lambda: "state=online" in self.engine.ask("info", "replication"))
         self.random = random.Random(options.seed)
-
-    def tell(self, what, value, unit, bar, is_met):
-        if not is_met:
-            self.missed.append(what)
-        print(f"{what:<86} {value:>9.3f} {unit:<3} (bar {bar}){'' if is_met else '  MISSED'}", flush=True)
-
-    def note(self, what, value, unit=""):
-        print(f"{what:<86} {value:>9.3f} {unit}", flush=True)
 
     def node(self, *settings, cistern=None, port=None, timeout="200ms", secret=None, sees=True, origin=None):
         ground = SimpleNamespace(
@@ -92,10 +60,9 @@ class Edges(Ground):
 
     def end(self):
         self.stop_nodes()
-        self.engine.end()
-        self.upstream.terminate()
-        if not self.missed:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        for server in self.engine, self.replica:
+            server.kill()
+        super().end()
 
     # Who is not of the fleet
 
@@ -348,9 +315,7 @@ def main():
                 edges.stop_nodes()
     finally:
         edges.end()
-    if edges.missed:
-        print(f"missed: {', '.join(edges.missed)}; logs in {edges.directory}")
-        sys.exit(1)
+    edges.judge()
 
 
 if __name__ == "__main__":

@@ -144,6 +144,33 @@ def ask(port, *words):
     return subprocess.run(["redis-cli", "-p", str(port), *words], capture_output=True, text=True).stdout.strip()
 
 
+class Server:
+    """A server of Redis that stores nothing on the disk unless a command asks for it."""
+
+    def __init__(self, directory, *words):
+        self.port, self.words = free_port(), words
+        self.directory = Path(directory) / f"server-{self.port}"
+        self.directory.mkdir()
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", str(self.port), "--save", "", "--dir", self.directory, "--repl-diskless-sync-delay", "0", *self.words],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until("the engine does not start", 10, lambda: self.ask("ping") == "PONG")
+
+    def ask(self, *words):
+        return ask(self.port, *words)
+
+    def appends(self):
+        found = re.search(r"cmdstat_xadd:calls=(\d+)", self.ask("info", "commandstats"))
+        return int(found[1]) if found else 0
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
 class Engine:
     """A Cluster of six: three primaries, three replicas."""
 
@@ -193,10 +220,11 @@ class Engine:
 
 
 class Ground:
-    """What every fleet needs: a directory, an upstream, a secret."""
+    """What every fleet needs: a directory, an upstream, a secret, and figures with bars."""
 
     def __init__(self, options):
         self.options = options
+        self.missed, self.nodes = [], []
         self.directory = Path(tempfile.mkdtemp(prefix="cistern-fleet-"))
         self.secret = self.directory / "secret"
         self.secret.write_text("%064x\n" % random.getrandbits(256))
@@ -208,11 +236,30 @@ class Ground:
         """The version that the upstream has from now on."""
         return json.loads(self.origin.ask("PUT", path)[1])["version"]
 
+    def tell(self, what, value, unit, bar, is_met):
+        if not is_met:
+            self.missed.append(what)
+        print(f"{what:<86} {value:>9.3f} {unit:<3} (bar {bar}){'' if is_met else '  MISSED'}", flush=True)
+
+    def note(self, what, value, unit=""):
+        print(f"{what:<86} {value:>9.3f} {unit}", flush=True)
+
+    def end(self):
+        """Ends the upstream. The directory stays if a bar was missed."""
+        self.upstream.terminate()
+        if not self.missed:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def judge(self):
+        """Ends the script with 1 if a bar was missed."""
+        if self.missed:
+            print(f"missed: {', '.join(self.missed)}; logs in {self.directory}")
+            sys.exit(1)
+
 
 class Trial(Ground):
     def __init__(self, options):
         super().__init__(options)
-        self.missed, self.nodes = [], []
         self.engine = Engine(self.directory)
 
     def start_nodes(self):
@@ -231,21 +278,11 @@ class Trial(Ground):
     def asked(self):
         return int(json.loads(self.origin.get("/asked")[1])["target"])
 
-    def tell(self, what, value, unit, bar, is_met):
-        if not is_met:
-            self.missed.append(what)
-        print(f"{what:<78} {value:>9.3f} {unit:<3} (bar {bar}){'' if is_met else '  MISSED'}", flush=True)
-
-    def note(self, what, value, unit=""):
-        print(f"{what:<78} {value:>9.3f} {unit}", flush=True)
-
     def end(self):
         for node in self.nodes:
             node.process.kill()
         self.engine.end()
-        self.upstream.terminate()
-        if not self.missed:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        super().end()
 
     # The parts
 
@@ -476,16 +513,16 @@ class Trial(Ground):
 
     def following(self):
         """What the writes of one node cost the others, whose clients are quiet."""
-        from scale import CountedNode, Server, compiled, followed
+        from scale import CountedNode, CountedServer, compiled, followed
 
-        library, server, nodes, rate = compiled(self.directory, "flushes.so", "-shared", "-fPIC", "-ldl"), Server(self.directory), [], 100
+        library, server, nodes, rate = compiled(self.directory, "flushes.so", "-shared", "-fPIC", "-ldl"), CountedServer(self.directory), [], 100
         try:
             nodes = [CountedNode(self, library, server.port) for _ in range(NODES)]
             spent, flushes, commands, _ = followed(self, server, nodes, rate, 10)
         finally:
             for node in nodes:
                 node.process.kill()
-            server.end()
+            server.kill()
         self.tell(f"CPU of a node for each of {rate} writes a second elsewhere", spent, "ms", "0.1 ms", spent <= 0.1)
         self.tell("flushes of its disk", flushes, "/s", "1 /s", flushes <= 1)
         self.tell(f"commands of the engine for a write, with {NODES} nodes", commands, "", f"{NODES + 1.5}", commands <= NODES + 1.5)
@@ -532,9 +569,7 @@ def main():
         trial.run()
     finally:
         trial.end()
-    if trial.missed:
-        print(f"missed: {', '.join(trial.missed)}; logs in {trial.directory}")
-        sys.exit(1)
+    trial.judge()
 
 
 if __name__ == "__main__":

@@ -8,39 +8,11 @@ import socket
 import subprocess
 import threading
 import time
-from pathlib import Path
 
-from fleet import Node, ask, free_port, until
+from fleet import Node, Server, free_port, until
 
 # Seconds.
 BLIND_LIMIT = 3
-
-
-class Server:
-    """A server of Redis that writes nothing down unless it is asked to."""
-
-    def __init__(self, directory, *words):
-        self.port, self.words = free_port(), words
-        self.directory = Path(directory) / f"server-{self.port}"
-        self.directory.mkdir()
-        self.start()
-
-    def start(self):
-        self.process = subprocess.Popen(
-            ["redis-server", "--port", str(self.port), "--save", "", "--dir", self.directory, "--repl-diskless-sync-delay", "0", *self.words],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until("the engine does not start", 10, lambda: self.ask("ping") == "PONG")
-
-    def ask(self, *words):
-        return ask(self.port, *words)
-
-    def appends(self):
-        found = re.search(r"cmdstat_xadd:calls=(\d+)", self.ask("info", "commandstats"))
-        return int(found[1]) if found else 0
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
 
 
 def node(trial, ports):

@@ -29,17 +29,11 @@ def compiled(directory, name, *words):
     return program
 
 
-class Server:
-    """An engine without a replica, and what it has done since it was looked at."""
-
-    def __init__(self, directory):
-        self.port = fleet.free_port()
-        self.process = subprocess.Popen(
-            ["redis-server", "--port", str(self.port), "--save", "", "--dir", directory], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        fleet.until("the engine does not start", 10, lambda: fleet.ask(self.port, "ping") == "PONG")
+class CountedServer(fleet.Server):
+    """A server of Redis, and what it has done since it was looked at."""
 
     def number(self, section, name):
-        return float(re.search(rf"^{name}:([\d.]+)", fleet.ask(self.port, "info", section), re.M)[1])
+        return float(re.search(rf"^{name}:([\d.]+)", self.ask("info", section), re.M)[1])
 
     def look(self):
         cpu = int((Path(f"/proc/{self.process.pid}/schedstat")).read_text().split()[0]) / 1e9
@@ -49,10 +43,6 @@ class Server:
         """CPU of a core, commands and bytes sent, each second."""
         took, *spent = (after - former for after, former in zip(self.look(), before))
         return [one / took for one in spent]
-
-    def end(self):
-        self.process.kill()
-        self.process.wait()
 
 
 class CountedNode(fleet.Node):
@@ -108,7 +98,7 @@ class Scale:
         print(self.rows[-1], flush=True)
 
     def real(self, count):
-        server, nodes = Server(self.ground.directory), []
+        server, nodes = CountedServer(self.ground.directory), []
         try:
             nodes = [CountedNode(self.ground, self.library, server.port) for _ in range(count)]
             spent, flushes, _, engine = followed(self.ground, server, nodes, self.options.writes, self.options.seconds)
@@ -116,11 +106,11 @@ class Scale:
         finally:
             for node in nodes:
                 node.process.kill()
-            server.end()
+            server.kill()
 
     def simulated(self, count, rate):
         """Whether the engine can do more."""
-        server = Server(self.ground.directory)
+        server = CountedServer(self.ground.directory)
         try:
             fleet.ask(server.port, "set", "scale:epoch", "1")
             before = server.look()
@@ -128,7 +118,7 @@ class Scale:
                 [self.followers, str(server.port), "scale", str(count), str(rate), str(self.options.seconds)], capture_output=True, check=True, text=True)
             engine, found = server.since(before), json.loads(told.stdout)
         finally:
-            server.end()
+            server.kill()
         is_done = found["writes"] >= 0.95 * rate * self.options.seconds and found["entries"] >= 0.95 * found["writes"] * count
         self.row(f"{count} (simulated)", rate, engine, f"{found['p50']} / {found['p99']} ms" if is_done else "cannot follow")
         return is_done and engine[0] < FULL and found["p99"] <= LATE
