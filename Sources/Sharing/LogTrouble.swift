@@ -27,8 +27,8 @@ public enum LogTrouble: Sendable, Equatable {
 
     public static let labels =
         EngineFailure.allCases.map(\.rawValue)
-        + ([.notUnderstood, .otherSecret, .otherUpstream] as [LogTrouble]).map(\.label)
-        + ([.stopped, .otherLog, .otherPrimary, .removed, .missing, .unheard] as [BlindCause]).map(\.rawValue) + ["refused", "outdated"]
+        + ([.notUnderstood, .otherSecret, .otherUpstream, .refused(nil, nil), .outdated("", nil)] as [LogTrouble]).map(\.label)
+        + ([.stopped, .otherLog, .otherPrimary, .removed, .missing, .unheard] as [BlindCause]).map(\.rawValue)
 
     public var label: String {
         switch self {
