@@ -15,22 +15,15 @@ func settings(isHot: Bool) -> [SwiftSetting] {
 
 let strict = settings(isHot: true)
 
-/// Modules that process no requests, or few.
-let cold: Set = [
-    "Administration", "Archives", "FaultInjection", "Identity", "Server", "Settings", "StatusPage", "TakeOver", "Tracing",
-]
+/// A module of the program. `.pure` modules do no I/O, read no clock, and import only the listed modules; `.cold` ones process no requests, or
+/// few. `.ci/check-sources` compares `dependencies` with the imports, and writes the list in Sources/README.md.
+enum Kind { case pure, hot, cold }
 
-/// Modules with a README.
-let withReadMe: Set = [
-    "Addresses", "Archives", "CachePolicy", "CacheStore", "Coordination", "Downstream", "Engine", "Examination", "Explanation", "Fleet",
-    "HTTPCore", "Identity", "Reactor", "ResponseCache", "Sending", "Sharing", "Tracing", "Upstream",
-]
-
-/// A target of this package, with common language settings.
-func room(_ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource] = []) -> Target {
+func module(
+    _ name: String, _ kind: Kind, _ dependencies: [Target.Dependency] = [], readMe: [String] = [], resources: [Resource] = []
+) -> Target {
     .target(
-        name: name, dependencies: dependencies, exclude: withReadMe.contains(name) ? ["README.md"] : [], resources: resources,
-        swiftSettings: settings(isHot: !cold.contains(name)))
+        name: name, dependencies: dependencies, exclude: readMe, resources: resources, swiftSettings: settings(isHot: kind != .cold))
 }
 
 func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
@@ -63,104 +56,79 @@ let package = Package(
         .systemLibrary(name: "CNGHTTP2", pkgConfig: "libnghttp2", providers: [.apt(["libnghttp2-dev"])]),
         .target(name: "CSystem"),
         .target(name: "CTLS", dependencies: ["CSystem"], linkerSettings: [.linkedLibrary("ssl"), .linkedLibrary("crypto")]),
-        .target(name: "CSignature", linkerSettings: [.linkedLibrary("crypto")]),
-        room("HTTPCore"),
-        room("Figures"),
-        room("WellKnownNames"),
-        room("Addresses", ["HTTPCore"]),
-        room("JSON", ["HTTPCore"]),
-        room("Identity", ["HTTPCore", "JSON", "CachePolicy", "CSignature", "CLibcurl", "Descriptors", "Locking", "Reactor"]),
-        room("ContentCodings", ["HTTPCore", "CZlib", "CBrotli", "CZstd"]),
-        room("CachePolicy", ["HTTPCore", "JSON", "WellKnownNames", structuredFields]),
-        room("Forwarding", ["HTTPCore", "WellKnownNames"]),
-        room("Archives", ["HTTPCore", "JSON", "CachePolicy", "Forwarding"]),
-        room("TakeOver"),
-        room("Fleet"),
-        room("Locking"),
-        room("Descriptors"),
-        room("Hashing", ["HTTPCore", "CHash"]),
-        room("CacheStore", ["CSystem", "Descriptors", "CHash", "Locking", "TakeOver"]),
-        room(
-            "ResponseCache",
+        // The transport: connections of clients, upstreams and Redis.
+        module("Reactor", .hot, ["CSystem"], readMe: ["README.md"]),
+        module("HTTP2", .hot, ["CNGHTTP2"]),
+        module("Downstream", .hot, ["Addresses", "CSystem", "CTLS", "Figures", "HTTP2", "HTTPCore", "Reactor"], readMe: ["README.md"]),
+        module(
+            "Upstream", .hot, ["CLibcurl", "CSystem", "CTLS", "CachePolicy", "Figures", "HTTP2", "HTTPCore", "Reactor"],
+            readMe: ["README.md"]),
+        module("Engine", .hot, ["CHiredis", "CSystem", "CTLS", "Reactor"], readMe: ["README.md"]),
+        // Pure decisions, parsers and state machines.
+        module("HTTPCore", .pure, ["CHash"], readMe: ["README.md"]),
+        module("JSON", .pure, ["HTTPCore"]),
+        module("Addresses", .pure, ["HTTPCore"], readMe: ["README.md"]),
+        module("Forwarding", .pure, ["HTTPCore"]),
+        module("CachePolicy", .pure, ["Forwarding", "HTTPCore", "JSON", structuredFields], readMe: ["README.md"]),
+        module("Decisions", .pure, ["CachePolicy", "Forwarding", "HTTPCore", "Upstream"]),
+        module(
+            "Explanation", .pure, ["Addresses", "CachePolicy", "Decisions", "Figures", "Forwarding", "HTTPCore", "JSON", "Upstream"],
+            readMe: ["README.md"]),
+        module("Archives", .pure, ["CachePolicy", "Forwarding", "HTTPCore", "JSON"], readMe: ["README.md"]),
+        module("Fleet", .pure, readMe: ["README.md"]),
+        module("TakeOver", .pure),
+        // The cache.
+        module("CacheStore", .hot, ["CHash", "CSystem", "Reactor", "TakeOver"], readMe: ["README.md"]),
+        module("ContentCodings", .hot, ["CBrotli", "CZlib", "CZstd", "HTTPCore"]),
+        module(
+            "ResponseCache", .hot,
+            ["CachePolicy", "CacheStore", "ContentCodings", "Figures", "Forwarding", "HTTPCore", "Identity", "Reactor", "TakeOver"],
+            readMe: ["README.md"]),
+        // The flow of a request, and what reports it.
+        module("Figures", .hot, ["CSystem", "Reactor"]),
+        module(
+            "Tracing", .cold,
+            ["CLibcurl", "CachePolicy", "Decisions", "Explanation", "Figures", "HTTPCore", "JSON", "Reactor", "Upstream"],
+            readMe: ["README.md"]),
+        module(
+            "Sending", .hot,
             [
-                "HTTPCore", "CachePolicy", "CacheStore", "ContentCodings", "Forwarding", "Identity", "Hashing", "Telemetry", "Locking",
-                "TakeOver",
-            ]),
-        room(
-            "Sharing",
-            [
-                "CachePolicy", "CacheStore", "CHash", "ContentCodings", "CSystem", "Descriptors", "Engine", "Fleet", "Hashing", "HTTPCore",
-                "Locking",
-                "Reactor",
-                "ResponseCache", logging,
-            ]),
-        room("Reactor", ["CSystem", "Descriptors", "Locking"]),
-        room("HTTP2", ["CNGHTTP2"]),
-        room("Engine", ["CHiredis", "CTLS", "CSystem", "Descriptors", "Reactor"]),
-        room("FaultInjection", ["HTTPCore", "CachePolicy"]),
-        room(
-            "Upstream",
-            ["Figures", "HTTPCore", "HTTP2", "Reactor", "FaultInjection", "Locking", "CLibcurl", "CSystem", "Descriptors", "CTLS"]),
-        room("Downstream", ["Addresses", "Figures", "HTTPCore", "HTTP2", "Reactor", "CSystem", "CTLS", "Descriptors", "Locking"]),
-        room("Telemetry", ["Figures", "CSystem", "Descriptors", "Locking"]),
-        room("Decisions", ["HTTPCore", "CachePolicy", "Forwarding", "Upstream"]),
-        room("Explanation", ["Addresses", "HTTPCore", "JSON", "CachePolicy", "Decisions", "Forwarding", "Upstream", "Telemetry"]),
-        room("StatusPage"),
-        room(
-            "Tracing",
-            [
-                "HTTPCore", "JSON", "CachePolicy", "Decisions", "Explanation", "Upstream", "Telemetry", "Locking", "CLibcurl",
-            ]),
-        room("Coordination", ["Addresses", "HTTPCore", "Decisions", "Upstream", "Telemetry", "Locking", logging]),
-        room("Examination", ["HTTPCore", "JSON", "ContentCodings", "CachePolicy", "Forwarding", "Hashing"]),
-        room(
-            "Sending",
-            [
-                "HTTPCore", "ContentCodings", "CachePolicy", "Figures", "Forwarding", "ResponseCache", "Explanation", "Downstream",
-                "Reactor", "Telemetry", "Hashing",
-            ]),
-        room(
-            "Administration",
-            [
-                "Addresses", "Archives", "Figures", "HTTPCore", "JSON", "CachePolicy", "ResponseCache", "Explanation", "FaultInjection",
-                "StatusPage",
-                "Upstream",
-                "Telemetry", "Locking",
-            ],
-            resources: [.embedInCode("openapi.json")]),
-        room(
-            "ReverseProxy",
-            [
-                "Addresses", "HTTPCore", "CachePolicy", "Identity", "ResponseCache", "Decisions", "Explanation", "Examination",
-                "Sending",
-                "Coordination", "Figures",
-                "Forwarding", "FaultInjection", "Reactor", "Upstream", "Downstream", "Telemetry", "Hashing", "Locking", "Administration",
-                "TakeOver", "Tracing", "Sharing", logging,
-            ]),
-        room(
-            "Server",
-            [
-                "Addresses", "ReverseProxy", "Administration", "Descriptors", "Coordination", "Examination", "Explanation",
-                "FaultInjection", "Figures",
-                "ContentCodings", "Forwarding",
+                "CachePolicy", "ContentCodings", "Downstream", "Explanation", "Figures", "Forwarding", "HTTPCore", "Reactor",
                 "ResponseCache",
-                "CachePolicy",
-                "Downstream", "Upstream", "Reactor", "Telemetry", "HTTPCore", "JSON", "Locking", "CacheStore", "CSystem", "TakeOver",
-                "Tracing", "Sharing", "Fleet", "Engine",
-                logging,
+            ], readMe: ["README.md"]),
+        module(
+            "ReverseProxy", .hot,
+            [
+                "Addresses", "Administration", "CachePolicy", "ContentCodings", "Decisions", "Downstream", "Explanation", "Figures",
+                "Forwarding", "HTTPCore", "Identity", "JSON", "Reactor", "ResponseCache", "Sending", "Sharing", "TakeOver", "Tracing",
+                "Upstream", logging,
+            ], readMe: ["Coordination/README.md", "Examination/README.md"]),
+        // Features around the flow, and the program.
+        module("Identity", .cold, ["CLibcurl", "CTLS", "CachePolicy", "HTTPCore", "JSON", "Reactor"], readMe: ["README.md"]),
+        module(
+            "Sharing", .hot,
+            [
+                "CHash", "CSystem", "CachePolicy", "CacheStore", "ContentCodings", "Engine", "Fleet", "HTTPCore", "Reactor",
+                "ResponseCache", logging,
+            ], readMe: ["README.md"]),
+        module(
+            "Administration", .cold,
+            ["Addresses", "Archives", "CachePolicy", "Explanation", "Figures", "HTTPCore", "JSON", "Reactor", "ResponseCache", "Upstream"],
+            resources: [.embedInCode("openapi.json")]),
+        module("Settings", .cold, ["CYAML", "Forwarding", "JSON"]),
+        module(
+            "Server", .cold,
+            [
+                "Addresses", "Administration", "CSystem", "CachePolicy", "CacheStore", "ContentCodings", "Downstream", "Engine",
+                "Explanation", "Figures", "Fleet", "Forwarding", "HTTPCore", "JSON", "Reactor", "ResponseCache", "ReverseProxy", "Sharing",
+                "TakeOver", "Tracing", "Upstream", logging,
             ]),
-        room("Settings", ["CYAML", "JSON", "WellKnownNames"]),
         .executableTarget(
             name: "cistern",
             dependencies: [
-                "Addresses", "Server", "Administration", "Archives", "ContentCodings", "ReverseProxy", "FaultInjection", "Settings",
-                "HTTPCore", "JSON",
-                "CachePolicy",
-                "CacheStore", "CLibcurl", "Forwarding", "Identity",
-                "Reactor",
-                "Upstream",
-                "Downstream",
-                "Telemetry", "Tracing", "Sharing", "Engine", "ResponseCache", "CSystem", "Descriptors", "Locking", logging, arguments,
+                "Addresses", "Administration", "Archives", "CLibcurl", "CSystem", "CachePolicy", "CacheStore", "ContentCodings",
+                "Downstream", "Engine", "Figures", "Forwarding", "HTTPCore", "Identity", "JSON", "Reactor", "ResponseCache", "ReverseProxy",
+                "Server", "Settings", "Sharing", "Tracing", "Upstream", arguments, logging,
             ],
             swiftSettings: settings(isHot: false),
             // Exporting no dynamic symbols reduces the stripped binary by a twentieth.
@@ -177,46 +145,41 @@ let package = Package(
             name: "TestSupport",
             dependencies: [
                 "CNGHTTP2", "CSystem", "CTestTLS", "CTestTokens", "Reactor", "Administration", "Server", "ReverseProxy", "CachePolicy",
-                "ContentCodings", "Descriptors", "Downstream", "HTTP2",
-                "CacheStore", "Upstream", "Locking", "Telemetry", "JSON",
-                logging,
+                "ContentCodings", "Downstream", "HTTP2", "CacheStore", "Upstream", "Figures", "JSON", logging,
             ],
             path: "Tests/TestSupport", swiftSettings: strict),
         tests("TestSupportTests", ["TestSupport"]),
         tests("TakeOverTests", ["TakeOver"]),
-        tests("FleetTests", ["CachePolicy", "Coordination", "Decisions", "Fleet", "HTTPCore", "Locking", "TestSupport", "Upstream"]),
+        tests("FleetTests", ["CachePolicy", "ReverseProxy", "Decisions", "Fleet", "HTTPCore", "Reactor", "TestSupport", "Upstream"]),
         tests(
             "SharingTests",
             [
                 "Sharing", "Addresses", "Administration", "CacheStore", "ContentCodings", "Downstream", "Engine", "Fleet", "Forwarding",
-                "Locking", "Reactor",
-                "ResponseCache",
-                "ReverseProxy", "Server", "TestSupport", "Upstream", logging,
+                "Reactor", "ResponseCache", "ReverseProxy", "Server", "TestSupport", "Upstream", logging,
             ]),
-        tests("ReactorTests", ["Reactor", "CSystem", "Descriptors", "Locking", "TestSupport"]),
+        tests("ReactorTests", ["Reactor", "CSystem", "TestSupport"]),
         tests("HTTPCoreTests", ["HTTPCore", "TestSupport"]),
         tests("HTTP2Tests", ["HTTP2", "TestSupport"]),
-        tests("EngineTests", ["Engine", "CacheStore", "CSystem", "Descriptors", "Locking", "Reactor", "TestSupport"]),
+        tests("EngineTests", ["Engine", "CacheStore", "CSystem", "Reactor", "TestSupport"]),
         tests("AddressesTests", ["Addresses", "HTTPCore"]),
-        tests("IdentityTests", ["Identity", "CachePolicy", "CacheStore", "HTTPCore", "Locking", "TestSupport"]),
-        tests("StatusPageTests", ["StatusPage", "Explanation", "Telemetry"]),
+        tests("IdentityTests", ["Identity", "CachePolicy", "CacheStore", "HTTPCore", "Reactor", "TestSupport"]),
+        tests("StatusPageTests", ["Administration", "Explanation", "Figures"]),
         tests("ArchivesTests", ["Archives", "CachePolicy", "HTTPCore", "JSON"]),
         tests("JSONTests", ["JSON", "HTTPCore", "TestSupport"]),
         tests("CachePolicyTests", ["CachePolicy", "HTTPCore", "JSON", "TestSupport", "CInstructions", structuredFields]),
         tests("DecisionsTests", ["Decisions", "CachePolicy", "Forwarding", "HTTPCore", "Upstream"]),
         tests("ForwardingTests", ["Forwarding", "HTTPCore"]),
-        tests("FaultInjectionTests", ["FaultInjection"]),
-        tests("CacheStoreTests", ["CacheStore", "CSystem", "Locking", "TestSupport"]),
+        tests("CacheStoreTests", ["CacheStore", "CSystem", "Reactor", "TestSupport"]),
         tests("ResponseCacheTests", ["ResponseCache", "CachePolicy", "CacheStore", "HTTPCore", "Identity", "JSON", "TestSupport"]),
         tests(
             "CoordinationTests",
-            ["CachePolicy", "Coordination", "Decisions", "HTTPCore", "Locking", "Telemetry", "TestSupport", "Upstream", logging]),
+            ["CachePolicy", "ReverseProxy", "Decisions", "HTTPCore", "Reactor", "Figures", "TestSupport", "Upstream", logging]),
         tests(
             "ExaminationTests",
-            ["Examination", "CachePolicy", "ContentCodings", "Forwarding", "Hashing", "HTTPCore", "JSON", "TestSupport"]),
+            ["ReverseProxy", "CachePolicy", "ContentCodings", "Forwarding", "HTTPCore", "JSON", "TestSupport"]),
         tests(
             "SendingTests",
-            ["Sending", "CachePolicy", "CacheStore", "Downstream", "Explanation", "HTTPCore", "ResponseCache", "Telemetry", "TestSupport"]),
+            ["Sending", "CachePolicy", "CacheStore", "Downstream", "Explanation", "HTTPCore", "ResponseCache", "Figures", "TestSupport"]),
         tests("SettingsTests", ["JSON", "Settings"]),
         tests(
             "CommandTests",
@@ -224,26 +187,20 @@ let package = Package(
                 "cistern", "TestSupport", "Addresses", "Administration", "ReverseProxy", "CachePolicy", "CacheStore", "Settings",
                 "Upstream", "CSystem", "Downstream", "Decisions", "Explanation", "Forwarding", "JSON", "ResponseCache", "TakeOver", logging,
             ]),
-        tests("UpstreamTests", ["Upstream", "Figures", "HTTPCore", "HTTP2", "Reactor", "Locking", "TestSupport"]),
+        tests("UpstreamTests", ["Upstream", "Figures", "HTTPCore", "HTTP2", "Reactor", "TestSupport"]),
         tests(
             "DownstreamTests",
-            ["Addresses", "Downstream", "Figures", "HTTPCore", "Reactor", "Locking", "CSystem", "Descriptors", "TestSupport"]),
+            ["Addresses", "Downstream", "Figures", "HTTPCore", "Reactor", "CSystem", "TestSupport"]),
         tests(
             "TracingTests",
-            ["Tracing", "CachePolicy", "Decisions", "Explanation", "HTTPCore", "JSON", "Locking", "Telemetry", "TestSupport", "Upstream"]),
-        tests("TelemetryTests", ["Telemetry", "CacheStore", "Figures", "TestSupport"]),
+            ["Tracing", "CachePolicy", "Decisions", "Explanation", "HTTPCore", "JSON", "Reactor", "Figures", "TestSupport", "Upstream"]),
+        tests("TelemetryTests", ["Figures", "CacheStore", "TestSupport"]),
         tests(
             "ReverseProxyTests",
             [
-                "Engine", "Sharing", "Addresses", "HTTP2", "ReverseProxy", "Server", "Descriptors", "Administration", "TestSupport",
-                "Decisions", "Explanation", "Figures",
-                "Forwarding",
-                "Reactor",
-                "Downstream",
-                "CacheStore",
-                "CachePolicy",
-                "ResponseCache", "HTTPCore", "JSON",
-                "ContentCodings", "Upstream", "Telemetry", "Tracing", "Settings", "Locking", "Hashing", logging,
+                "Engine", "Sharing", "Addresses", "HTTP2", "ReverseProxy", "Server", "Reactor", "Administration", "TestSupport",
+                "Decisions", "Explanation", "Figures", "Forwarding", "Downstream", "CacheStore", "CachePolicy", "ResponseCache", "HTTPCore",
+                "JSON", "ContentCodings", "Upstream", "Tracing", "Settings", logging,
             ]),
     ],
     swiftLanguageModes: [.v6]
@@ -252,15 +209,7 @@ let package = Package(
 // Properties of code that parses untrusted bytes (Tests/Fuzz): the tests replay known inputs, and `make fuzz` builds the fuzzer.
 let fuzzed: [Target.Dependency] = [
     "Addresses", "HTTPCore", "JSON", "ContentCodings", "CachePolicy", "CacheStore", "ResponseCache", "Archives", "Administration",
-    "Upstream",
-    "Downstream",
-    "Engine",
-    "HTTP2",
-    "ReverseProxy",
-    "Settings",
-    "CHash",
-    "CSystem",
-    "CTLS",
+    "Upstream", "Downstream", "Engine", "HTTP2", "ReverseProxy", "Settings", "CHash", "CSystem", "CTLS",
 ]
 if Context.environment["CISTERN_FUZZ"] == nil {
     package.targets.append(

@@ -2,11 +2,11 @@
 
 import CachePolicy
 import Explanation
-import FaultInjection
+import Figures
 import HTTPCore
 import JSON
 import ResponseCache
-import Telemetry
+import Upstream
 
 /// Methods are called on the interface's queue. Callbacks run on any thread.
 public protocol AdministeredServer: AnyObject, Sendable {

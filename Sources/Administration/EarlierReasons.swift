@@ -2,7 +2,7 @@
 
 import CachePolicy
 import Explanation
-import Telemetry
+import Figures
 
 struct EarlierReasons: Sendable {
     private struct Path: Hashable {

@@ -1,8 +1,8 @@
 // GET, POST and DELETE /-/faults: faults injected between Cistern and its upstream, for drills.
 
-import FaultInjection
 import HTTPCore
 import JSON
+import Upstream
 
 enum FaultPages {
     @Sendable static func list(_ task: AdminInterface.Task) throws(AdminProblem) {

@@ -6,7 +6,6 @@ import Figures
 import HTTPCore
 import JSON
 import ResponseCache
-import Telemetry
 import Upstream
 
 enum StatePages {

@@ -3,10 +3,10 @@
 
 import CachePolicy
 import Explanation
-import FaultInjection
-import Locking
+import Figures
+import Reactor
 import ResponseCache
-import Telemetry
+import Upstream
 
 /// Figures of the service at one time.
 struct StatusFigures: Sendable {

@@ -2,9 +2,8 @@
 // Bounded in size. Pure: times are passed in.
 
 import Explanation
-import Locking
-import StatusPage
-import Telemetry
+import Figures
+import Reactor
 
 /// Counters at one time.
 struct StatusSample: Sendable {

@@ -2,9 +2,8 @@
 // not depend on the number of clients.
 
 import Explanation
-import Locking
-import StatusPage
-import Telemetry
+import Figures
+import Reactor
 
 /// Result that all clients share.
 struct StatusLately: Sendable {

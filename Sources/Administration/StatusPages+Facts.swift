@@ -4,8 +4,6 @@ import CachePolicy
 import Explanation
 import Figures
 import ResponseCache
-import StatusPage
-import Telemetry
 
 extension StatusView {
     static func facts(_ figures: StatusFigures, _ apis: [any AdministeredAPI]) -> [Facts] {

@@ -3,10 +3,9 @@
 
 import CachePolicy
 import Explanation
-import FaultInjection
 import HTTPCore
 import JSON
-import StatusPage
+import Upstream
 
 extension StatusPages {
     /// Maximum number of records per loop.

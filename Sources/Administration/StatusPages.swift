@@ -3,9 +3,8 @@
 
 import CachePolicy
 import Explanation
+import Figures
 import HTTPCore
-import StatusPage
-import Telemetry
 
 enum StatusPages {
     @Sendable static func show(_ task: AdminInterface.Task) throws(AdminProblem) {

@@ -3,8 +3,7 @@
 
 import CachePolicy
 import Explanation
-import StatusPage
-import Telemetry
+import Figures
 
 struct StatusTops {
     private let task: AdminInterface.Task

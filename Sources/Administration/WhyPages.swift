@@ -1,11 +1,11 @@
 // GET /-/why: explains the last exchanges, or those after an earlier search.
 
 import Explanation
+import Figures
 import Glibc
 import HTTPCore
 import JSON
 import ResponseCache
-import Telemetry
 
 enum WhyPages {
     private static let limit = 10_000

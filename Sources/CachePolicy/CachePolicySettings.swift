@@ -1,8 +1,8 @@
 // Settings of the caching rules as plain values. Where they come from (YAML, environment, routes) is decided elsewhere.
 
+import Forwarding
 import HTTPCore
 import JSON
-import WellKnownNames
 
 /// Whether a stored response may be used against the rules of RFC 9111 while the upstream cannot be reached.
 public enum Strictness: String, Sendable, CaseIterable {

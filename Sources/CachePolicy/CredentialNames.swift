@@ -1,8 +1,8 @@
 // Matches field names against a list of names. A leading `*` in an entry matches any beginning, because there are more names of credentials
 // than a list can hold.
 
+import Forwarding
 import HTTPCore
-import WellKnownNames
 
 public struct CredentialNames: Sendable, Equatable {
     /// How a name matches the list.

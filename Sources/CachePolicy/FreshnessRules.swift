@@ -1,8 +1,8 @@
 // The operator's rules for freshness (a route's `freshness`, `negative`, `stale_while_revalidate`), for APIs that give no lifetime or an
 // unsuitable one. They apply when a response is stored or confirmed; earlier stored responses do not change.
 
+import Forwarding
 import HTTPCore
-import WellKnownNames
 
 /// A directive or field of responses that the operator may ignore.
 public enum IgnoredDirective: String, Sendable, CaseIterable {

@@ -1,8 +1,8 @@
 // Classifies request fields by name: what a field may mean for the response. A field that is not known to be harmless counts as
 // significant: an upstream may select an account or a version by any field.
 
+import Forwarding
 import HTTPCore
-import WellKnownNames
 
 public enum RequestFieldKind: UInt8, Sendable {
     /// The field selects neither an account nor a representation, or the caching rules already handle it.

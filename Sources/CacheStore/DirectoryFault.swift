@@ -2,8 +2,8 @@
 // change. A directory on a full, read-only or damaged file system is no fault here.
 
 import CSystem
-import Descriptors
 import Glibc
+import Reactor
 
 public enum DirectoryFault: Error, Equatable, CustomStringConvertible {
     /// The path, or an ancestor of it, is a file.

@@ -4,8 +4,8 @@
 // before use.
 
 import CSystem
-import Descriptors
 import Glibc
+import Reactor
 
 struct IndexSnapshot {
     private static let magic: UInt64 = 0x3150_414e_5343_4943  // "CISCNAP1"

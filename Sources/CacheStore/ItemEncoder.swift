@@ -2,7 +2,7 @@
 // removals and marks must not wait for it.
 
 import Dispatch
-import Locking
+import Reactor
 
 import struct Synchronization.Atomic
 

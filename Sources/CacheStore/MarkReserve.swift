@@ -2,8 +2,8 @@
 // created. A purged response must not reappear after a restart, even if the disk is full.
 
 import CSystem
-import Descriptors
 import Glibc
+import Reactor
 
 enum MarkReserve {
     /// Size of the reserve: about two thousand removals or a thousand tombstones.

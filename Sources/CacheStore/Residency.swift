@@ -5,7 +5,7 @@
 import CSystem
 import Dispatch
 import Glibc
-import Locking
+import Reactor
 import Synchronization
 
 /// Residency of parts of mapped files. Tests replace it.

@@ -3,9 +3,8 @@
 // removals and marks until the old process ends.
 
 import CSystem
-import Descriptors
 import Glibc
-import Locking
+import Reactor
 import TakeOver
 
 /// The lock and the index of a store that another process hands over.

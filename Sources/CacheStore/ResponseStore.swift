@@ -5,7 +5,7 @@
 import CHash
 import Dispatch
 import Glibc
-import Locking
+import Reactor
 import TakeOver
 
 import struct Synchronization.Atomic

@@ -2,8 +2,8 @@
 // the segment, even after the file was removed. A response that is being sent thus stays readable.
 
 import CSystem
-import Descriptors
 import Glibc
+import Reactor
 
 /// `@unchecked Sendable` because nothing changes after `init` except the file's bytes, which are written once and then only read.
 final class Segment: @unchecked Sendable {

@@ -3,8 +3,8 @@
 // Any other bytes that are no record count as damage.
 
 import CSystem
-import Descriptors
 import Glibc
+import Reactor
 
 struct SegmentScan {
     private(set) var records = 0

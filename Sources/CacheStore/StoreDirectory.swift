@@ -2,9 +2,8 @@
 
 import CHash
 import CSystem
-import Descriptors
 import Glibc
-import Locking
+import Reactor
 
 import struct Synchronization.Atomic
 

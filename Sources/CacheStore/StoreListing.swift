@@ -1,6 +1,6 @@
 // Lists all stored items for the administrator. Never called on a shard's event loop; does not block look-ups.
 
-import Locking
+import Reactor
 
 /// Identifies a stored item while it is stored under its key: 32 hexadecimal digits.
 public struct StoredItemID: Hashable, Sendable, Comparable, CustomStringConvertible {

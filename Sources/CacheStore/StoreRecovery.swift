@@ -2,8 +2,8 @@
 // or a mark, so all items that were stored before them count as stale.
 
 import CSystem
-import Descriptors
 import Glibc
+import Reactor
 
 struct StoreRecovery {
     let directory: StoreDirectory

@@ -1,8 +1,8 @@
 // Settings and statistics of the store, and the types of items that callers insert and receive.
 
 import CSystem
-import Descriptors
 import Glibc
+import Reactor
 
 public struct StoreSettings: Sendable {
     /// Path of the directory; created if missing.

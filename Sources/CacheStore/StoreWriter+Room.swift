@@ -2,7 +2,7 @@
 
 import CSystem
 import Glibc
-import Locking
+import Reactor
 
 extension StoreWriter {
     /// Divisor for the part of a new segment that evicted items may occupy because they were used. Eviction thus frees the larger part.

@@ -3,7 +3,7 @@
 import CSystem
 import Dispatch
 import Glibc
-import Locking
+import Reactor
 import TakeOver
 
 /// `@unchecked Sendable` because `waiting` is behind its mutex and all other state is used on `serial` only.

@@ -1,7 +1,7 @@
 // Why the store cannot write: the cause, the system's error text, and the duration.
 
-import Descriptors
 import Glibc
+import Reactor
 
 /// A failed write to the cache directory.
 public struct WriteFault: Error, Sendable, Equatable {

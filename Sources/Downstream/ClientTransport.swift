@@ -3,7 +3,6 @@
 // fewer, because a begun TLS record cannot be changed.
 
 import CSystem
-import Descriptors
 import Glibc
 import Reactor
 

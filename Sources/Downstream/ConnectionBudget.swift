@@ -3,7 +3,6 @@
 
 import Addresses
 import CSystem
-import Locking
 import Reactor
 
 public final class ConnectionBudget: Sendable {

@@ -5,7 +5,6 @@
 
 import Addresses
 import Figures
-import Locking
 import Reactor
 
 /// What a connection waits for from its client. Such a connection may be closed at the connection limit.

@@ -1,7 +1,7 @@
 // Limits the memory of request content that is buffered before the fetch, process-wide. `ContentRules` decides and is pure; `ContentBudget`
 // counts; `ContentHold` is the share of one request, released with the object.
 
-import Locking
+import Reactor
 
 /// How a request's content is handled.
 public enum ContentTaking: Equatable, Sendable {

@@ -2,7 +2,6 @@
 // the process has no descriptors left, and resumes later.
 
 import CSystem
-import Descriptors
 import Figures
 import Glibc
 import HTTPCore

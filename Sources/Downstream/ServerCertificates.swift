@@ -1,8 +1,8 @@
 // Reads and validates the configured certificates and keys. They are used only if all of them are valid.
 
 import CTLS
-import Descriptors
 import Glibc
+import Reactor
 
 /// Validated certificates and keys. Each shard creates its TLS contexts from them.
 public struct ServerCertificates: Sendable {

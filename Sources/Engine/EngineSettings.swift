@@ -1,6 +1,6 @@
 // Address, credentials and limits of the engine.
 
-import Descriptors
+import Reactor
 
 public enum EngineServer: Hashable, Sendable, CustomStringConvertible {
     case host(String, port: UInt16)

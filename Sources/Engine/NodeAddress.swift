@@ -1,8 +1,8 @@
 // Addresses of a server, and sockets to them.
 
 import CSystem
-import Descriptors
 import Glibc
+import Reactor
 
 struct NodeAddress: Equatable, Sendable {
     private let bytes: [UInt8]

@@ -2,8 +2,8 @@
 
 import CSystem
 import CTLS
-import Descriptors
 import Glibc
+import Reactor
 
 /// `@unchecked Sendable` because it is made off the loop, handed over once, and then touched by the loop alone.
 final class NodeTLS: @unchecked Sendable {

@@ -2,8 +2,8 @@
 // format. Data from clients is escaped. The query is included only if configured, with secret arguments redacted.
 
 import CachePolicy
+import Figures
 import HTTPCore
-import Telemetry
 import Upstream
 
 public struct AccessLogLine {

@@ -4,8 +4,8 @@
 import Addresses
 import CachePolicy
 import Decisions
+import Figures
 import HTTPCore
-import Telemetry
 import Upstream
 
 /// Result of the lookup in the store.

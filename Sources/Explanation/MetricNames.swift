@@ -2,9 +2,9 @@
 
 import CachePolicy
 import Decisions
+import Figures
 import Forwarding
 import HTTPCore
-import Telemetry
 import Upstream
 
 public enum MetricNames {

@@ -1,8 +1,8 @@
 // Why no response is stored for a failing target: how earlier responses of the target, or of its route, were handled while they were good.
 
 import CachePolicy
+import Figures
 import HTTPCore
-import Telemetry
 
 public struct NotStoredBefore: Sendable, Equatable {
     public enum Place: Sendable {

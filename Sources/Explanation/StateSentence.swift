@@ -1,7 +1,7 @@
 // Generates one sentence about the overall state: outages with duration and cause, the number of rescued requests, the age of the oldest
 // response, and failures. Computed from figures only; the status page, `cistern status` and /-/stats share it.
 
-import Telemetry
+import Figures
 
 public struct StateSentence: Sendable {
     /// An upstream that cannot be reached, or where every request fails.

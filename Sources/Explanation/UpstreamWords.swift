@@ -1,6 +1,6 @@
 // The reported state of upstreams as text.
 
-import Telemetry
+import Figures
 
 /// The report of one upstream, and the time of the output.
 public struct ShownUpstream: Sendable {

@@ -3,10 +3,10 @@
 
 import CachePolicy
 import Decisions
+import Figures
 import Forwarding
 import HTTPCore
 import JSON
-import Telemetry
 import Upstream
 
 /// Properties of a route that explanations need.

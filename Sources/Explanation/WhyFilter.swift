@@ -2,8 +2,8 @@
 
 import CachePolicy
 import Decisions
+import Figures
 import Forwarding
-import Telemetry
 
 public struct WhyFilter: Sendable {
     /// Prefix of the targets, as received or as displayed.

@@ -1,6 +1,6 @@
 // The keys with which tokens may be signed: a JWK Set (RFC 7517 §5). Unusable keys are omitted with a reason; the other ones remain valid.
 
-import CSignature
+import CTLS
 import CachePolicy
 import HTTPCore
 import JSON

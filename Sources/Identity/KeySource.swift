@@ -1,9 +1,7 @@
 // The location of a route's token keys, a file or a URL, and the schedule for reading them. Fetched keys are stored in a file, so that they
 // are available without the network. Requests never wait for keys; they use those that are available.
 
-import Descriptors
 import Glibc
-import Locking
 import Reactor
 import Synchronization
 

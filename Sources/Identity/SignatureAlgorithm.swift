@@ -1,7 +1,7 @@
 // The supported signature algorithms (RFC 7518 §3.1, RFC 8037 §3.1). Excluded are `none`, and shared secrets, with which every party that
 // can verify a token could also create one.
 
-import CSignature
+import CTLS
 
 public enum SignatureAlgorithm: String, Sendable, CaseIterable {
     case rs256 = "RS256"

@@ -1,6 +1,6 @@
 // Creates signed tokens and their key set, as an issuer does (RFC 7515, RFC 8037). Only for the sample API of `cistern demo`.
 
-import CSignature
+import CTLS
 import HTTPCore
 
 /// `@unchecked Sendable` because nothing changes after `init`, and each signature has its own context in OpenSSL.

@@ -4,7 +4,7 @@
 import CachePolicy
 import HTTPCore
 import JSON
-import Locking
+import Reactor
 import Synchronization
 
 /// Settings of the look-up.

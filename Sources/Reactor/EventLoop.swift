@@ -4,10 +4,8 @@
 // as much.
 
 import CSystem
-import Descriptors
 import Dispatch
 import Glibc
-import Locking
 
 /// Receives the readiness of a descriptor, on the loop's queue.
 public protocol EventHandler: AnyObject {

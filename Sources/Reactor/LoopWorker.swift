@@ -1,8 +1,6 @@
 // Performs work that would block an event loop, on a separate thread, one piece after another, and returns the results to the loop. Each
 // loop has one worker, so the number of threads is bounded.
 
-import Locking
-
 public final class LoopWorker: Sendable {
     private let loop: EventLoop
     private let thread = WorkerThread()

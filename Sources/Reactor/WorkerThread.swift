@@ -3,7 +3,6 @@
 
 import CSystem
 import Dispatch
-import Locking
 
 /// The thread exists from the first piece of work until this object is released and all work is done.
 final class WorkerThread: Sendable {

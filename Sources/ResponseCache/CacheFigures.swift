@@ -1,7 +1,7 @@
 // Size and state of the store as figures, for pages and for /metrics.
 
 import CacheStore
-import Telemetry
+import Figures
 
 public struct CacheFigures: Sendable {
     private let store: StoreStatistics

@@ -2,7 +2,7 @@
 // a response from before a purge could count as newer than the purge, or nothing could be stored while the clock lags.
 
 import CachePolicy
-import Locking
+import Reactor
 
 final class CausalTimes: Sendable {
     private struct State {

@@ -5,7 +5,7 @@
 
 import CachePolicy
 import CacheStore
-import Locking
+import Reactor
 import Synchronization
 
 /// Shared by all shards; not used on the hot path of hits.

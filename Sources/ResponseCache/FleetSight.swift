@@ -2,7 +2,7 @@
 // only.
 
 import CachePolicy
-import Locking
+import Reactor
 import Synchronization
 
 public final class FleetSight: Sendable {
@@ -25,7 +25,7 @@ public final class FleetSight: Sendable {
     /// Whether this process has ever read the log.
     private let hasLooked = Atomic(false)
     /// Written by the event loop that reads the log; read for explanations only.
-    private let lastDoubt = Locking.Mutex<(cause: FleetDoubt, time: Timestamp)?>(nil)
+    private let lastDoubt = Reactor.Mutex<(cause: FleetDoubt, time: Timestamp)?>(nil)
 
     /// A node that has not read the log yet does not see purges. Responses in its store may have been purged while it was offline, however
     /// recent they are; they are stale until the first read.

@@ -5,7 +5,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
-import Locking
+import Reactor
 
 /// Shared by all shards; not used on the hot path of hits.
 public final class GoneMemory: Sendable {

@@ -2,7 +2,7 @@
 // them. It costs little that unrelated responses in flight are not stored either.
 
 import CachePolicy
-import Locking
+import Reactor
 
 final class PurgeClock: Sendable {
     /// Written by the administrator's queue, read by the shards when they store.

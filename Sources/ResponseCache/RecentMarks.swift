@@ -3,7 +3,7 @@
 
 import CachePolicy
 import HTTPCore
-import Locking
+import Reactor
 
 final class RecentMarks: Sendable {
     private struct State {

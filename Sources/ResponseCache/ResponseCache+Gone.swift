@@ -4,7 +4,6 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
-import Hashing
 
 extension ResponseCache {
     /// Returns the newer response which states that the resource of this stored response is gone; nil if there is none.

@@ -6,7 +6,6 @@ import CachePolicy
 import CacheStore
 import ContentCodings
 import HTTPCore
-import Hashing
 
 extension ResponseCache {
     // MARK: Shared keys

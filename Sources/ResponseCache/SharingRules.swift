@@ -3,7 +3,6 @@
 
 import CachePolicy
 import HTTPCore
-import Hashing
 import Identity
 
 struct SharingRules: Sendable {

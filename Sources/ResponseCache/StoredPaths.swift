@@ -6,7 +6,7 @@ import CachePolicy
 import CacheStore
 import Dispatch
 import HTTPCore
-import Locking
+import Reactor
 
 /// `@unchecked Sendable` because all mutable state is behind a mutex.
 final class StoredPaths: @unchecked Sendable {

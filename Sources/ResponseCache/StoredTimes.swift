@@ -3,7 +3,7 @@
 
 import CachePolicy
 import CacheStore
-import Locking
+import Reactor
 
 final class StoredTimes: Sendable {
     private let store: ResponseStore

@@ -4,8 +4,7 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
-import Hashing
-import Locking
+import Reactor
 
 public final class SurpriseMemory: Sendable {
     private let state: Mutex<State>

@@ -3,8 +3,7 @@
 
 import CachePolicy
 import HTTPCore
-import Hashing
-import Locking
+import Reactor
 
 /// A fact about a field that was found for the first time.
 public struct FieldFinding: Sendable, Equatable {

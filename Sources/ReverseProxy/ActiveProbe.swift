@@ -1,7 +1,6 @@
 // Requests one path at an interval, so that the state of the upstream is known without client requests.
 
 import CachePolicy
-import Coordination
 import Forwarding
 import HTTPCore
 import Reactor

@@ -2,13 +2,12 @@
 // Responses pass the usual checks, so a bad one never replaces a good stored response.
 
 import CachePolicy
-import Coordination
 import Decisions
 import Explanation
+import Figures
 import Forwarding
 import HTTPCore
 import Reactor
-import Telemetry
 import Upstream
 
 /// Used on its shard's loop only.

@@ -3,10 +3,10 @@
 import CachePolicy
 import Decisions
 import Explanation
+import Figures
 import HTTPCore
 import Reactor
 import ResponseCache
-import Telemetry
 import Upstream
 
 /// Used on its shard's loop only.

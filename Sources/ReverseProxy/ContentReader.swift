@@ -4,10 +4,10 @@
 import CachePolicy
 import Downstream
 import Explanation
+import Figures
 import Forwarding
 import HTTPCore
 import Reactor
-import Telemetry
 
 /// `@unchecked Sendable` because it is used on its shard's loop only; results of the worker are passed to that loop.
 final class ContentReader: ClientExchange, @unchecked Sendable {

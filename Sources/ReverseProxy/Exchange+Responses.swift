@@ -4,12 +4,12 @@ import CachePolicy
 import Decisions
 import Downstream
 import Explanation
+import Figures
 import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
 import Sending
-import Telemetry
 import Upstream
 
 extension Exchange {

@@ -2,17 +2,16 @@
 // the next step; `RequestDecision` and `OutcomeDecision` decide what is sent. This class carries out their decisions.
 
 import CachePolicy
-import Coordination
 import Decisions
 import Downstream
 import Explanation
+import Figures
 import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
 import Sending
 import Sharing
-import Telemetry
 import Upstream
 
 /// `@unchecked Sendable` because it is used on its shard's loop only; other threads only pass it to that loop.

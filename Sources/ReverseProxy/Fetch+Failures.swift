@@ -1,7 +1,6 @@
 // Reports the outcome of a fetch to the failure memory.
 
 import CachePolicy
-import Coordination
 import Decisions
 import HTTPCore
 import Reactor

@@ -2,9 +2,7 @@
 // content is examined and passed to the cache.
 
 import CachePolicy
-import Coordination
 import Decisions
-import Examination
 import Forwarding
 import HTTPCore
 import Reactor

@@ -2,9 +2,7 @@
 // The cache decides what it does with each.
 
 import CachePolicy
-import Coordination
 import Decisions
-import Examination
 import Explanation
 import HTTPCore
 import Reactor

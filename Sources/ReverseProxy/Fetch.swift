@@ -3,9 +3,7 @@
 // that fills the store continues without it.
 
 import CachePolicy
-import Coordination
 import Decisions
-import Examination
 import HTTPCore
 import Identity
 import Reactor

@@ -5,11 +5,11 @@ import CachePolicy
 import Decisions
 import Downstream
 import Explanation
+import Figures
 import HTTPCore
 import Reactor
 import ResponseCache
 import Sharing
-import Telemetry
 
 extension ProxyShard {
     /// Loads the data, and then continues on the loop.

@@ -4,7 +4,7 @@
 
 import CachePolicy
 import HTTPCore
-import Locking
+import Reactor
 
 /// Shared by all shards. Written for responses to requests with Origin; read for responses of Cistern and for hits without CORS fields.
 final class OriginGrants: Sendable {

@@ -2,11 +2,9 @@
 // There is one for each API, and for each client of a trusted proxy.
 
 import Addresses
-import Coordination
 import Downstream
 import Forwarding
 import HTTPCore
-import Locking
 import Logging
 import Reactor
 import Upstream

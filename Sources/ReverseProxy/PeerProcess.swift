@@ -2,7 +2,7 @@
 // response to a write waits for it too.
 
 import Dispatch
-import Locking
+import Reactor
 import TakeOver
 
 public final class PeerProcess: Sendable {

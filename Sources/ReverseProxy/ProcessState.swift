@@ -1,16 +1,13 @@
 // State that all APIs and shards of a process share. It is thread-safe.
 
-import Coordination
 import Downstream
-import FaultInjection
+import Figures
 import HTTPCore
 import Identity
-import Locking
 import Logging
 import Reactor
 import ResponseCache
 import Sharing
-import Telemetry
 import Tracing
 import Upstream
 

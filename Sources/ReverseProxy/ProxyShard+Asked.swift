@@ -4,10 +4,10 @@
 import CachePolicy
 import Downstream
 import Explanation
+import Figures
 import HTTPCore
 import Reactor
 import ResponseCache
-import Telemetry
 
 extension ProxyShard {
     /// Whether the response must carry its explanation.

@@ -4,11 +4,11 @@
 import CachePolicy
 import Downstream
 import Explanation
+import Figures
 import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
-import Telemetry
 
 extension ProxyShard {
     // MARK: The operator's rules

@@ -1,9 +1,7 @@
 // Counters of one API on a shard, and their part in the page at /metrics.
 
-import Coordination
 import Downstream
 import Explanation
-import FaultInjection
 import Figures
 import Forwarding
 import HTTPCore
@@ -11,7 +9,6 @@ import Logging
 import Reactor
 import ResponseCache
 import Sending
-import Telemetry
 import Upstream
 
 extension ProxyShard {

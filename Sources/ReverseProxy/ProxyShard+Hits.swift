@@ -4,10 +4,10 @@ import CachePolicy
 import Decisions
 import Downstream
 import Explanation
+import Figures
 import HTTPCore
 import ResponseCache
 import Sending
-import Telemetry
 
 extension ProxyShard {
     func serveHit(_ found: FoundResponse, _ serving: Serving, to head: RequestHead, _ arrival: Arrival, _ stream: any ClientStream) {

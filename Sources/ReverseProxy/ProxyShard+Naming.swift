@@ -2,11 +2,11 @@
 
 import Downstream
 import Explanation
+import Figures
 import Forwarding
 import HTTPCore
 import Reactor
 import Sending
-import Telemetry
 
 extension ProxyShard {
     /// Gives the request a span and an ID, if the settings require them.

@@ -2,7 +2,6 @@
 // outside would count references, which takes longer than most of these operations.
 
 import CachePolicy
-import Coordination
 import Decisions
 import Downstream
 import HTTPCore

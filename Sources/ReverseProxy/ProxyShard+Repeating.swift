@@ -2,11 +2,11 @@
 
 import Downstream
 import Explanation
+import Figures
 import HTTPCore
 import Reactor
 import ResponseCache
 import Sending
-import Telemetry
 
 extension ProxyShard {
     public func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {

@@ -4,9 +4,9 @@ import CachePolicy
 import Decisions
 import Downstream
 import Explanation
+import Figures
 import HTTPCore
 import Reactor
-import Telemetry
 import Tracing
 import Upstream
 

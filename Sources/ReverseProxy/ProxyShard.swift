@@ -3,18 +3,16 @@
 
 import Addresses
 import CachePolicy
-import Coordination
 import Decisions
 import Downstream
 import Explanation
-import FaultInjection
+import Figures
 import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
 import Sending
 import Sharing
-import Telemetry
 import Tracing
 import Upstream
 

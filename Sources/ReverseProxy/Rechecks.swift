@@ -2,7 +2,6 @@
 // The failure memory decides which check is sent, and when.
 
 import CachePolicy
-import Coordination
 import Forwarding
 import HTTPCore
 import Reactor

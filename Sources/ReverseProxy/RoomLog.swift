@@ -1,7 +1,6 @@
 // Log line when client connections reach their limit: at most one a minute.
 
 import Downstream
-import Locking
 import Logging
 import Reactor
 

@@ -1,9 +1,8 @@
 // Counters of an API's routes on one shard, and the routes of recent paths. Plain hits need a route for these counters only.
 
 import Explanation
+import Figures
 import HTTPCore
-import Hashing
-import Telemetry
 
 /// Used on its shard's loop only.
 final class RouteRecords {

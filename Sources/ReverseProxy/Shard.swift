@@ -8,7 +8,6 @@ import HTTPCore
 import Reactor
 import Sending
 import Sharing
-import Telemetry
 
 /// Used on its loop only. `@unchecked Sendable` because other threads only queue work on that loop.
 public final class Shard: @unchecked Sendable {

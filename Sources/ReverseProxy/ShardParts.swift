@@ -3,12 +3,12 @@
 import CachePolicy
 import Downstream
 import Explanation
+import Figures
 import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
 import Sending
-import Telemetry
 import Upstream
 
 /// Worker threads for work that would block the loop.

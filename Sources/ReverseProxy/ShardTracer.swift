@@ -1,8 +1,8 @@
 // Traces of one shard: decides which requests are recorded, assigns span IDs, and links spans.
 
+import Figures
 import HTTPCore
 import Reactor
-import Telemetry
 import Tracing
 
 /// Used on its shard's loop only.

@@ -1,15 +1,14 @@
 // State of one API that all shards share. It is thread-safe.
 
 import CachePolicy
-import Coordination
+import Figures
 import Forwarding
 import HTTPCore
 import Identity
-import Locking
 import Logging
+import Reactor
 import ResponseCache
 import Sharing
-import Telemetry
 import Upstream
 
 public final class SharedFlowState: Sendable {

@@ -1,7 +1,7 @@
 // Token keys of all routes: one source for each file or URL, and its log lines.
 
 import CachePolicy
-import Hashing
+import HTTPCore
 import Identity
 import Logging
 import ResponseCache

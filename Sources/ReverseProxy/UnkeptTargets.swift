@@ -3,7 +3,6 @@
 
 import CachePolicy
 import HTTPCore
-import Hashing
 
 /// Used on its loop only. The number of slots is fixed: a newer target overwrites an older one in its slot.
 final class UnkeptTargets {

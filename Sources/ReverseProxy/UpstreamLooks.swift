@@ -3,7 +3,6 @@
 // a check is due.
 
 import CachePolicy
-import Coordination
 import Forwarding
 import HTTPCore
 import Reactor

@@ -3,7 +3,6 @@
 
 import Addresses
 import CachePolicy
-import Coordination
 import Forwarding
 import HTTPCore
 import Identity

@@ -6,11 +6,10 @@
 import CachePolicy
 import Downstream
 import Explanation
+import Figures
 import Glibc
 import HTTPCore
-import Hashing
 import ResponseCache
-import Telemetry
 
 /// A sent response, and the record that is written each time it is sent.
 public final class KeptHit {

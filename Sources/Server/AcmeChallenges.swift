@@ -1,14 +1,12 @@
 // Responses to the ACME HTTP challenge (RFC 8555 §8.3), read from the directory to which an ACME client writes its challenge files.
 
-import Descriptors
 import Dispatch
 import Downstream
+import Figures
 import Forwarding
 import HTTPCore
-import Locking
 import Reactor
 import ReverseProxy
-import Telemetry
 
 /// `@unchecked Sendable` because nothing changes after `init`.
 final class AcmeChallenges: OwnFileSource, @unchecked Sendable {

@@ -2,7 +2,7 @@
 
 import CachePolicy
 import Dispatch
-import Locking
+import Reactor
 import ResponseCache
 import ReverseProxy
 import Sharing

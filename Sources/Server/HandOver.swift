@@ -3,16 +3,15 @@
 
 import Administration
 import CacheStore
-import Descriptors
 import Dispatch
 import Downstream
+import Figures
 import Glibc
-import Locking
 import Logging
+import Reactor
 import ResponseCache
 import ReverseProxy
 import TakeOver
-import Telemetry
 
 /// The socket to which a new process connects. `@unchecked Sendable` because the only mutable state is the dispatch source, which is
 /// thread-safe.

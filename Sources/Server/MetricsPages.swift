@@ -3,11 +3,11 @@
 
 import ContentCodings
 import Dispatch
-import Locking
+import Figures
+import Reactor
 import ResponseCache
 import ReverseProxy
 import TakeOver
-import Telemetry
 
 final class MetricsPages: Sendable {
     typealias Reply = @Sendable (Page) -> Void

@@ -1,11 +1,11 @@
 // The proxy's own pages: /healthz shows that the process runs, /readyz that it accepts requests, /metrics all counters.
 
 import Downstream
+import Figures
 import Forwarding
 import HTTPCore
 import Reactor
 import ReverseProxy
-import Telemetry
 
 final class OwnPages: OwnPageSource, Sendable {
     private unowned let server: ProxyServer

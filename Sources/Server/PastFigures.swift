@@ -1,7 +1,6 @@
 // Counts of APIs, and of an access log, that a reload has replaced. The page at /metrics adds them, so counters do not decrease.
 
 import Figures
-import Telemetry
 
 struct PastFigures: Sendable {
     /// Number of times that scopes opened in the failure memory.

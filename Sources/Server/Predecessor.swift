@@ -3,15 +3,14 @@
 
 import CSystem
 import CacheStore
-import Descriptors
 import Dispatch
 import Downstream
+import Figures
 import Glibc
-import Locking
+import Reactor
 import ResponseCache
 import ReverseProxy
 import TakeOver
-import Telemetry
 
 /// Why this process does not take over. It has written nothing, and the old process continues.
 public struct TakeOverError: Error, CustomStringConvertible {

@@ -3,10 +3,9 @@
 import Administration
 import Downstream
 import Explanation
-import Locking
+import Figures
 import Reactor
 import ReverseProxy
-import Telemetry
 
 extension ProxyServer: AdministeredServer {
     public var statusURLs: [String] {

@@ -1,10 +1,10 @@
 // Faults that an administrator injects for a drill: distributes them to all shards, logs them, and ends them in time.
 
-import FaultInjection
 import Logging
 import Reactor
 import ReverseProxy
 import TakeOver
+import Upstream
 
 extension ProxyServer {
     public var faults: FaultTable { process.faults }

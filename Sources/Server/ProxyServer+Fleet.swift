@@ -2,14 +2,14 @@
 
 import CachePolicy
 import Engine
+import Figures
 import Fleet
 import HTTPCore
 import JSON
-import Locking
+import Reactor
 import ResponseCache
 import ReverseProxy
 import Sharing
-import Telemetry
 
 extension ProxyServer {
     public func announcePurge(_ selection: FleetSelection, isSoft: Bool) -> (any AnnouncedPurge)? {

@@ -4,13 +4,12 @@
 import Administration
 import Dispatch
 import Downstream
-import FaultInjection
 import Figures
-import Locking
 import Logging
+import Reactor
 import ReverseProxy
-import Telemetry
 import Tracing
+import Upstream
 
 /// Reloaded settings, compared with the former ones.
 public struct NewSettings: Sendable {

@@ -2,11 +2,10 @@
 
 import Addresses
 import Downstream
-import Locking
+import Figures
 import Logging
 import Reactor
 import ReverseProxy
-import Telemetry
 
 extension ProxyServer {
     /// Handles failed handshakes. The closure does not retain the server, because the server retains the shards, which hold the closure.

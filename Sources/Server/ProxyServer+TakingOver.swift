@@ -1,17 +1,16 @@
 // This process replaces another one (`Predecessor`): it takes over the store, sockets and counts, and applies the old process's changes
 // until that has ended.
 
-import Coordination
 import Dispatch
 import Downstream
-import FaultInjection
-import Locking
+import Figures
 import Logging
+import Reactor
 import ResponseCache
 import ReverseProxy
 import Sharing
 import TakeOver
-import Telemetry
+import Upstream
 
 extension ProxyServer {
     /// Whether the old process is still completing its active requests.

@@ -1,7 +1,7 @@
 // Counters of spans for the page at /metrics.
 
+import Figures
 import ReverseProxy
-import Telemetry
 import Tracing
 
 extension MetricsSnapshot.Tracing {

@@ -2,21 +2,16 @@
 
 import Administration
 import CachePolicy
-import Coordination
-import Descriptors
 import Dispatch
 import Downstream
 import Explanation
-import FaultInjection
 import Figures
 import Glibc
-import Locking
 import Logging
 import Reactor
 import ResponseCache
 import ReverseProxy
 import Sharing
-import Telemetry
 import Tracing
 import Upstream
 

@@ -3,19 +3,16 @@
 import Addresses
 import Administration
 import CachePolicy
-import Coordination
-import Examination
 import Explanation
 import Figures
 import HTTPCore
 import JSON
-import Locking
 import Logging
+import Reactor
 import ResponseCache
 import ReverseProxy
 import Sharing
 import TakeOver
-import Telemetry
 import Upstream
 
 final class ServedAPI: Sendable {

@@ -1,10 +1,10 @@
 // One shard with the APIs and listeners that it serves. They are replaced as a whole, between two events of the loop.
 
 import Downstream
+import Figures
 import Reactor
 import ReverseProxy
 import Sharing
-import Telemetry
 
 /// `@unchecked Sendable` because it is used on its loop only, and before the loop starts by the thread that creates it.
 final class ServedShard: @unchecked Sendable {

@@ -2,7 +2,6 @@
 // writing block, so each is done on its own thread or queue.
 
 import CSystem
-import Descriptors
 import Downstream
 import Glibc
 import Reactor

@@ -1,6 +1,6 @@
 // The value of every setting, with its default. `SettingsTable` defines names, permitted values and help texts.
 
-import WellKnownNames
+import Forwarding
 
 /// Durations are in milliseconds, sizes in bytes.
 public struct CisternSettings: Sendable, Equatable {

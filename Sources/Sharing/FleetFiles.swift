@@ -2,11 +2,10 @@
 
 import CSystem
 import CacheStore
-import Descriptors
 import Fleet
 import Glibc
 import HTTPCore
-import Hashing
+import Reactor
 import ResponseCache
 
 struct FleetFiles: Sendable {

@@ -4,7 +4,6 @@
 import Engine
 import Fleet
 import HTTPCore
-import Locking
 import Reactor
 
 /// A lease of this node. Times are the loop's, in milliseconds.

@@ -3,7 +3,6 @@
 import CachePolicy
 import Engine
 import Fleet
-import Locking
 import Logging
 import Reactor
 import ResponseCache

@@ -4,8 +4,7 @@ import CachePolicy
 import CacheStore
 import Engine
 import Fleet
-import Hashing
-import Locking
+import HTTPCore
 import Logging
 import Reactor
 import ResponseCache

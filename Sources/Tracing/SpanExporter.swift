@@ -2,7 +2,7 @@
 // Spans that cannot be delivered in time are dropped and counted.
 
 import Dispatch
-import Locking
+import Reactor
 
 /// Counts since the start of the process. They outlive the exporter.
 public final class SpanCounts: Sendable {

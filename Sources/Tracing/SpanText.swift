@@ -4,9 +4,9 @@
 import CachePolicy
 import Decisions
 import Explanation
+import Figures
 import HTTPCore
 import JSON
-import Telemetry
 import Upstream
 
 /// The source of all spans of a process.

@@ -2,8 +2,8 @@
 
 import Decisions
 import Explanation
+import Figures
 import HTTPCore
-import Telemetry
 import Upstream
 
 /// Properties of an API that its spans refer to. Created once per API and shard.

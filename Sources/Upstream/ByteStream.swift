@@ -1,8 +1,8 @@
 // The bytes of one connection to the upstream, with or without TLS. Hides the difference from its callers.
 
 import CSystem
-import Descriptors
 import Glibc
+import Reactor
 
 /// Receive buffer of all connections of a loop. Its content must be used before the next read.
 final class ReadBuffer {

@@ -4,7 +4,6 @@
 
 import CLibcurl
 import CSystem
-import Descriptors
 import Glibc
 import Reactor
 

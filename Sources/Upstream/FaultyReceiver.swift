@@ -1,7 +1,6 @@
 // Injects faults: it is placed between a transfer and its receiver, and applies the effect of a fault. To the receiver the result looks
 // like a response of the upstream.
 
-import FaultInjection
 import HTTPCore
 import Reactor
 

@@ -2,7 +2,6 @@
 // nothing: the last result remains valid.
 
 import Glibc
-import Locking
 import Reactor
 
 /// Resolves a name. Blocks.

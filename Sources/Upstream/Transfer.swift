@@ -1,7 +1,6 @@
 // One exchange with the upstream, between the connection that carries its bytes and its receiver. `TransferProgress` determines its state
 // and timeouts; `PendingContent` buffers the request's content. Used on the client's loop only.
 
-import FaultInjection
 import HTTPCore
 import Reactor
 

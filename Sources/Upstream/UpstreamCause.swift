@@ -2,10 +2,10 @@
 // The text comes from the library that found the cause (OpenSSL, the C library), from the TLS and HTTP/2 registries, or from the parser.
 
 import CTLS
-import Descriptors
 import Glibc
 import HTTP2
 import HTTPCore
+import Reactor
 
 public enum UpstreamCause: Hashable, Sendable {
     /// The certificate was refused: OpenSSL's verification error (X509_V_ERR_…).

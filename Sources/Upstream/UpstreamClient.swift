@@ -1,7 +1,6 @@
 // The client for one upstream on one event loop: starts transfers, ends them when a timeout passes, and decides whether a request is sent
 // again.
 
-import FaultInjection
 import Figures
 import HTTPCore
 import Reactor

@@ -1,7 +1,7 @@
 // Starts child processes with the default handling of signals, whatever this process ignores or blocks.
 
-import Descriptors
 import Glibc
+import Reactor
 
 enum ChildProcess {
     /// - Parameters:

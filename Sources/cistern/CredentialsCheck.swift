@@ -1,10 +1,10 @@
 // Checks settings of credentials that depend on each other, and converts them to the types of the request flow.
 
-import Descriptors
 import Glibc
 import HTTPCore
 import Identity
 import JSON
+import Reactor
 import ReverseProxy
 import Settings
 

@@ -1,10 +1,10 @@
 // The process log: swift-log to standard error, as text or as JSON lines.
 
+import Figures
 import Logging
 import ReverseProxy
 import Settings
 import Synchronization
-import Telemetry
 
 enum LogSetup {
     /// Also used to flush the log at exit.

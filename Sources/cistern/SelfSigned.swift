@@ -1,9 +1,9 @@
 // A self-signed certificate for local development, created on demand and kept in the cache directory.
 
 import CSystem
-import Descriptors
 import Downstream
 import Glibc
+import Reactor
 import ReverseProxy
 import Settings
 

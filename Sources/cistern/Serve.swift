@@ -6,15 +6,14 @@ import ArgumentParser
 import CSystem
 import CachePolicy
 import CacheStore
-import Descriptors
 import Downstream
+import Figures
 import Glibc
 import Logging
 import Reactor
 import ReverseProxy
 import Server
 import Settings
-import Telemetry
 
 struct Serve: ParsableCommand {
     static let configuration = CommandConfiguration(

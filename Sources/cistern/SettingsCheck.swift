@@ -4,17 +4,17 @@ import Addresses
 import Administration
 import CachePolicy
 import CacheStore
-import Descriptors
 import Downstream
+import Figures
 import Forwarding
 import Glibc
 import HTTPCore
 import Identity
 import JSON
+import Reactor
 import ReverseProxy
 import Settings
 import Sharing
-import Telemetry
 import Tracing
 import Upstream
 

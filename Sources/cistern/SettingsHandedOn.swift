@@ -4,16 +4,16 @@ import Addresses
 import Administration
 import CachePolicy
 import CacheStore
-import Descriptors
 import Downstream
+import Figures
 import Forwarding
 import HTTPCore
 import Identity
 import JSON
+import Reactor
 import ReverseProxy
 import Settings
 import Sharing
-import Telemetry
 import Tracing
 import Upstream
 

@@ -2,9 +2,9 @@
 
 import ArgumentParser
 import CSystem
-import Descriptors
 import Downstream
 import Glibc
+import Reactor
 import Settings
 
 struct SettingsOptions: ParsableArguments {

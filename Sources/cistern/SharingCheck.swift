@@ -1,8 +1,8 @@
 // Checks settings of sharing that depend on each other, and converts them to the types of the fleet level.
 
-import Descriptors
 import Engine
 import Glibc
+import Reactor
 import ResponseCache
 import Settings
 import Sharing

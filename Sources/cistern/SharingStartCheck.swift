@@ -2,7 +2,6 @@
 
 import Dispatch
 import Engine
-import Locking
 import Reactor
 import Sharing
 

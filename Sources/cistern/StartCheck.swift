@@ -3,11 +3,9 @@
 
 import CSystem
 import CacheStore
-import Descriptors
 import Dispatch
 import Downstream
 import Glibc
-import Locking
 import Reactor
 import ResponseCache
 import ReverseProxy

@@ -1,8 +1,8 @@
 // Table tests of which request fields are credentials, of one user or of many.
 
+import Forwarding
 import HTTPCore
 import Testing
-import WellKnownNames
 
 @testable import CachePolicy
 

@@ -3,7 +3,7 @@
 
 import CSystem
 import Glibc
-import Locking
+import Reactor
 import TestSupport
 import Testing
 

@@ -2,7 +2,7 @@
 // than a written mark returns, written items are found again, and storing resumes once the disk accepts writes.
 
 import Glibc
-import Locking
+import Reactor
 import TestSupport
 import Testing
 

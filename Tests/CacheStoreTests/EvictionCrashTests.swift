@@ -1,6 +1,6 @@
 // Tests of crashes at each point of an eviction: marks in evicted segments, and marks of items that are not written yet.
 
-import Locking
+import Reactor
 import TestSupport
 import Testing
 

@@ -4,7 +4,7 @@
 import CSystem
 import Dispatch
 import Glibc
-import Locking
+import Reactor
 import TestSupport
 import Testing
 

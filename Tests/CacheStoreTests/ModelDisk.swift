@@ -1,9 +1,8 @@
 // A simulated disk that others fill and empty, and that fails. Only the store's own files are real.
 
 import CSystem
-import Descriptors
 import Glibc
-import Locking
+import Reactor
 
 @testable import CacheStore
 

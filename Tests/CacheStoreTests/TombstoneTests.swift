@@ -2,7 +2,7 @@
 
 import CSystem
 import Glibc
-import Locking
+import Reactor
 import Testing
 
 @testable import CacheStore

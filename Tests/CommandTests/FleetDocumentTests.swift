@@ -2,8 +2,8 @@
 // report deviations.
 
 import CacheStore
-import Descriptors
 import Glibc
+import Reactor
 import TestSupport
 import Testing
 

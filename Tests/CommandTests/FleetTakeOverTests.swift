@@ -2,7 +2,7 @@
 
 import CacheStore
 import Glibc
-import Locking
+import Reactor
 import TestSupport
 import Testing
 

@@ -2,7 +2,7 @@
 
 import Administration
 import CacheStore
-import Descriptors
+import Reactor
 import ReverseProxy
 import Settings
 import TestSupport

@@ -1,8 +1,8 @@
 // Tests of recording and replay with the real binary: recorded responses are served without an upstream.
 
 import CacheStore
-import Descriptors
 import Glibc
+import Reactor
 import TestSupport
 import Testing
 

@@ -1,9 +1,9 @@
 // Tests of `cistern reload` and SIGHUP with the real binary and a changing file.
 
 import CacheStore
-import Descriptors
 import Glibc
 import JSON
+import Reactor
 import TestSupport
 import Testing
 

@@ -1,9 +1,9 @@
 // Tests of sharing settings: their effect, and mistakes.
 
 import CacheStore
-import Descriptors
 import Engine
 import Glibc
+import Reactor
 import ResponseCache
 import ReverseProxy
 import Settings

@@ -1,8 +1,8 @@
 // Tests of `cistern status` with the real binary: the sentence, and the address of the status page.
 
 import CacheStore
-import Descriptors
 import Glibc
+import Reactor
 import TestSupport
 import Testing
 

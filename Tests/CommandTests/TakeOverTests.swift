@@ -5,7 +5,7 @@ import CSystem
 import CacheStore
 import Downstream
 import Glibc
-import Locking
+import Reactor
 import TakeOver
 import TestSupport
 import Testing

@@ -3,11 +3,11 @@
 import CachePolicy
 import Decisions
 import HTTPCore
-import Locking
+import Reactor
 import Testing
 import Upstream
 
-@testable import Coordination
+@testable import ReverseProxy
 
 @Suite("Requests that share a fetch, as a machine")
 struct CollapsedRequestsTests {

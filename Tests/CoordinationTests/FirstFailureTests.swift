@@ -5,7 +5,7 @@ import Logging
 import TestSupport
 import Testing
 
-@testable import Coordination
+@testable import ReverseProxy
 @testable import Upstream
 
 @Suite("The log of first failures")

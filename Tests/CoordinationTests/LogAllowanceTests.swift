@@ -3,7 +3,7 @@
 import Testing
 import Upstream
 
-@testable import Coordination
+@testable import ReverseProxy
 
 @Suite("Lines of the log for the upstream's state")
 struct LogAllowanceTests {

@@ -1,10 +1,10 @@
 // The reported state of an upstream: a table of attempts, and properties under random schedules. No sockets; the clock counts seconds.
 
-import Telemetry
+import Figures
 import TestSupport
 import Testing
 
-@testable import Coordination
+@testable import ReverseProxy
 
 @Suite("The reported state of an upstream")
 struct UpstreamStateTests {

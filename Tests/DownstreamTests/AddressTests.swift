@@ -2,8 +2,8 @@
 
 import Addresses
 import CSystem
-import Descriptors
 import Glibc
+import Reactor
 import Testing
 
 @testable import Downstream

@@ -5,7 +5,6 @@ import Dispatch
 import Figures
 import Glibc
 import HTTPCore
-import Locking
 import Reactor
 import TestSupport
 import Testing

@@ -1,9 +1,8 @@
 // Content that is made while it is sent: a piece a turn, whatever the client takes at once.
 
 import CSystem
-import Descriptors
 import Glibc
-import Locking
+import Reactor
 import Testing
 
 @testable import Downstream

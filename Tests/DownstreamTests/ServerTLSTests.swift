@@ -1,7 +1,7 @@
 // Which certificate is for which name, how large records are, and what is said of certificates before they are used.
 
-import Descriptors
 import Glibc
+import Reactor
 import TestSupport
 import Testing
 

@@ -1,6 +1,5 @@
 // One server: what is asked of it together, what becomes of what it says late or not at all, and when it is asked no more.
 
-import Locking
 import Reactor
 import TestSupport
 import Testing

@@ -1,6 +1,5 @@
 // A Cluster: who has which slots, and what servers say when that has changed.
 
-import Locking
 import Reactor
 import TestSupport
 import Testing

@@ -1,7 +1,6 @@
 // A client on a loop of its own, with a clock that the play moves.
 
 import Dispatch
-import Locking
 import Reactor
 import TestSupport
 import Testing

@@ -1,6 +1,6 @@
 // What a connection says first: who it is, what it is called, and which database it asks.
 
-import Locking
+import Reactor
 import TestSupport
 import Testing
 

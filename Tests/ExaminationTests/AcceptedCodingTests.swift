@@ -1,8 +1,8 @@
 // Who gets coded content, and what the upstream is asked for: without sockets.
 
-import Examination
 import Forwarding
 import HTTPCore
+import ReverseProxy
 import Testing
 
 @Suite("Accepted codings")

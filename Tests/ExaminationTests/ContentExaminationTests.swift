@@ -6,7 +6,7 @@ import JSON
 import TestSupport
 import Testing
 
-@testable import Examination
+@testable import ReverseProxy
 
 @Suite("What is found in content")
 struct ContentExaminationTests {

@@ -1,10 +1,9 @@
 // What stands for content in entity tags.
 
-import HTTPCore
 import TestSupport
 import Testing
 
-@testable import Hashing
+@testable import HTTPCore
 
 @Suite("Hashes of content")
 struct ContentHashTests {

@@ -2,10 +2,10 @@
 // (`CollapsedRequests`) and what follows a wait (`OutcomeFacts`) are the real machines; engine, upstream and clock are modelled.
 
 import CachePolicy
-import Coordination
 import Decisions
 import Fleet
 import HTTPCore
+import ReverseProxy
 import TestSupport
 import Upstream
 

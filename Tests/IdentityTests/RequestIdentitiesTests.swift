@@ -4,7 +4,7 @@ import CachePolicy
 import CacheStore
 import Glibc
 import HTTPCore
-import Locking
+import Reactor
 import TestSupport
 import Testing
 

@@ -1,8 +1,8 @@
 // Who owns a descriptor closes it, once; and all of something is written, however little is taken at a time.
 
 import CSystem
-import Descriptors
 import Glibc
+import Reactor
 import Testing
 
 @Suite("Descriptors")

@@ -3,7 +3,6 @@
 import CSystem
 import Dispatch
 import Glibc
-import Locking
 import TestSupport
 import Testing
 

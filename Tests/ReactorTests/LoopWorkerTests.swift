@@ -1,7 +1,6 @@
 // Work beside a loop: done one after another, and what comes of it is brought to the loop.
 
 import Dispatch
-import Locking
 import Testing
 
 @testable import Reactor

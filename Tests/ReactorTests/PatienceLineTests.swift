@@ -1,7 +1,6 @@
 // Who waits with one patience: told in the order in which they came, and not once they have left.
 
 import Dispatch
-import Locking
 import Reactor
 import TestSupport
 import Testing

@@ -1,6 +1,6 @@
 // The document of the access log against its fields: each has its row in Configuration/README.md.
 
-import Telemetry
+import Figures
 import TestSupport
 import Testing
 

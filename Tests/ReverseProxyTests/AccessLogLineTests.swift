@@ -1,9 +1,9 @@
 // The lines of the access log: what each form tells, what it leaves out, and that nothing that clients send breaks a line.
 
 import Explanation
+import Figures
 import HTTPCore
 import JSON
-import Telemetry
 import Testing
 import Upstream
 

@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 import Upstream
 
-@testable import Telemetry
+@testable import Figures
 
 @Suite("Requests' names and the access log", .play, .doors)
 struct AccessLogTests {

@@ -2,10 +2,10 @@
 // by the suites that go through every door.
 
 import CacheStore
-import Descriptors
 import Dispatch
 import Downstream
 import Glibc
+import Reactor
 import ReverseProxy
 import TestSupport
 import Testing

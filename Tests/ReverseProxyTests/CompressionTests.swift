@@ -8,7 +8,6 @@ import Figures
 import HTTPCore
 import Reactor
 import Sending
-import Telemetry
 import TestSupport
 import Testing
 

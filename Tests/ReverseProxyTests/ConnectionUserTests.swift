@@ -7,7 +7,7 @@ import Downstream
 import Forwarding
 import HTTPCore
 import JSON
-import Locking
+import Reactor
 import ReverseProxy
 import Server
 import TestSupport

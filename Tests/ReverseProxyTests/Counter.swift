@@ -1,6 +1,6 @@
 // A number that an origin's connections share.
 
-import Locking
+import Reactor
 
 final class Counter: Sendable {
     /// Shared by the origin's queues.

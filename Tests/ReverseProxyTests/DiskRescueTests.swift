@@ -4,7 +4,6 @@
 import CacheStore
 import HTTPCore
 import JSON
-import Locking
 import Reactor
 import ReverseProxy
 import TestSupport

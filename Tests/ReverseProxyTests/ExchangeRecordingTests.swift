@@ -1,7 +1,7 @@
 // What of an exchange is recorded, and what is left out of the recording and why: lists of events.
 
 import HTTPCore
-import Locking
+import Reactor
 import Testing
 
 @testable import ReverseProxy

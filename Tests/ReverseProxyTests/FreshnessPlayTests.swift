@@ -2,7 +2,6 @@
 
 import CachePolicy
 import JSON
-import Locking
 import Reactor
 import ReverseProxy
 import TestSupport

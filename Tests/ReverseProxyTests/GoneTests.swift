@@ -4,7 +4,6 @@ import CachePolicy
 import Downstream
 import HTTPCore
 import JSON
-import Locking
 import Reactor
 import ReverseProxy
 import TestSupport

@@ -3,7 +3,6 @@
 import CachePolicy
 import CacheStore
 import HTTPCore
-import Locking
 import Reactor
 import ReverseProxy
 import TestSupport

@@ -3,7 +3,7 @@
 
 import HTTPCore
 import Identity
-import Locking
+import Reactor
 import ReverseProxy
 import TestSupport
 import Testing

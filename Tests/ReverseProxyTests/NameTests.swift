@@ -1,6 +1,6 @@
 // Where the upstream's name leads may change while Cistern runs.
 
-import Locking
+import Reactor
 import ReverseProxy
 import TestSupport
 import Testing

@@ -1,10 +1,9 @@
 // A store on a disk that refuses writes. Responses are served and not reported as stored. Each output names the cause. The store recovers without a
 // restart.
 
-import Descriptors
 import Glibc
 import JSON
-import Locking
+import Reactor
 import ReverseProxy
 import TestSupport
 import Testing

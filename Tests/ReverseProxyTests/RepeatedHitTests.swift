@@ -5,7 +5,6 @@ import Administration
 import CachePolicy
 import Downstream
 import HTTPCore
-import Hashing
 import JSON
 import Reactor
 import TestSupport

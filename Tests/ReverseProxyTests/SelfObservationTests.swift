@@ -6,7 +6,6 @@ import ContentCodings
 import Downstream
 import Glibc
 import HTTPCore
-import Locking
 import Reactor
 import ReverseProxy
 import Server

@@ -2,7 +2,6 @@
 
 import Administration
 import JSON
-import Locking
 import Reactor
 import ReverseProxy
 import Server

@@ -2,12 +2,11 @@
 // where counts are added up.
 
 import Explanation
-import Figures
 import Testing
 
+@testable import Figures
 @testable import ReverseProxy
 @testable import Server
-@testable import Telemetry
 @testable import Upstream
 
 /// All numbers in a value, by where they stand; what is empty counts as 0.

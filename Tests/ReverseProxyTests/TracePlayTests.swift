@@ -12,7 +12,7 @@ import Testing
 import Tracing
 import Upstream
 
-@testable import Telemetry
+@testable import Figures
 
 @Suite("Traces", .play, .doors)
 struct TracePlayTests {

@@ -4,7 +4,7 @@
 import Downstream
 import HTTPCore
 import JSON
-import Locking
+import Reactor
 import ReverseProxy
 import TestSupport
 import Testing

@@ -3,7 +3,7 @@
 
 import CSystem
 import Glibc
-import Locking
+import Reactor
 import ReverseProxy
 import TestSupport
 import Testing

@@ -4,8 +4,8 @@ import CachePolicy
 import CacheStore
 import Downstream
 import Explanation
+import Figures
 import HTTPCore
-import Telemetry
 import TestSupport
 import Testing
 

@@ -4,7 +4,6 @@ import CachePolicy
 import CacheStore
 import Engine
 import HTTPCore
-import Locking
 import Reactor
 import TestSupport
 import Testing

@@ -4,8 +4,8 @@
 import CacheStore
 import Engine
 import Fleet
-import Locking
 import Logging
+import Reactor
 import ResponseCache
 import TestSupport
 import Testing

@@ -1,7 +1,7 @@
 // What other nodes have said, done by a whole proxy: however much of it comes at once.
 
-import Locking
 import Logging
+import Reactor
 import ResponseCache
 import ReverseProxy
 import TestSupport

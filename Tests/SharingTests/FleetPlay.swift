@@ -6,7 +6,6 @@ import Engine
 import Fleet
 import Glibc
 import JSON
-import Locking
 import Reactor
 import ResponseCache
 import ReverseProxy

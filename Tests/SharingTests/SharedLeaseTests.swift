@@ -3,7 +3,7 @@
 import Engine
 import Fleet
 import Glibc
-import Locking
+import Reactor
 import ReverseProxy
 import Sharing
 import TestSupport

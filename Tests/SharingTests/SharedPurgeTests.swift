@@ -8,7 +8,7 @@ import Engine
 import Fleet
 import Forwarding
 import Glibc
-import Locking
+import Reactor
 import ResponseCache
 import ReverseProxy
 import Server

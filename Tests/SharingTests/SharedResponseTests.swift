@@ -2,7 +2,7 @@
 
 import Engine
 import Glibc
-import Locking
+import Reactor
 import ReverseProxy
 import Sharing
 import TestSupport

@@ -1,7 +1,6 @@
 // What a slow disk holds up: the position, and what is told of it, and nothing that others say.
 
 import Fleet
-import Locking
 import Reactor
 import TestSupport
 import Testing

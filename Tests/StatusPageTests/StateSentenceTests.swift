@@ -1,7 +1,7 @@
 // How things are, in one sentence: a table from figures to words.
 
 import Explanation
-import Telemetry
+import Figures
 import Testing
 
 @Suite("The sentence that tells the state")

@@ -2,7 +2,7 @@
 
 import Testing
 
-@testable import StatusPage
+@testable import Administration
 
 @Suite("The page of the state")
 struct StatusPageTests {

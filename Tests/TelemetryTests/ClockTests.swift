@@ -3,7 +3,7 @@
 import TestSupport
 import Testing
 
-@testable import Telemetry
+@testable import Figures
 
 @Suite("Clocks")
 struct ClockTests {

@@ -4,7 +4,7 @@ import Glibc
 import TestSupport
 import Testing
 
-@testable import Telemetry
+@testable import Figures
 
 @Suite("The log's writer")
 struct LogWriterTests {

@@ -6,7 +6,7 @@ import Glibc
 import TestSupport
 import Testing
 
-@testable import Telemetry
+@testable import Figures
 
 @Suite("Counting")
 struct CountingTests {

@@ -1,6 +1,5 @@
 // A clock that a play advances.
 
-import Locking
 import Reactor
 
 /// A clock that stands still until it is advanced, which wakes the loops that use it, so that their timers fire.

@@ -4,7 +4,7 @@
 import CNGHTTP2
 import Dispatch
 import Glibc
-import Locking
+import Reactor
 
 /// Frames of RFC 9113 §6, for plays that send arbitrary frames.
 package enum OriginFrame {

@@ -2,7 +2,7 @@
 
 import Dispatch
 import Glibc
-import Locking
+import Reactor
 import Testing
 
 /// Trait for suites of plays over sockets.

@@ -6,14 +6,13 @@ import CSystem
 import CacheStore
 import Dispatch
 import Downstream
+import Figures
 import Glibc
 import JSON
-import Locking
 import Logging
 import Reactor
 import ReverseProxy
 import Server
-import Telemetry
 import Testing
 import Upstream
 

@@ -2,7 +2,7 @@
 // tests, and then runs them alone. Only these tests are repeated after a failure, and repeats are counted.
 
 import Glibc
-import Locking
+import Reactor
 import Testing
 
 package struct RealTimeTrait: SuiteTrait, TestTrait, TestScoping {

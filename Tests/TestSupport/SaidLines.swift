@@ -1,7 +1,7 @@
 // Log lines for a test.
 
-import Locking
 import Logging
+import Reactor
 
 /// Appended to by any thread.
 package final class SaidLines: Sendable {

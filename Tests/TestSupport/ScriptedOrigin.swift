@@ -2,11 +2,10 @@
 // Blocking, with one thread per connection, to keep it simple.
 
 import CSystem
-import Descriptors
 import Dispatch
 import Downstream
 import Glibc
-import Locking
+import Reactor
 
 /// A request as it reached the origin.
 package struct OriginRequest: Sendable {

@@ -1,7 +1,7 @@
 // Simulates whether stored data is in memory or on disk only, and blocks reading until the play permits it.
 
 import CacheStore
-import Locking
+import Reactor
 
 package final class ScriptedResidency: Residency {
     private struct State {

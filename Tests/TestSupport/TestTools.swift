@@ -4,7 +4,7 @@ import CSystem
 import CacheStore
 import Downstream
 import Glibc
-import Locking
+import Reactor
 
 package enum TestTools {
     package struct Failed: Error {

@@ -1,7 +1,7 @@
 // What the exporter tells of a collector that is not well.
 
 import HTTPCore
-import Locking
+import Reactor
 import TestSupport
 import Testing
 

@@ -3,9 +3,9 @@
 import CachePolicy
 import Decisions
 import Explanation
+import Figures
 import HTTPCore
 import JSON
-import Telemetry
 import TestSupport
 import Testing
 import Upstream

@@ -2,7 +2,6 @@
 
 import Dispatch
 import HTTPCore
-import Locking
 import Reactor
 import TestSupport
 

@@ -1,6 +1,6 @@
 // What is known of where names lead.
 
-import Locking
+import Reactor
 import Testing
 
 @testable import Upstream

@@ -3,7 +3,6 @@
 import Dispatch
 import Figures
 import HTTPCore
-import Locking
 import Reactor
 import TestSupport
 import Testing

@@ -83,6 +83,7 @@ uint64_t ctls_written(const ctls_connection *connection);
 // The version of OpenSSL, such as 3.5.1.
 const char *ctls_library_version(void);
 
+#include "CSignature.h"
 #include "CTLSServer.h"
 
 #endif

@@ -2,10 +2,10 @@
 
 import Administration
 import ArgumentParser
-import Descriptors
 import Downstream
 import Glibc
 import HTTPCore
+import Reactor
 import ReverseProxy
 import Settings
 

@@ -4,10 +4,10 @@ import Archives
 import ArgumentParser
 import CSystem
 import CachePolicy
-import Descriptors
 import Glibc
 import HTTPCore
 import JSON
+import Reactor
 
 struct Export: AdminCommand {
     static let configuration = CommandConfiguration(

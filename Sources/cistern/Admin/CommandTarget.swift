@@ -2,9 +2,9 @@
 // callers define the bytes.
 
 import CLibcurl
-import Descriptors
 import Downstream
 import Glibc
+import Reactor
 
 enum CommandTarget: Sendable, CustomStringConvertible {
     case clear(ListenAddress)

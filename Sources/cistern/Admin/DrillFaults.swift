@@ -1,10 +1,10 @@
 // `cistern drill add`, `ls` and `clear`: manages single faults between a running Cistern and its upstream.
 
 import ArgumentParser
-import FaultInjection
 import HTTPCore
 import JSON
 import Settings
+import Upstream
 
 extension Drill {
     struct Add: AdminCommand {

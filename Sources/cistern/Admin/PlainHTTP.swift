@@ -1,8 +1,8 @@
 // A blocking HTTP request over a new connection, for commands.
 
-import Descriptors
 import Downstream
 import Glibc
+import Reactor
 
 enum PlainHTTP {
     /// Returns the bytes of the response up to the end of the connection; nil, with `errno`, if connecting or receiving fails.

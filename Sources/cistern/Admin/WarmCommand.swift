@@ -2,13 +2,12 @@
 
 import Archives
 import ArgumentParser
-import Descriptors
 import Dispatch
 import Downstream
 import Glibc
 import HTTPCore
 import JSON
-import Locking
+import Reactor
 import Settings
 
 struct Warm: ParsableCommand {

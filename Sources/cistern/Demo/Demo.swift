@@ -3,12 +3,12 @@
 
 import ArgumentParser
 import CacheStore
-import Descriptors
+import Figures
 import Glibc
+import Reactor
 import ReverseProxy
 import Server
 import Settings
-import Telemetry
 
 struct Demo: ParsableCommand {
     static let configuration = CommandConfiguration(

@@ -4,11 +4,11 @@ import Administration
 import Archives
 import ArgumentParser
 import CachePolicy
+import Figures
 import Logging
 import ReverseProxy
 import Server
 import Settings
-import Telemetry
 import Upstream
 
 struct Record: ParsableCommand {

@@ -3,10 +3,9 @@
 import Archives
 import CSystem
 import ContentCodings
-import Descriptors
 import Glibc
 import HTTPCore
-import Locking
+import Reactor
 import ReverseProxy
 
 final class Recorder: ExchangeRecorder {

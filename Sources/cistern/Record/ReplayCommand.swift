@@ -3,11 +3,10 @@
 import Archives
 import ArgumentParser
 import CachePolicy
-import Descriptors
 import Dispatch
 import Downstream
 import Glibc
-import Locking
+import Reactor
 
 struct ReplayCommand: ParsableCommand {
     static let configuration = CommandConfiguration(

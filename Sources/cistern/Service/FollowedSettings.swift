@@ -1,13 +1,12 @@
 // The current settings of a service, and their reload. A reload reads the file and referenced files anew; command line and environment stay
 // as at the start.
 
-import Descriptors
+import Figures
 import Glibc
-import Locking
+import Reactor
 import ReverseProxy
 import Server
 import Settings
-import Telemetry
 
 final class FollowedSettings: Sendable {
     private let options: SettingsOptions

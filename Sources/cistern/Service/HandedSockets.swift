@@ -1,8 +1,8 @@
 // Listening sockets passed by systemd (sd_listen_fds(3)), and their assignment to listeners.
 
-import Descriptors
 import Downstream
 import Glibc
+import Reactor
 import ReverseProxy
 import Settings
 

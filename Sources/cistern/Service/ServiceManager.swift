@@ -1,10 +1,9 @@
 // Notifies systemd of readiness, reload, shutdown and liveness (sd_notify(3)), with a datagram each.
 
 import CSystem
-import Descriptors
 import Dispatch
 import Glibc
-import Locking
+import Reactor
 import Server
 
 struct ServiceManager: Sendable {

@@ -3,8 +3,8 @@
 
 import Dispatch
 import Glibc
-import Locking
 import Logging
+import Reactor
 import Server
 
 final class SuccessorProcess: Sendable {

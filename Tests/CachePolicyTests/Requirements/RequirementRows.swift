@@ -139,7 +139,8 @@ struct Requirement {
             "CachePolicy/Recency.swift isOutdated",
             "ReverseProxyTests.StoringOrderTests/older"),
         Requirement(
-            "4", .may, "Requests for one key may share one request to the upstream.", "Coordination/CollapsedRequests.swift join",
+            "4", .may, "Requests for one key may share one request to the upstream.",
+            "ReverseProxy/Coordination/CollapsedRequests.swift join",
             "ReverseProxyTests.CollapsingTests/oneRequest"),
         Requirement(
             "4", .must, "They share only a response that each may have unasked (strict; rescue differs as Configuration/README.md says).",

@@ -1,10 +1,9 @@
 // Writer of the program's log, with a separate queue, because standard error may be a pipe without a reader and writing would then block
 // forever. Lines that do not fit into the buffer are dropped, and a line reports their number.
 
-import Descriptors
 import Dispatch
 import Glibc
-import Locking
+import Reactor
 
 public final class LogWriter: Sendable {
     private struct State {

@@ -2,7 +2,7 @@
 // *unknown*. It affects no request: the failure memory decides which requests are sent. Pure: the time is an argument, in milliseconds of
 // the monotonic clock.
 
-import Telemetry
+import Figures
 
 /// The state machine of one upstream.
 ///

@@ -2,8 +2,8 @@
 // Another line follows when it responds again. `UpstreamHealth` logs scopes, which open after several failures.
 
 import HTTPCore
-import Locking
 import Logging
+import Reactor
 import Synchronization
 import Upstream
 
@@ -24,7 +24,7 @@ public final class FirstFailures: Sendable {
     /// Name of the API; empty if there is only one.
     private let api: String
     private let logger: Logger
-    private let state = Locking.Mutex(State())
+    private let state = Reactor.Mutex(State())
     /// Copy of `FirstFailureTable.isTroubled`. It lets a success skip the lock while nothing fails.
     private let isTroubled = Atomic(false)
 

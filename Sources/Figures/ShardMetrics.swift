@@ -1,7 +1,5 @@
 // Counters of one shard: plain numbers that only its loop uses. A scrape adds up copies of all shards.
 
-import Figures
-
 /// The values of the labels that other modules' enums define, by position.
 public struct MetricLabels: Sendable {
     public var rescueCauses: [String]

@@ -4,7 +4,6 @@
 import CachePolicy
 import ContentCodings
 import HTTPCore
-import Hashing
 import JSON
 
 public struct ContentExamination: Sendable {

@@ -4,7 +4,7 @@
 
 import Decisions
 import HTTPCore
-import Locking
+import Reactor
 
 /// A request that may wait for the fetch of another request.
 public protocol FlightFollower: AnyObject, Sendable {

@@ -1,7 +1,6 @@
 // Hashes of content, for entity tags and for keys that include a request's content.
 
 import CHash
-import HTTPCore
 
 public enum ContentHash {
     /// A quick 64-bit hash, for comparisons that are verified afterwards.

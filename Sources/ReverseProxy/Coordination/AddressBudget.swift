@@ -2,7 +2,7 @@
 // upstream count.
 
 import Addresses
-import Locking
+import Reactor
 
 public final class AddressBudget: Sendable {
     /// Maximum number of concurrent requests of one address (IPv6: of one /64 network).

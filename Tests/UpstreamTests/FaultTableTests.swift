@@ -1,8 +1,8 @@
 // Which faults are injected for which requests, and what comes of a response under one. Without sockets or clocks.
 
-import FaultInjection
 import HTTPCore
 import Testing
+import Upstream
 
 @Suite("Which faults are injected")
 struct FaultTableTests {

@@ -1,6 +1,6 @@
 // Counts of the previous process, read from its /metrics page. This process adds them to its own counts, so that counters never decrease.
 
-import Locking
+import Reactor
 
 public final class InheritedCounts: Sendable {
     /// Values by the name and labels of a sample, as on the page.

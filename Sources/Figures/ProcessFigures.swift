@@ -1,8 +1,8 @@
 // The kernel's figures of this process (the `process_*` metrics of Prometheus client libraries).
 
 import CSystem
-import Descriptors
 import Glibc
+import Reactor
 
 public struct ProcessFigures: Sendable {
     public var cpuSeconds = 0.0

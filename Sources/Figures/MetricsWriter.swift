@@ -1,8 +1,6 @@
 // Writes metrics as text, in Prometheus' format 0.0.4 or in OpenMetrics 1.0. OpenMetrics omits `_total` in the type line of counters and
 // ends with `# EOF`.
 
-import Figures
-
 public enum MetricsFormat: Sendable {
     case prometheus, openMetrics
 

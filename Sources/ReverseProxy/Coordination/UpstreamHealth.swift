@@ -1,11 +1,11 @@
 // The failure memory and the reported state of one upstream, for all shards, and the log of their changes. Admission, metrics, `why`,
 // `stats` and `cistern upstream` read them here.
 
+import Figures
 import HTTPCore
-import Locking
 import Logging
+import Reactor
 import Synchronization
-import Telemetry
 import Upstream
 
 /// Thread-safe; called by all shards, but not for fresh hits. The state is guarded by a mutex. Times are milliseconds of the loops' clock.
@@ -16,7 +16,7 @@ public final class UpstreamHealth: Sendable {
     private let routes: [String]
     private let logger: Logger
     private let settings: FailureSettings
-    private let state: Locking.Mutex<State>
+    private let state: Reactor.Mutex<State>
     /// Copy of `FailureMemory.isCalm`, so that requests skip the lock while nothing fails. A late read acts like a request that came a
     /// moment earlier.
     private let isCalm = Atomic(true)
@@ -44,7 +44,7 @@ public final class UpstreamHealth: Sendable {
         self.logger = logger
         self.settings = settings
         first = FirstFailures(api: api, logger: logger)
-        state = Locking.Mutex(State(memory: FailureMemory(settings), upstream: UpstreamState(window: settings.window)))
+        state = Reactor.Mutex(State(memory: FailureMemory(settings), upstream: UpstreamState(window: settings.window)))
     }
 
     public var isOn: Bool { settings.isOn }

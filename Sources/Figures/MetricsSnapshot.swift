@@ -1,7 +1,5 @@
 // All values of the /metrics page: the sums of all shards and APIs, and values of other modules.
 
-import Figures
-
 /// Values of other modules for the /metrics page.
 public struct MetricsSnapshot: Sendable {
     /// The state of the failure memory.

@@ -2,10 +2,9 @@
 // response. The buffer is bounded; lines that do not fit are dropped and counted.
 
 import CSystem
-import Descriptors
 import Dispatch
 import Glibc
-import Locking
+import Reactor
 
 /// `@unchecked Sendable` because mutable state is behind `state`'s mutex, or used on `serial` only.
 public final class AccessLog: @unchecked Sendable {
