@@ -21,7 +21,7 @@ struct MetricsDocumentTests {
 
     /// The first column of the table in docker/README.md: `name{label,label}`, one after the other.
     private static func documented() throws -> Metrics {
-        let path = String(#filePath.dropLast("Tests/ReverseProxyTests/MetricsDocumentTests.swift".utf8.count)) + "docker/README.md"
+        let path = String(#filePath.dropLast("Tests/ReportingTests/MetricsDocumentTests.swift".utf8.count)) + "docker/README.md"
         let text = try TestTools.read(path)
         var metrics = Metrics()
         for line in text.split(separator: "\n") where line.hasPrefix("| `") {

@@ -8,7 +8,7 @@ import Testing
 struct AccessFieldsDocumentTests {
     @Test("every field is described, and nothing else is")
     func fields() throws {
-        let root = #filePath.dropLast("Tests/ReverseProxyTests/AccessFieldsDocumentTests.swift".utf8.count)
+        let root = #filePath.dropLast("Tests/ReportingTests/AccessFieldsDocumentTests.swift".utf8.count)
         let lines = try TestTools.read(root + "Configuration/README.md").split(separator: "\n", omittingEmptySubsequences: false)
         let head = try #require(lines.firstIndex(of: "| Field | |"))
         let columns = lines[(head + 2)...].prefix { $0.hasPrefix("| `") }.map { $0.dropFirst(2).prefix { $0 != "|" } }

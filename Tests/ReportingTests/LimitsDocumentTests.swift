@@ -12,7 +12,7 @@ import Tracing
 @Suite("The table of limits", .play)
 struct LimitsDocumentTests {
     private static func section() throws -> Substring {
-        let path = String(#filePath.dropLast("Tests/ReverseProxyTests/LimitsDocumentTests.swift".utf8.count)) + "docker/README.md"
+        let path = String(#filePath.dropLast("Tests/ReportingTests/LimitsDocumentTests.swift".utf8.count)) + "docker/README.md"
         let text = try TestTools.read(path)
         let start = try #require(text.firstRange(of: "\n## Limits\n"))
         let rest = text[start.upperBound...]
