@@ -100,7 +100,7 @@ let package = Package(
             "ReverseProxy", .hot,
             [
                 "Addresses", "Administration", "CachePolicy", "ContentCodings", "Decisions", "Downstream", "Explanation", "Figures",
-                "Forwarding", "HTTPCore", "Identity", "JSON", "Reactor", "ResponseCache", "Sending", "Sharing", "TakeOver", "Tracing",
+                "Forwarding", "HTTPCore", "Identity", "JSON", "Reactor", "ResponseCache", "Sending", "TakeOver", "Tracing",
                 "Upstream", logging,
             ], readMe: ["Coordination/README.md", "Examination/README.md"]),
         // Features around the flow, and the program.
@@ -146,7 +146,7 @@ let package = Package(
             dependencies: [
                 "Addresses", "CNGHTTP2", "CSystem", "CTestTLS", "CTestTokens", "Reactor", "Administration", "Server", "ReverseProxy",
                 "CachePolicy",
-                "ContentCodings", "Downstream", "HTTP2", "CacheStore", "Upstream", "Figures", "JSON", logging,
+                "ContentCodings", "Downstream", "HTTP2", "CacheStore", "Upstream", "Figures", "JSON", "Sharing", logging,
             ],
             path: "Tests/TestSupport", swiftSettings: strict),
         tests("TestSupportTests", ["TestSupport"]),

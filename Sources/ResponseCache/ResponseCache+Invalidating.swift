@@ -31,7 +31,7 @@ extension ResponseCache {
             shared.storeMemory.doubts.note(at: shared.times.ofMark(now))
             for head in heads { makeStale(writtenBy: head, sparingTarget: sparingTarget, withCollection: withCollection, at: now, &marks) }
         }
-        if !marks.keys.isEmpty { level?.invalidated(marks.keys, isDoubtful: marks.isDoubtful) }
+        if !marks.keys.isEmpty { level.invalidated(marks.keys, isDoubtful: marks.isDoubtful) }
         return true
     }
 

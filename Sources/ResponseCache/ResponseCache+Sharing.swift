@@ -19,7 +19,7 @@ extension ResponseCache {
     public func sharedLookUp(
         for head: RequestHead, at keys: TargetKeys, good: GoodResponse = GoodResponse(), kept: GoodResponse = GoodResponse()
     ) -> SharedLookUp? {
-        guard level != nil, head.method == .get || head.method == .head, isExact(keys, for: head), keyMaker.isUntold(keys.own, of: head)
+        guard level.isShared, head.method == .get || head.method == .head, isExact(keys, for: head), keyMaker.isUntold(keys.own, of: head)
         else { return nil }
         guard let rules = sharingRules else { return nil }
         var places = sharedPlaces(for: head, at: keys, rules)
@@ -102,7 +102,7 @@ extension ResponseCache {
     /// Offers a response that was stored here to the other nodes.
     func offer(_ item: NewItem, _ recency: Recency, at place: StoringPlace) {
         guard let key = sharedKey(at: place, recency, item.body.count) else { return }
-        level?.offer(item, as: key, recency)
+        level.offer(item, as: key, recency)
     }
 
     /// Offers one of several variants to the other nodes.
@@ -113,13 +113,13 @@ extension ResponseCache {
         let list = names.withUnsafeBytes(SelectingFields.decode)
         guard let key = sharedKey(at: place, recency, item.body.count), isOpen(list) else { return }
         let metadata = StoredMetadata.varyMarker(generation: 0, recency)
-        level?.offer(NewItem(key: place.key, metadata: metadata, head: names, body: [], retention: .mayRescue), as: key, recency)
-        level?.offer(item, as: Self.sharedVariantKey(key, named: names, values), recency)
+        level.offer(NewItem(key: place.key, metadata: metadata, head: names, body: [], retention: .mayRescue), as: key, recency)
+        level.offer(item, as: Self.sharedVariantKey(key, named: names, values), recency)
     }
 
     /// Returns the shared key for a local key; nil if the response is not shared.
     private func sharedKey(at place: StoringPlace, _ recency: Recency, _ contentBytes: Int) -> [UInt8]? {
-        guard let level, let rules = sharingRules, let request = place.request, !recency.isImported,
+        guard let rules = sharingRules, let request = place.request, !recency.isImported,
             contentBytes <= level.contentLimitBytes, level.mayOffer()
         else { return nil }
         return sharedKey(at: place, of: request).map { rules.named($0, for: request) }

@@ -28,8 +28,8 @@ public final class ResponseCache: @unchecked Sendable {
     let sharingRules: SharingRules?
     /// nil if nothing is shared.
     private let sight: FleetSight?
-    /// Set before the first request; nil if nothing is shared, and on the administrator's queue.
-    public var level: (any SharedLevel)?
+    /// Set before the first request, on event loops only.
+    public var level: any SharedLevel = UnsharedLevel.instance
     private let memo = SelectingMemo()
     /// Key of the last lookup; its memory is reused.
     private var scratchKey: [UInt8] = []

@@ -11,7 +11,6 @@ import HTTPCore
 import Reactor
 import ResponseCache
 import Sending
-import Sharing
 import Upstream
 
 /// `@unchecked Sendable` because it is used on its shard's loop only; other threads only pass it to that loop.
@@ -248,9 +247,9 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     /// Ends the lease of the target. This request does not ask the upstream. If no request of this node does, another node may.
     private func endLease() {
-        guard let level = shard.level, let place = request.place, place.takesLease, !shard.shared.collapsed.isUnderWay(place.flight)
+        guard let place = request.place, place.takesLease, !shard.shared.collapsed.isUnderWay(place.flight)
         else { return }
-        level.ended(place.keys.own, .free)
+        shard.level.ended(place.keys.own, .free, by: 0)
     }
 
     // MARK: Outcomes

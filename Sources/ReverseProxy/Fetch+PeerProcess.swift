@@ -5,7 +5,6 @@ import Explanation
 import HTTPCore
 import Reactor
 import ResponseCache
-import Sharing
 import Upstream
 
 /// The fetches of one loop that wait until their marks are in the store's files. The limit also holds if the disk hangs.
@@ -62,8 +61,7 @@ extension Fetch {
         }
         shard.process.peer.whenKnown { [self] in
             shard.loop.execute {
-                guard let level = self.shard.level else { return self.release() }
-                level.whenTold(since: self.lastToldBefore) { isTold in
+                self.shard.level.whenTold(since: self.lastToldBefore) { isTold in
                     self.goesBeforeNodes = !isTold
                     self.release()
                 }

@@ -7,7 +7,6 @@ import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
-import Sharing
 import Upstream
 
 extension Fetch: TransferReceiver {
@@ -41,7 +40,7 @@ extension Fetch: TransferReceiver {
         head.removeHopByHop()
         if let upgrade { head.fields.append(.upgrade, upgrade) }
         status = head.status
-        guard hasUnwrittenMarks || mayBeAwaited && (shard.process.peer.isAwaited || shard.level?.isAwaited ?? false) else {
+        guard hasUnwrittenMarks || mayBeAwaited && (shard.process.peer.isAwaited || shard.level.isAwaited) else {
             return use(head, of: transfer)
         }
         response = head

@@ -7,7 +7,6 @@ import Explanation
 import HTTPCore
 import Reactor
 import ResponseCache
-import Sharing
 import Upstream
 
 extension Fetch {
@@ -84,7 +83,7 @@ extension Fetch {
         if head.status.isSuccessful || head.status.isRedirection { shard.noteWrite(subject) }
         let invalidation = shard.routes.invalidation(by: subject.head.pathAndQuery)
         guard let cache = shard.cache else { return false }
-        lastToldBefore = shard.level?.lastTold ?? 0
+        lastToldBefore = shard.level.lastTold
         let mayHaveChanged = cache.invalidate(
             after: head, to: subject.head, sparingTarget: invalidation.sparesTarget, withCollection: invalidation.hasCollection,
             at: recency.responseTime)

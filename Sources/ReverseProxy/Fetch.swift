@@ -8,7 +8,6 @@ import HTTPCore
 import Identity
 import Reactor
 import ResponseCache
-import Sharing
 import Tracing
 import Upstream
 
@@ -64,7 +63,7 @@ final class Fetch: @unchecked Sendable {
     var goesBeforeMarks = false
     /// The response to a write is sent although its marks are not in the fleet log.
     var goesBeforeNodes = false
-    /// `FleetLevel.lastTold` before the change.
+    /// `SharedLevel.lastTold` before the change.
     var lastToldBefore: UInt64 = 0
     /// Times of the request and its response, and the request's number among all requests sent.
     var recency = Recency(
@@ -253,7 +252,7 @@ final class Fetch: @unchecked Sendable {
     }
 
     private func endLease(_ outcome: FlightOutcome) {
-        guard let level = shard.level, let place = subject.place, place.takesLease else { return }
+        guard let place = subject.place, place.takesLease else { return }
         let end: LeaseEnd =
             switch outcome {
             // A response for all users is stored under another key than that of the request.
@@ -262,17 +261,17 @@ final class Fetch: @unchecked Sendable {
             case .failed(let failure) where failure.isOfUpstream: subject.found == nil ? .eachRequest : .eachNode
             case .failed, .outdated, .overtaken, .abandoned: .free
             }
-        level.ended(place.keys.own, end, by: subject.scopes.client)
+        shard.level.ended(place.keys.own, end, by: subject.scopes.client)
     }
 
     /// Ends the wait of other nodes, because the response is longer than what nodes share.
     func noteTooLongForNodes() {
-        guard let level = shard.level, let place = subject.place, place.takesLease else { return }
-        level.ended(place.keys.own, .eachNode, by: subject.scopes.client)
+        guard let place = subject.place, place.takesLease else { return }
+        shard.level.ended(place.keys.own, .eachNode, by: subject.scopes.client)
     }
 
     /// Whether content of this length exceeds what nodes share.
-    func isTooLongForNodes(_ bytes: Int) -> Bool { shard.level.map { bytes > $0.contentLimitBytes } ?? false }
+    func isTooLongForNodes(_ bytes: Int) -> Bool { bytes > shard.level.contentLimitBytes }
 
     /// Whether the response sets a cookie and permits no reuse by other clients (`public`, or a positive lifetime). Followers then send
     /// their own requests.

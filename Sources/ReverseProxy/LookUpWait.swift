@@ -9,7 +9,6 @@ import Figures
 import HTTPCore
 import Reactor
 import ResponseCache
-import Sharing
 
 extension ProxyShard {
     /// Loads the data, and then continues on the loop.
@@ -56,11 +55,11 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     }
 
     private func ask(_ lookUp: SharedLookUp) {
-        guard let level = shard.level, let cache = shard.cache else { return goOn(with: SharedReply(outcome: .missing, microseconds: 0)) }
+        guard let cache = shard.cache else { return goOn(with: SharedReply(outcome: .missing, microseconds: 0)) }
         asked = lookUp
         (askedAt, isAsking, hasWaited) = (SystemTime.monotonicMicroseconds, true, false)
         arrival.sharedSince = shard.loop.batchMilliseconds
-        level.look(lookUp, in: cache, wait: arrival.sharedWait, for: self)
+        shard.level.look(lookUp, in: cache, wait: arrival.sharedWait, for: self)
         isAsking = false
     }
 
@@ -107,7 +106,7 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         isOver = true
         exchange = next
         // This node may hold the lease, but does not ask the upstream.
-        if next == nil, arrival.sharedWait != nil, let asked { shard.level?.ended(asked.keys.own, .served) }
+        if next == nil, arrival.sharedWait != nil, let asked { shard.level.ended(asked.keys.own, .served, by: 0) }
         let held = content
         content = []
         if !held.isEmpty { next?.requestContent(held.span) }

@@ -7,7 +7,6 @@ import Downstream
 import Forwarding
 import HTTPCore
 import ResponseCache
-import Sharing
 import Tracing
 import Upstream
 
@@ -26,8 +25,6 @@ public struct ProxySettings: Sendable {
     public var forwarding = ForwardingSettings()
     /// nil: nothing is stored.
     public var store: StorePlace?
-    /// nil: nothing is shared with other nodes.
-    public var fleet: FleetSettings?
     public var listening = ListeningSettings()
     public var access = AccessSettings()
     public var admin = AdminSettings()

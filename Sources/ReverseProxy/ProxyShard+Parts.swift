@@ -7,7 +7,6 @@ import Downstream
 import HTTPCore
 import Reactor
 import ResponseCache
-import Sharing
 import Upstream
 
 extension ProxyShard {
@@ -38,7 +37,7 @@ extension ProxyShard {
 
     /// - Parameter mayWait: false if the exchange has waited for its maximum time.
     func join(_ place: RequestPlace, as exchange: Exchange, mayWait: Bool) -> (place: FlightPlace, flight: Flight?) {
-        if let level, level.isForEachRequest(place.keys.own) { return (.alone, nil) }
+        if level.isForEachRequest(place.keys.own) { return (.alone, nil) }
         return collapsed.join(
             place.target.flight, now: loop.batchMilliseconds, by: user(of: exchange.request), as: exchange, mayWait: mayWait)
     }

@@ -10,7 +10,6 @@ import Forwarding
 import HTTPCore
 import Reactor
 import ResponseCache
-import Sharing
 import Upstream
 
 extension ProxyShard {
@@ -144,7 +143,7 @@ extension ProxyShard {
         let lookedUp = try lookFurther(finding.result, finding.keys, head, directives, route: route, reuse)
         var facts = facts(lookedUp, directives, head, route: route, on: stream)
         facts.reuse = reuse
-        if let level, arrival.shared == nil, let lookUp = sharedLookUp(facts, finding.keys, &arrival, head, of: stream.client, in: level) {
+        if level.isShared, arrival.shared == nil, let lookUp = sharedLookUp(facts, finding.keys, &arrival, head, of: stream.client) {
             arrival.lookedUp = DoneLookUp(lookedUp, directives, route)
             throw .shared(lookUp)
         }
@@ -167,7 +166,7 @@ extension ProxyShard {
     @inline(never)
     private func sharedLookUp(
         _ facts: borrowing RequestFacts<FoundResponse>, _ keys: TargetKeys, _ arrival: inout Arrival, _ head: RequestHead,
-        of client: RequestClient, in level: FleetLevel
+        of client: RequestClient
     ) -> SharedLookUp? {
         guard arrival.identity == nil, facts.mode == .live, !facts.directives.noCache else { return nil }
         arrival.obstacle = arrival.identityOutcome == .told ? .told : level.obstacle(for: keys)

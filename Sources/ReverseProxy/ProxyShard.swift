@@ -12,7 +12,6 @@ import HTTPCore
 import Reactor
 import ResponseCache
 import Sending
-import Sharing
 import Tracing
 import Upstream
 
@@ -36,8 +35,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let upstream: UpstreamClient
     /// nil if nothing is stored.
     let cache: ResponseCache?
-    /// The shared level of the fleet; nil if there is no fleet or no store.
-    let level: FleetLevel?
+    let level: any SharedLevel
     let keys: ShardKeys
     let messages: ShardMessages
     /// Targets with responses that were not stored.
@@ -89,7 +87,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         mayMark = marksScheme || settings.policy.credentials.fields.contains(ConnectionField.certificate)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         cache = shared.cache.map { [loop] in ResponseCache($0) { Self.cacheTime(of: loop) } }
-        level = cache == nil ? nil : shard.level
+        level = shard.level
         cache?.level = level
         admission = Admission(settings, routes.access, certified: routes.certified, authority: Array(settings.upstream.authority.utf8))
         keys = ShardKeys(cache?.keyMaker ?? RequestKeyMaker(shared.cacheSettings))

@@ -6,8 +6,8 @@ import Explanation
 import Figures
 import HTTPCore
 import Reactor
+import ResponseCache
 import Sending
-import Sharing
 
 /// Used on its loop only. `@unchecked Sendable` because other threads only queue work on that loop.
 public final class Shard: @unchecked Sendable {
@@ -16,17 +16,15 @@ public final class Shard: @unchecked Sendable {
     public let connections: ClientConnections
     let workers: ShardWorkers
     let records: ShardRecords
-    /// The shared level of the fleet; nil if there is no fleet. It belongs to the process and changes only with a restart.
-    public let level: FleetLevel?
+    let level: any SharedLevel
 
-    public init(_ process: ProcessState, number: Int, time: any TimeSource) {
-        self.number = number
+    /// - Parameter level: the shared level of the fleet. It belongs to the process and changes only with a restart.
+    public init(_ process: ProcessState, number: Int, on loop: EventLoop, level: any SharedLevel) {
+        (self.number, self.loop, self.level) = (number, loop, level)
         let settings = process.settings
-        loop = EventLoop(label: "cistern.shard.\(number)", time: time)
         workers = ShardWorkers(loop, recodedBytes: Self.recodedBytes(settings))
         connections = ClientConnections(loop: loop, settings: settings.downstream, budget: process.connections)
         records = ShardRecords(why: WhyRing(shard: number, capacity: settings.records))
-        level = process.fleet.map { [loop] in FleetLevel($0, on: loop) }
         records.use(process)
     }
 

@@ -50,16 +50,22 @@ public final class ProxyServer: @unchecked Sendable {
     public let status: StatusMemory
     private let time: any TimeSource
     let logger: Logger
+    /// This process as a node of a fleet; nil if nothing is stored, or shared with other nodes.
+    let fleet: FleetNode?
 
-    /// - Parameter predecessor: the process that this one takes over from; nothing is written before `waitToTakeOver` returns. nil: none.
+    /// - Parameters:
+    ///   - fleet: nil if nothing is shared with other nodes.
+    ///   - predecessor: the process that this one takes over from; nothing is written before `waitToTakeOver` returns. nil: none.
     /// - Throws: `StoreError`, `ListenError` or `CertificateError`. Nothing remains running.
     public init(
-        _ settings: ProxySettings, logger: Logger, accessLog: AccessLog? = nil, recorder: (any ExchangeRecorder)? = nil,
-        after predecessor: Predecessor? = nil, time: any TimeSource = SystemTime.shared
+        _ settings: ProxySettings, fleet: FleetSettings? = nil, logger: Logger, accessLog: AccessLog? = nil,
+        recorder: (any ExchangeRecorder)? = nil, after predecessor: Predecessor? = nil, time: any TimeSource = SystemTime.shared
     ) throws {
         (self.time, self.logger, self.predecessor) = (time, logger, predecessor)
         status = StatusMemory(now: time.monotonicMilliseconds)
-        let process = ProcessState(settings, logger: logger, accessLog: accessLog, recorder: recorder, time: time)
+        self.fleet = settings.store.flatMap { store in fleet.map { FleetNode($0, beside: store, logger, time: time) } }
+        let process = ProcessState(
+            settings, logger: logger, accessLog: accessLog, recorder: recorder, fleet: self.fleet?.membership, time: time)
         if let keys = predecessor?.ticketKeys { tickets.withLock { $0 = TicketKeys(keys) } }
         let certificates = try ServedCertificates(settings.listening, ticketKeys, now: time.wallMilliseconds / 1_000)
         let prepared = try certificates?.prepared(shards: settings.shards)
@@ -72,7 +78,7 @@ public final class ProxyServer: @unchecked Sendable {
             challenges: settings.listening.challengeDirectory.map { AcmeChallenges(directory: $0) }, certificates: certificates,
             past: PastFigures())
         state.withLock { $0 = serving }
-        shards = (0..<settings.shards).map { ServedShard(process, number: $0, time: time) }
+        shards = (0..<settings.shards).map { ServedShard(process, number: $0, self.fleet, time: time) }
         for (place, shard) in shards.enumerated() {
             shard.use(shard.prepare(serving, besides: nil, prepared?[place]), onFailure: logHandshake)
         }
@@ -106,7 +112,7 @@ public final class ProxyServer: @unchecked Sendable {
         logCertificates(serving)
         for api in serving.apis { api.state.startKeys(now: time.monotonicMilliseconds) }
         followPredecessor()
-        process.fleet?.start(FleetObedience(self))
+        fleet?.start(FleetObedience(self))
         for served in shards {
             served.shard.loop.execute { served.start() }
             served.shard.loop.start()
@@ -186,7 +192,7 @@ public final class ProxyServer: @unchecked Sendable {
             served.shard.loop.stop { group.leave() }
         }
         group.wait()
-        if let log = process.fleet?.log {
+        if let log = fleet?.log {
             group.enter()
             log.stop { group.leave() }
             group.wait()
@@ -288,7 +294,7 @@ public final class ProxyServer: @unchecked Sendable {
         for api in serving.apis { api.addFigures(to: &snapshot, now: time.monotonicMilliseconds) }
         snapshot.figures[.accessLogDropped] += process.accessLog?.dropped ?? 0
         if let tracing = MetricsSnapshot.Tracing(process) { snapshot.tracing = tracing }
-        process.fleet.map { snapshot.sharing?.add($0.log.publishedFigures, isSeeing: $0.isSeeing, clockSkew: $0.clockSkew) }
+        fleet.map { snapshot.sharing?.add($0.log.publishedFigures, isSeeing: $0.isSeeing, clockSkew: $0.clockSkew) }
         let names = settings.upstream.names.counts
         (snapshot.figures[.namesFound], snapshot.figures[.namesFailed]) = (Int(names.found), Int(names.failed))
         addBudgets(to: &snapshot)

@@ -14,6 +14,7 @@ import Reactor
 import ReverseProxy
 import Server
 import Settings
+import Sharing
 
 struct Serve: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -52,7 +53,7 @@ struct Serve: ParsableCommand {
         if let warning = DescriptorLimit.warning(proxy) { logger.warning("\(warning)") }
         defer { LogSetup.writer.finish() }
         csystem_return_large_memory()
-        let server = try Startup.makeServer(proxy, settings.log, logger, after: predecessor)
+        let server = try Startup.makeServer(proxy, settings, logger, after: predecessor)
         let followed = FollowedSettings(options, handed, settings)
         do throws(TakeOverError) {
             try server.waitToTakeOver()
@@ -126,7 +127,7 @@ struct Check: ParsableCommand {
     /// Checks what a fleet needs, if the settings enable sharing.
     /// - Returns: false if sharing is impossible.
     private func checkSharing(_ settings: CisternSettings, _ proxy: ProxySettings) -> Bool {
-        guard let findings = SharingStartCheck.findings(proxy.fleet, loops: proxy.shards) else { return true }
+        guard let findings = SharingStartCheck.findings(FleetSettings(settings.share), loops: proxy.shards) else { return true }
         for warning in findings.warnings { print("warning: \(warning)") }
         for note in findings.notes { print(note) }
         for mistake in findings.mistakes { StandardError.write("cistern: \(mistake)\n") }
@@ -160,7 +161,7 @@ extension SettingsOptions {
 enum Startup {
     /// Exits with a configuration error if the Redis servers can never be used for sharing.
     static func checkEngine(_ settings: CisternSettings, _ logger: Logger) throws {
-        guard let refusal = SharingStartCheck.refusal(ProxySettings(settings).fleet) else { return }
+        guard let refusal = SharingStartCheck.refusal(FleetSettings(settings.share)) else { return }
         logger.critical("\(refusal)")
         LogSetup.writer.finish()
         throw ExitCode.configuration
@@ -208,10 +209,11 @@ enum Startup {
     }
 
     static func makeServer(
-        _ settings: ProxySettings, _ log: CisternSettings.Log, _ logger: Logger, recorder: (any ExchangeRecorder)? = nil,
+        _ proxy: ProxySettings, _ settings: CisternSettings, _ logger: Logger, recorder: (any ExchangeRecorder)? = nil,
         after predecessor: Predecessor? = nil
     ) throws -> ProxyServer {
         var accessLog: AccessLog?
+        let log = settings.log
         if log.access != "off" {
             accessLog = self.accessLog(log)
             if accessLog == nil {
@@ -220,7 +222,8 @@ enum Startup {
             }
         }
         do {
-            return try ProxyServer(settings, logger: logger, accessLog: accessLog, recorder: recorder, after: predecessor)
+            return try ProxyServer(
+                proxy, fleet: FleetSettings(settings.share), logger: logger, accessLog: accessLog, recorder: recorder, after: predecessor)
         } catch  where predecessor != nil {
             predecessor?.giveUp("\(error)")
             throw notTakenOver("\(error)", logger)

@@ -13,7 +13,6 @@ import JSON
 import Reactor
 import ReverseProxy
 import Settings
-import Sharing
 import Tracing
 import Upstream
 
@@ -39,7 +38,6 @@ extension ProxySettings {
         tracing.endpoint = TracingSettings.endpoint(settings.tracing.endpoint) ?? ""
         (tracing.samplePerMillion, tracing.limit) = (settings.tracing.sample, settings.tracing.limit)
         tracing.serviceName = settings.tracing.serviceName
-        fleet = FleetSettings(settings.share)
         access = AccessSettings(settings)
         store = StoreSettings(directory: Self.storeDirectory(settings), capacityBytes: settings.store.size)
         store?.isRequired = settings.store.required

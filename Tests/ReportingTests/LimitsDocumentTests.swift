@@ -54,9 +54,8 @@ struct LimitsDocumentTests {
     @Test("each metric in it is on the page, with that label")
     func metrics() throws {
         let origin = ScriptedOrigin { _ in [.json("{}")] }
-        let play = try ProxyPlay(origin, door: .tls) { settings in
+        let play = try ProxyPlay(origin, door: .tls, fleet: .ofNobody) { settings in
             settings.tracing.endpoint = "http://127.0.0.1:\(origin.port)/"
-            settings.fleet = .ofNobody
         }
         let page = try play.get("/metrics").text
         let metrics = Self.code(try Self.section()).filter { $0.hasPrefix("cistern_") }

@@ -62,10 +62,9 @@ struct MetricsDocumentTests {
     @Test("all that is on a page is in the table with its labels, and nothing else is")
     func compared() throws {
         let origin = ScriptedOrigin { _ in [.json("{}", ["Cache-Control: no-store"])] }
-        let alone = try ProxyPlay(origin, door: .tls) { settings in
+        let alone = try ProxyPlay(origin, door: .tls, fleet: .ofNobody) { settings in
             settings.routes = [Self.route("users")]
             settings.tracing.endpoint = "http://127.0.0.1:\(origin.port)/"
-            settings.fleet = .ofNobody
         }
         _ = try alone.get("/users/1")
         #expect(alone.reload { _ in }?.label == "applied")

@@ -38,7 +38,7 @@ struct Demo: ParsableCommand {
         let settings = try settings(for: sample, in: temporary.path, storedIn: cacheDir ?? store.path)
         let logger = LogSetup.start(settings.log)
         defer { LogSetup.writer.finish() }
-        let server = try Startup.makeServer(ProxySettings(settings), settings.log, logger)
+        let server = try Startup.makeServer(ProxySettings(settings), settings, logger)
         let chapters = DemoChapters(
             address: server.addresses.first.map { "\($0)" } ?? listen, samplePort: sample.port, controlPort: sample.controlPort,
             program: DemoChapters.quoted(CommandLine.arguments.first ?? "cistern"), storeDirectory: settings.store.directory,

@@ -85,7 +85,7 @@ struct Record: ParsableCommand {
         // /metrics and the health pages may be paths of the upstream.
         proxy.listening.servesOwnPages = false
         let recorder = Recorder()
-        let server = try Startup.makeServer(proxy, settings.log, logger, recorder: recorder)
+        let server = try Startup.makeServer(proxy, settings, logger, recorder: recorder)
         server.start()
         let status = try stay(server, signals)
         server.stop(deadline: .milliseconds(settings.timeouts.shutdown))
