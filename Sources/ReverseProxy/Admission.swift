@@ -7,6 +7,7 @@ import Decisions
 import Downstream
 import Forwarding
 import HTTPCore
+import Upstream
 
 /// The operator's access rules.
 public struct AccessSettings: Sendable {
@@ -38,9 +39,17 @@ struct Admission: Sendable {
     private let proxiedNames: ServedNames
     /// Whether no rule applies to a request with a path as its target.
     let isIdle: Bool
+    /// Whether an upstream URL has a path. Request paths must not leave it.
+    let hasBasePath: Bool
+    /// Whether cache keys contain the scheme, and whether connections add any fields to requests (`ProxyShard+Marking`).
+    let marksScheme: Bool
+    let mayMark: Bool
 
     init(_ settings: ProxySettings, _ routes: PathTable<AddressRules>, certified: PathTable<Bool>, authority: [UInt8]) {
         self.settings = settings.access
+        hasBasePath = settings.upstream.atEachAddress.contains { !$0.basePath.isEmpty }
+        marksScheme = settings.policy.keyFields.contains(ConnectionField.scheme)
+        mayMark = marksScheme || settings.policy.credentials.fields.contains(ConnectionField.certificate)
         trustedProxies = settings.downstream.trustedProxies
         self.routes = routes
         self.authority = authority
@@ -109,7 +118,7 @@ extension ProxyShard {
     /// Returns nil if the request is admitted.
     /// - Parameter isForNobody: whether no API serves the request.
     func refusal(of request: ReceivedRequest, isForNobody: Bool, on stream: any ClientStream) -> AccessRefusal? {
-        if hasBasePath, PathReadings(request.head.pathAndQuery)?.mayLeaveRoot == true { return .outside }
+        if admission.hasBasePath, PathReadings(request.head.pathAndQuery)?.mayLeaveRoot == true { return .outside }
         if admission.isIdle, request.head.target.first == UInt8(ascii: "/") { return nil }
         let refusal = admission.admit(request.head, isForNobody: isForNobody, on: stream)
         // The proxy's own pages are not data of the upstream. Health checks may name Cistern by its address.

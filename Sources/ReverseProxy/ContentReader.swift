@@ -56,14 +56,14 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         shard.loop.assertOnLoop()
         let body: RequestBody =
             framing == .none ? .none : .whole(WholeContent(bytes: content, hold: hold, waitedMicroseconds: elapsed))
-        if framing != .none { shard.countContent(.whole) }
+        if framing != .none { shard.reporting.countContent(.whole) }
         guard shard.isKeptByContent(head), content.count > shard.settings.content.examinedAtOnceBytes else {
             return handOver(shard.receivedWhole(head, body, on: stream))
         }
         // Content that waits for the worker is held in memory. If the queue is full, the request bypasses the store.
         guard !shard.workers.content.isFull else { return handOver(shard.pass(head, body, .unreadContent, on: stream)) }
         phase = .identifying(body)
-        shard.countExaminedBeside()
+        shard.reporting.count(.examinedBeside)
         shard.workers.content.perform(content.count, shard.identification(of: head, content)) { self.identified($0) }
     }
 
@@ -80,7 +80,7 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
 
     /// Streams the content, beginning with the collected bytes. A 100 (Continue) is not needed, because the client is sending already.
     private func stream(_ reason: StreamingReason, _ bytes: Span<UInt8>) {
-        shard.countContent(ContentOutcome(reason))
+        shard.reporting.countContent(ContentOutcome(reason))
         let body = StreamedContent(framing: framing, reason: reason, hold: hold, awaitsContinue: false)
         let isKept = shard.isKeptByContent(head)
         guard let next = shard.pass(head, .streamed(body), isKept ? BypassReason(reason) : nil, on: stream) else { return }
@@ -106,15 +106,15 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
     }
 
     private func end(status: Status, bodyBytes: Int) {
-        if case .reading = phase { shard.countContent(.unfinished) }
+        if case .reading = phase { shard.reporting.countContent(.unfinished) }
         phase = .ended
         var record = ExchangeRecord(result: .error, method: MethodLabel(head.method), status: status.rawValue)
         record.source = .own
         record.bodyBytes = bodyBytes
         record.contentMicroseconds = elapsed
         var trace = ExchangeTrace()
-        trace.number = shard.records.why.nextNumber()
+        trace.number = shard.reporting.nextNumber()
         trace.content.outcome = .unfinished
-        shard.finish(&record, &trace, head, stream.client, began)
+        shard.reporting.finish(&record, &trace, head, stream.client, began)
     }
 }

@@ -2,6 +2,7 @@
 // log. The client may then send its next request to any process or node. Each wait is limited.
 
 import Explanation
+import Figures
 import HTTPCore
 import Reactor
 import ResponseCache
@@ -44,7 +45,7 @@ extension Fetch {
         let held = HeldResponse()
         self.held = held
         transfer.pause()
-        held.place = shard.markPatience.add(self, at: clock)
+        held.place = shard.coordination.markPatience.add(self, at: clock)
         guard let cache = shard.cache else { return endMarkWait(isWritten: true) }
         cache.shared.whenMarksWritten { [self] isWritten in
             shard.loop.execute { self.endMarkWait(isWritten: isWritten) }
@@ -54,10 +55,10 @@ extension Fetch {
     fileprivate func endMarkWait(isWritten: Bool) {
         guard let held, let place = held.place else { return }
         held.place = nil
-        shard.markPatience.leave(place)
+        shard.coordination.markPatience.leave(place)
         if !isWritten {
             goesBeforeMarks = true
-            shard.countUnwrittenMarks()
+            shard.reporting.count(.writesBeforeMarks)
         }
         shard.process.peer.whenKnown { [self] in
             shard.loop.execute {

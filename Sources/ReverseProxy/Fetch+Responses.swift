@@ -3,6 +3,7 @@
 
 import CachePolicy
 import Decisions
+import Figures
 import Forwarding
 import HTTPCore
 import Reactor
@@ -20,7 +21,7 @@ extension Fetch: TransferReceiver {
     func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
         shard.loop.assertOnLoop()
         recency.responseTime = shard.now
-        shard.countResponse(head, transfer.times)
+        shard.reporting.countResponse(head, transfer.times)
         address = transfer.address
         if address > 0 { head = shard.asOfFirstAddress(head, from: address) }
         var upgrade: [UInt8]?
@@ -73,7 +74,7 @@ extension Fetch: TransferReceiver {
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
         shard.loop.assertOnLoop()
-        shard.countResponseBytes(bytes.count)
+        shard.reporting.countResponseBytes(bytes.count)
         if let held { return held.content.append(copying: bytes) }
         let limit = shard.settings.content.bufferLimitBytes
         let action = machine.handle(.contentCame(bytes: bytes.count, fits: collected.bytes.count + bytes.count <= limit))
@@ -103,7 +104,7 @@ extension Fetch: TransferReceiver {
             held.end = .failed(error)
             return
         }
-        shard.countUpstreamError(error)
+        shard.reporting.countUpstreamError(error)
         // The end of a stream is no evidence about other requests.
         if !report.isStream { note(error) }
         perform(machine.handle(.transferFailed(error)))
@@ -186,7 +187,7 @@ extension Fetch: TransferReceiver {
         // A follower may meet this failure too. With this outcome it serves a stored response or sends its own request.
         land(report.isTrouble ? .failed(.fault(.serverError, response.status)) : .unshareable)
         // Whether the response is good is known at its end, which may be far away.
-        shard.noteReached()
+        shard.shared.health.reach(now: clock)
         if isPresent(response.status) { notePresent(response) }
         body = .none
         let isWanted = receiver?.streamBegan(response, length: length, notStored: reason) ?? false
@@ -218,7 +219,7 @@ extension Fetch: TransferReceiver {
                 makesTag: purpose == .store && shard.settings.policy.makesEntityTags && CachePolicySettings.wantsOwnTag(response),
                 limitBytes: shard.settings.content.bufferLimitBytes))
         if let findings = examination.findings(within: shard.settings.content.examinedAtOnceBytes) { return examined(purpose, findings) }
-        shard.countExaminedBeside()
+        shard.reporting.count(.examinedBeside)
         shard.workers.content.perform(collected.bytes.count) {
             examination.findings()
         } then: { findings in
@@ -286,7 +287,7 @@ extension Fetch: TransferReceiver {
         let shown = AcceptedCoding.shown(response, collected.bytes, decoded: collected.findings.decoded, to: subject.head)
         var fetched = FetchedResponse(head: shown.head, content: shown.content, storage: storage)
         complete(&fetched)
-        if storage == .allowed { shard.countStored() }
+        if storage == .allowed { shard.reporting.count(.stored) }
         land(isOvertaken ? .overtaken : FlightOutcome(storage))
         letGo { $0.fetchBrought(fetched) }
     }

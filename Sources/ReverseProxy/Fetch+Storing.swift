@@ -80,7 +80,7 @@ extension Fetch {
     /// - Returns: whether the response must wait until the marks are in the store's files.
     func invalidate(after head: ResponseHead) -> Bool {
         guard !subject.head.method.isSafe, subject.place == nil else { return false }
-        if head.status.isSuccessful || head.status.isRedirection { shard.noteWrite(subject) }
+        if head.status.isSuccessful || head.status.isRedirection { shard.coordination.noteWrite(subject) }
         let invalidation = shard.routes.invalidation(by: subject.head.pathAndQuery)
         guard let cache = shard.cache else { return false }
         lastToldBefore = shard.level.lastTold
@@ -109,7 +109,7 @@ extension Fetch {
         return switch unexpected {
         case .surprise(let surprise): cache.isReplaced(surprise, insteadOf: found, by: subject.scopes.client, at: shard.cacheTime)
         case .otherForm: cache.isOtherForm(of: found, for: subject.head, at: shard.cacheTime)
-        case .afterOwnWrite: shard.hasJustWritten(subject)
+        case .afterOwnWrite: shard.coordination.hasJustWritten(subject)
         }
     }
 

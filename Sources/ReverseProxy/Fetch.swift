@@ -88,11 +88,11 @@ final class Fetch: @unchecked Sendable {
     ///   - cause: cause of a background fetch; nil if a client waits.
     func start(_ request: consuming UpstreamRequest, leads flight: Flight?, because cause: BackgroundCause? = nil) {
         shard.loop.assertOnLoop()
-        span = shard.beginSpan(&request, for: subject, cause)
+        span = shard.reporting.beginSpan(&request, for: subject, cause)
         self.flight = flight
         shard.noteCookies(sentWith: subject)
         began = clock
-        request.shares = shard.shares(of: subject.scopes)
+        request.shares = shard.coordination.shares(of: subject.scopes)
         request.client = subject.scopes.client == 0 ? nil : subject.scopes.client
         if case .streamed = body { request.shares.append(StreamedContent.share(of: shard.settings.upstream.maximumConnections)) }
         if !subject.isSafe { shard.cache?.readAhead(forWrite: subject.head) }
@@ -295,6 +295,6 @@ final class Fetch: @unchecked Sendable {
         self.span = nil
         (span.work.address, span.work.status, span.work.isAbandoned) = (address, status?.rawValue ?? 0, isAbandoned)
         (span.work.times, span.work.spoken, span.work.isFaulted) = (times, spoken, isFaulted)
-        shard.endSpan(span)
+        shard.reporting.endSpan(span)
     }
 }

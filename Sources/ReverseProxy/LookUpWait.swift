@@ -13,7 +13,13 @@ import ResponseCache
 extension ProxyShard {
     /// Loads the data, and then continues on the loop.
     func bringIn(_ wanted: NotAtHand, then goOn: @escaping @Sendable () -> Void) {
-        cache?.bringIn(wanted) { [loop] in loop.execute(goOn) }
+        cache?.bringIn(wanted, on: loop, then: goOn)
+    }
+}
+
+extension ResponseCache {
+    func bringIn(_ wanted: NotAtHand, on loop: EventLoop, then goOn: @escaping @Sendable () -> Void) {
+        bringIn(wanted) { loop.execute(goOn) }
     }
 }
 
@@ -134,7 +140,7 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         isOver = true
         var record = ExchangeRecord(result: .error, method: MethodLabel(head.method), status: 499)
         var trace = ExchangeTrace()
-        trace.number = shard.records.why.nextNumber()
-        shard.finish(&record, &trace, head, stream.client, arrival.began)
+        trace.number = shard.reporting.nextNumber()
+        shard.reporting.finish(&record, &trace, head, stream.client, arrival.began)
     }
 }

@@ -31,7 +31,7 @@ extension ProxyShard {
             let hold = ContentHold(process.content, limit: limit)
             return ContentReader(shard: self, stream: stream, head: head, framing: framing, hold: hold, limit: limit)
         case .streamed(let reason):
-            countContent(ContentOutcome(reason))
+            reporting.countContent(ContentOutcome(reason))
             let body = StreamedContent(framing: framing, reason: reason, hold: nil, awaitsContinue: stream.isContinueAwaited)
             return pass(head, .streamed(body), isKept ? BypassReason(reason) : nil, on: stream)
         }
@@ -50,7 +50,7 @@ extension ProxyShard {
     func receivedWhole(
         _ head: RequestHead, _ body: RequestBody, identity: [UInt8]?, on stream: any ClientStream
     ) -> (any ClientExchange)? {
-        guard !isOfConnectionUser(head, on: stream) else { return pass(head, body, on: stream) }
+        guard !connections.isOfConnectionUser(head, on: stream) else { return pass(head, body, on: stream) }
         guard let identity else {
             let isLong = body.bytes.count > routes.all[routes.place(of: head.pathAndQuery)].contentLimitBytes
             return pass(head, body, isLong ? .longContent : .changingContent, on: stream)

@@ -26,12 +26,12 @@ extension ProxyShard {
         record.source = .own
         record.bodyBytes = response.content.count
         var trace = ExchangeTrace()
-        trace.number = records.why.nextNumber()
+        trace.number = reporting.nextNumber()
         trace.reasons.preflight = verdict
         let client = stream.client
         CrossOriginStream(stream, rules, head)
             .sendWhole(head: response.head(date: date), lines: lines, body: .bytes(response.content))
-        finish(&record, &trace, head, client, loop.batchMicroseconds)
+        reporting.finish(&record, &trace, head, client, loop.batchMicroseconds)
         return true
     }
 
@@ -63,11 +63,13 @@ extension ProxyShard {
         let word = OriginWord(response.fields, to: origin)
         if response.status.isSuccessful || (response.status == 304 && word.grant != nil) { shared.grants.note(word, to: head) }
     }
+}
 
+extension ShardMessages {
     /// Adds CORS fields to a response of Cistern if the last good response for the path permitted the origin.
     /// - Returns: whether a permission was added.
     func appendGrant(ofPath head: RequestHead, to lines: inout [UInt8]) -> Bool {
-        guard head.contains(.origin), head.method != .options, let grant = shared.grants.ofPath(head)?.grant else { return false }
+        guard head.contains(.origin), head.method != .options, let grant = grants.ofPath(head)?.grant else { return false }
         append(grant, to: &lines)
         return true
     }
@@ -82,13 +84,13 @@ extension ProxyShard {
             if !isTold, !allowed.elementsEqual("*".utf8) { lines.append("Vary: Origin\r\n") }
             return false
         }
-        guard let grant = shared.grants.ofTarget(head)?.grant else { return false }
+        guard let grant = grants.ofTarget(head)?.grant else { return false }
         append(grant, to: &lines)
         return true
     }
 
     private func append(_ grant: OriginGrant, to lines: inout [UInt8]) {
-        countCarriedGrant()
+        records.metrics.figures[.carriedGrants] += 1
         lines += grant.lines
         lines.append("Vary: Origin\r\n")
     }

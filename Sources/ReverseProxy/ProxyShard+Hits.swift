@@ -14,18 +14,20 @@ extension ProxyShard {
         let (age, ttl) = (serving.age, serving.ttl)
         let client = stream.client
         var trace = ExchangeTrace()
-        trace.number = records.why.nextNumber()
+        trace.number = reporting.nextNumber()
         trace.found.kind = .stored
         trace.mode = serving.mode
         trace.found.lifetime = ttl.map { $0 + age } ?? -1
         trace.found.age = age
         trace.found.lifetimeSource = found.metadata.lifetimeSource
         trace.reasons.isClientIgnored = arrival.isClientIgnored
-        if arrival.isClientIgnored { countIgnoredDirectives() }
+        if arrival.isClientIgnored { reporting.count(.clientDirectivesIgnored) }
         trace.found.isDisregarded = found.metadata.flags.contains(.disregarded)
-        trace.partition = ExchangeTrace.partition(in: found.key, at: keys.partitionOffset)
+        trace.partition = ExchangeTrace.partition(in: found.key, at: coordination.keys.partitionOffset)
         trace.identity = arrival.identityOutcome
-        if let routeFigures { trace.route = arrival.route.map { UInt16($0) } ?? routeFigures.place(of: head.pathAndQuery) }
+        if let routeFigures = reporting.routeFigures {
+            trace.route = arrival.route.map { UInt16($0) } ?? routeFigures.place(of: head.pathAndQuery)
+        }
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         trace.found.shared = arrival.shared
         let stored = StoredResponseSender.Response(
@@ -54,7 +56,7 @@ extension ProxyShard {
             }
         }
         if case .gone = serving.cause { cache?.shared.gone?.count(.served) }
-        finish(&record, &trace, head, client, arrival.began)
+        reporting.finish(&record, &trace, head, client, arrival.began)
     }
 
     /// Whether CORS fields may have to be added, also to a 304 for the client's precondition.
@@ -70,10 +72,10 @@ extension ProxyShard {
         var lines: [UInt8] = []
         lines.append(age: serving.age)
         let detail = trace.mode != .live ? trace.mode.rawValue : trace.found.shared?.outcome == .found ? "other_node" : nil
-        messages.cacheStatus.hit(ttl: serving.ttl, key: shownKey(found.key, head), detail: detail, to: &lines)
-        if asksFromScript(head, found) { _ = appendGrant(ofTarget: head, beside: found.head, to: &lines) }
+        messages.cacheStatus.hit(ttl: serving.ttl, key: reporting.shownKey(found.key, head), detail: detail, to: &lines)
+        if asksFromScript(head, found) { _ = messages.appendGrant(ofTarget: head, beside: found.head, to: &lines) }
         if head.method == .options { Preflight.appendMaxAge(serving.ttl, to: &lines) }
-        if explains(head) { lines += whyField(record, trace, head) }
+        if reporting.explains(head) { lines += reporting.whyField(record, trace, head) }
         return lines
     }
 }

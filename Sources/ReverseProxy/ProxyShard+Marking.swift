@@ -14,10 +14,10 @@ extension ProxyShard {
         return ReceivedRequest(head: request.head.adding(marks), framing: request.framing, bytes: bytes)
     }
 
-    func hasNoCertificateMark(_ stream: any ClientStream) -> Bool { !mayMark || stream.security?.certificateField == nil }
+    func hasNoCertificateMark(_ stream: any ClientStream) -> Bool { !admission.mayMark || stream.security?.certificateField == nil }
 
     /// Whether responses to this client may differ from those by http.
-    func countsAsSecure(_ client: RequestClient) -> Bool { marksScheme && client.isSecure }
+    func countsAsSecure(_ client: RequestClient) -> Bool { admission.marksScheme && client.isSecure }
 
     private func marks(of stream: any ClientStream) -> [(name: String, value: [UInt8])] {
         var marks: [(name: String, value: [UInt8])] = []

@@ -1,4 +1,4 @@
-// Request IDs, and access log lines, which contain them.
+// Request IDs.
 
 import Downstream
 import Explanation
@@ -13,11 +13,11 @@ extension ProxyShard {
     @inline(never)
     func takeMarked(_ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream) -> (any ClientExchange)? {
         var request = request
-        if let tracer = records.tracer {
+        if let tracer = reporting.records.tracer {
             let head = tracer.recorded(request.head, now: loop.batchWallMilliseconds)
             request = ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes)
         }
-        guard records.namesRequests else { return take(request, forNobody: reason, on: stream) }
+        guard reporting.records.namesRequests else { return take(request, forNobody: reason, on: stream) }
         return takeNamed(request, forNobody: reason, on: stream)
     }
 
@@ -25,11 +25,11 @@ extension ProxyShard {
     private func takeNamed(
         _ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream
     ) -> (any ClientExchange)? {
-        guard requestIDUse.isReturned else {
-            let head = records.number(request.head)
+        guard settings.forwarding.requestID.isReturned else {
+            let head = reporting.records.number(request.head)
             return take(ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes), forNobody: reason, on: stream)
         }
-        let (head, line) = records.name(request.head)
+        let (head, line) = reporting.records.name(request.head)
         let request = ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes)
         return take(request, forNobody: reason, on: NamedStream(stream, line: line))
     }
@@ -38,34 +38,19 @@ extension ProxyShard {
     @inline(never)
     func sendAgainMarked(_ entry: HitMemo.Entry, _ head: RequestHead, on stream: any ClientStream) {
         let client = stream.client
-        let head = records.tracer?.recorded(head, now: loop.batchWallMilliseconds) ?? head
+        let head = reporting.records.tracer?.recorded(head, now: loop.batchWallMilliseconds) ?? head
         var (request, line): (RequestHead, [UInt8]?) = (head, nil)
-        if records.accessLog?.namesRequests == true {
+        if reporting.records.accessLog?.namesRequests == true {
             // The access log needs the ID later.
-            if requestIDUse.isReturned { (request, line) = records.name(head) } else { request = records.number(head) }
-        } else if requestIDUse.isReturned {
-            line = records.nameLine(of: head)
+            if settings.forwarding.requestID.isReturned {
+                (request, line) = reporting.records.name(head)
+            } else {
+                request = reporting.records.number(head)
+            }
+        } else if settings.forwarding.requestID.isReturned {
+            line = reporting.records.nameLine(of: head)
         }
         stream.sendAgain(entry.hit.response, endingWith: line)
         finishRepeated(entry.hit, request, client)
-    }
-
-    /// The request ID for the upstream; nil if the client's fields are forwarded unchanged.
-    func sentName(of head: RequestHead) -> [UInt8]? {
-        records.namesRequests && requestIDUse.isSent ? records.name(of: head) : nil
-    }
-
-    /// Access log line of a completed exchange.
-    @inline(never)
-    func accessLine(
-        _ record: borrowing ExchangeRecord, _ trace: borrowing ExchangeTrace, _ head: RequestHead, _ client: RequestClient, _ log: AccessLog
-    ) -> [UInt8] {
-        var line = AccessLogLine(head, wall: loop.batchWallMilliseconds)
-        line.client = AccessLogLine.Client(client.text, subject: client.subject, tls: client.tls)
-        line.name = log.namesRequests ? records.name(of: head) : nil
-        if trace.api != ExchangeTrace.noAPI { line.api = shared.name }
-        if trace.route != ExchangeTrace.noRoute { line.route = routes.all[Int(trace.route)].name }
-        if trace.upstream.status > 0 { line.upstreamAddress = upstreamAddresses[Int(trace.upstream.address)] }
-        return line.make(record, trace, log.format, log.fields)
     }
 }

@@ -18,7 +18,7 @@ extension ProxyShard {
         // With trusted proxies, the client is known only after admission.
         let client = admission.isIdle ? peer : stream.client
         guard countsAsSecure(client) == entry.isSecure else { return false }
-        if records.marksRequests {
+        if reporting.records.marksRequests {
             sendAgainMarked(entry, head, on: stream)
         } else {
             stream.sendAgain(entry.hit.response, endingWith: nil)
@@ -48,10 +48,10 @@ extension ProxyShard {
     }
 
     func finishRepeated(_ hit: KeptHit, _ head: RequestHead, _ client: RequestClient) {
-        countRepeated()
-        if hit.trace.reasons.isClientIgnored { countIgnoredDirectives() }
-        hit.trace.number = records.why.nextNumber()
-        finish(&hit.record, &hit.trace, head, client, loop.batchMicroseconds)
+        reporting.count(.repeatedHits)
+        if hit.trace.reasons.isClientIgnored { reporting.count(.clientDirectivesIgnored) }
+        hit.trace.number = reporting.nextNumber()
+        reporting.finish(&hit.record, &hit.trace, head, client, loop.batchMicroseconds)
     }
 
     /// Remembers what a plain hit has sent, if such requests are frequent.

@@ -17,7 +17,7 @@ extension ProxyShard {
     func consider(
         _ head: RequestHead, _ body: RequestBody, _ arrival: inout Arrival, on stream: any ClientStream
     ) -> (any ClientExchange)? {
-        guard cache != nil, !isOfConnectionUser(head, on: stream) else { return pass(head, body, on: stream) }
+        guard cache != nil, !connections.isOfConnectionUser(head, on: stream) else { return pass(head, body, on: stream) }
         if head.method == .options, let preflight = preflight(head, body) {
             arrival.identity = preflight.identity
         } else if bypass(head, body) != nil {
@@ -50,9 +50,11 @@ extension ProxyShard {
     ) -> (any ClientExchange)? {
         var facts = facts(head, on: stream)
         var arrival = arrival(body)
-        let isOfConnectionUser = isOfConnectionUser(head, on: stream)
+        let isOfConnectionUser = connections.isOfConnectionUser(head, on: stream)
         if isOfConnectionUser, facts.refusal == nil, facts.mode != .offline {
-            do throws(AccessRefusal) { arrival.owned = try claimConnection(on: stream) } catch { facts.refusal = .access(error) }
+            do throws(AccessRefusal) { arrival.owned = try connections.claimConnection(on: stream) } catch {
+                facts.refusal = .access(error)
+            }
         }
         if cache != nil, let reason = isOfConnectionUser ? .connectionUser : reason ?? bypass(head, body) {
             facts.storeUse = .bypassed(reason)
@@ -191,7 +193,7 @@ extension ProxyShard {
         guard let place, place.takesLease else { return nil }
         if shared.health.mayStop {
             let asking = FailureMemory.Asking(mayRescue: mayRescue, isReading: true, mayLookBehind: background.fetches.hasRoomToLook)
-            let scopes = scopes(of: head, route: route, place.target, client: client.place)
+            let scopes = coordination.scopes(of: head, route: route, place.target, client: client.place)
             if shared.health.stops(scopes, asking, now: loop.time.monotonicMilliseconds) { return nil }
         }
         let wait = Int64(settings.collapsing.wait)
@@ -267,7 +269,8 @@ extension ProxyShard {
         case .validate, .forward, .part, .pass, .refuse: break
         }
         let request = DecidedRequest(head, facts, decision, arrival, client: stream.client.place, shard: self)
-        let exchange = Exchange(shard: self, stream: stream, request: request, body: body, began: arrival.began)
+        let exchange = Exchange(
+            exchanges, stream: stream, request: request, body: body, client: upstreamClient(of: stream, head), began: arrival.began)
         exchange.start()
         return exchange.isFinished ? nil : exchange
     }
@@ -286,8 +289,8 @@ extension ProxyShard {
     private func refresh(_ request: DecidedRequest, _ cause: BackgroundCause, _ client: UpstreamRequestFields.Client) {
         let asking = request.asking(mayLook: background.fetches.hasRoomToLook)
         switch shared.health.admit(request.scopes, asking, now: loop.time.monotonicMilliseconds) {
-        case .go: background.fetches.start(request, client: client, cause, behind: records.why.lastNumber)
-        case .serveCopy(_, looksBehind: true): background.fetches.look(request, client: client, behind: records.why.lastNumber)
+        case .go: background.fetches.start(request, client: client, cause, behind: reporting.records.why.lastNumber)
+        case .serveCopy(_, looksBehind: true): background.fetches.look(request, client: client, behind: reporting.records.why.lastNumber)
         case .serveCopy, .refuse: break
         }
     }

@@ -38,7 +38,7 @@ extension ProxyShard {
         var request = UpstreamRequest(method: .get, target: path[...], fields: messages.requestFields.make(from: own, client: client))
         request.isBackground = true
         request.client = number
-        request.shares = shares(of: scopes)
+        request.shares = coordination.shares(of: scopes)
         let lookUp = UserLookUp(asked.settings, shard: self) { [self] said in
             background.fetches.giveBackLookUp(of: number)
             let end: LookUpEnd =
@@ -98,7 +98,7 @@ private final class UserLookUp: TransferReceiver {
     }
 
     func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
-        shard.countResponse(head, transfer.times)
+        shard.reporting.countResponse(head, transfer.times)
         self.head = head
     }
 

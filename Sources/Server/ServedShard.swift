@@ -114,7 +114,7 @@ final class ServedShard: @unchecked Sendable {
             guard let self else { return }
             for place in retired.indices.reversed() {
                 // Each active request holds a reference to its API.
-                guard isKnownUniquelyReferenced(&retired[place]) else { continue }
+                guard isKnownUniquelyReferenced(&retired[place]), retired[place].isUnused() else { continue }
                 retired.remove(at: place).close()
             }
             if !retired.isEmpty { watchRetired() }

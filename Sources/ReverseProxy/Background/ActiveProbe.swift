@@ -17,7 +17,7 @@ public struct ActiveProbeSettings: Sendable {
 
 /// Used on one shard's loop only.
 final class ActiveProbe: TransferReceiver {
-    private unowned let shard: ProxyShard
+    private let context: BackgroundContext
     private let settings: ActiveProbeSettings
     private let scopes: RequestScopes
     private var began: Int64 = 0
@@ -29,13 +29,12 @@ final class ActiveProbe: TransferReceiver {
     /// Status of the response; nil until its head has arrived.
     private var status: Status?
 
-    init(shard: ProxyShard) {
-        self.shard = shard
-        settings = shard.settings.background.probe
+    init(_ context: BackgroundContext, _ settings: ProxySettings, _ routes: Routes) {
+        (self.context, self.settings) = (context, settings.background.probe)
         // The setting is a path at the upstream; routes and scopes use the paths of clients.
-        let target = (shard.settings.strippedPath + Array(settings.path.utf8))[...]
-        let place = shard.routes.place(of: target)
-        let route = place == shard.routes.all.count - 1 ? nil : place
+        let target = (settings.strippedPath + Array(self.settings.path.utf8))[...]
+        let place = routes.place(of: target)
+        let route = place == routes.all.count - 1 ? nil : place
         scopes = RequestScopes(pathAndQuery: target, route: route, user: 0, client: RequestScopes.probe)
     }
 
@@ -57,42 +56,42 @@ final class ActiveProbe: TransferReceiver {
     }
 
     private func ask() {
-        guard shard.modes.all != .offline else { return again() }
+        guard !context.coordination.modes.isOffline else { return again() }
         status = nil
         began = now
         let head = RequestHead(method: .get, target: Array(settings.path.utf8)[...], version: .http11, fields: Fields())
-        let client = UpstreamRequestFields.Client(address: [], isIPv6: false, host: shard.messages.requestFields.authority[...])
-        let fields = shard.messages.requestFields.make(from: head, client: client)
+        let client = UpstreamRequestFields.Client(address: [], isIPv6: false, host: context.requests.fields.authority[...])
+        let fields = context.requests.fields.make(from: head, client: client)
         let request = UpstreamRequest(method: .get, target: Array(settings.path.utf8)[...], fields: fields)
-        isUnderWay = shard.upstream.start(request, receiver: self) != nil
+        isUnderWay = context.upstream.start(request, receiver: self) != nil
         if !isUnderWay { again() }
     }
 
-    private var now: Int64 { shard.loop.time.monotonicMilliseconds }
+    private var now: Int64 { context.loop.time.monotonicMilliseconds }
 
     private func again() {
         isUnderWay = false
         guard !isEnded, isRepeated else { return }
-        timer = shard.loop.schedule(after: settings.interval) { self.ask() }
+        timer = context.loop.schedule(after: settings.interval) { self.ask() }
     }
 
     func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
-        shard.countResponse(head, transfer.times)
+        context.reporting.countResponse(head, transfer.times)
         status = head.status
     }
 
     func transferEnded(_ transfer: Transfer, isDelimited: Bool) {
         if let status, status == settings.status {
-            shard.shared.health.succeed(scopes, took: now - began, limit: 0, now: now)
+            context.coordination.health.succeed(scopes, took: now - began, limit: 0, now: now)
         } else {
-            shard.shared.health.fail(scopes, .status(status ?? 0), began: began, now: now)
+            context.coordination.health.fail(scopes, .status(status ?? 0), began: began, now: now)
         }
         again()
     }
 
     func transferFailed(_ transfer: Transfer, _ error: UpstreamError) {
         // Failures to connect are recorded by the connection attempt.
-        if !error.isOwn, !error.isFailureToReach { shard.shared.health.fail(scopes, .transfer(error), began: began, now: now) }
+        if !error.isOwn, !error.isFailureToReach { context.coordination.health.fail(scopes, .transfer(error), began: began, now: now) }
         again()
     }
 

@@ -12,7 +12,8 @@ import Upstream
 
 /// Used on its shard's loop only.
 final class BackgroundFetches {
-    private unowned let shard: ProxyShard
+    private let context: BackgroundContext
+    private let limit: Int
     /// Separate slots for fetches and for identity lookups, so that neither can block the other.
     private var slots: SharedSlots
     private var lookUpSlots: SharedSlots
@@ -23,11 +24,11 @@ final class BackgroundFetches {
     private var looking = 0
     private let lookLimit: Int
 
-    init(shard: ProxyShard) {
-        self.shard = shard
-        lookLimit = max(1, shard.settings.upstream.maximumConnections / 4)
-        slots = SharedSlots(count: shard.settings.background.limit)
-        lookUpSlots = SharedSlots(count: shard.settings.background.limit)
+    init(_ context: BackgroundContext, _ settings: ProxySettings) {
+        (self.context, limit) = (context, settings.background.limit)
+        lookLimit = max(1, settings.upstream.maximumConnections / 4)
+        slots = SharedSlots(count: limit)
+        lookUpSlots = SharedSlots(count: limit)
     }
 
     /// Number of active fetches and lookups.
@@ -35,7 +36,7 @@ final class BackgroundFetches {
 
     func addUse(to limits: inout LimitUse) {
         let most = max(slots.taken, lookUpSlots.taken)
-        limits.note("cache.background_limit", most, of: shard.settings.background.limit)
+        limits.note("cache.background_limit", most, of: limit)
     }
 
     var hasRoomToLook: Bool { looking < lookLimit }
@@ -43,7 +44,7 @@ final class BackgroundFetches {
     /// Whether a fetch for the request could be started, or is under way.
     func mayStart(_ request: DecidedRequest) -> Bool {
         guard let flight = request.place?.flight else { return false }
-        if shard.shared.collapsed.isUnderWay(flight) { return true }
+        if context.coordination.collapsed.isUnderWay(flight) { return true }
         let shares = Self.shares(of: request.scopes)
         guard slots.take(shares) else { return false }
         slots.release(shares)
@@ -55,10 +56,10 @@ final class BackgroundFetches {
     ///   - request: a GET request.
     ///   - number: number of the client's exchange.
     func start(_ request: DecidedRequest, client: UpstreamRequestFields.Client, _ cause: BackgroundCause, behind number: UInt64) {
-        shard.loop.assertOnLoop()
+        context.loop.assertOnLoop()
         let shares = Self.shares(of: request.scopes)
         guard let flight = request.place?.flight, slots.take(shares) else { return noteSkipped() }
-        let (collapsed, now) = (shard.shared.collapsed, shard.monotonicMilliseconds)
+        let (collapsed, now) = (context.coordination.collapsed, context.loop.time.monotonicMilliseconds)
         guard let flight = collapsed.lead(flight, span: request.head.span, client: request.scopes.client, now: now)
         else { return slots.release(shares) }
         let record = record(of: request, cause, behind: number) { [self] in slots.release(shares) }
@@ -78,7 +79,7 @@ final class BackgroundFetches {
     /// Repeats a request that was answered with a stored response, to check whether a failing upstream has recovered. No request waits for
     /// it, because the check may take as long as the previous one, which may still be active.
     func look(_ request: DecidedRequest, client: UpstreamRequestFields.Client, behind number: UInt64) {
-        shard.loop.assertOnLoop()
+        context.loop.assertOnLoop()
         guard hasRoomToLook else { return noteSkipped() }
         looking += 1
         let record = record(of: request, .recheck, behind: number) { [self] in looking -= 1 }
@@ -108,16 +109,16 @@ final class BackgroundFetches {
         var trace = request.trace
         trace.number = number
         trace.mode = .live
-        return BackgroundRecord(shard: shard, head: request.head, trace, cause, began: shard.loop.batchMicroseconds, ended: ended)
+        return BackgroundRecord(context.reporting, head: request.head, trace, cause, began: context.loop.batchMicroseconds, ended: ended)
     }
 
     private func run(
         _ request: DecidedRequest, client: UpstreamRequestFields.Client, _ record: BackgroundRecord, _ cause: BackgroundCause,
         leads flight: Flight?
     ) {
-        var sent = shard.upstreamRequest(for: request, .none, client: client)
+        var sent = context.requests.make(for: request, .none, client: client)
         sent.isBackground = true
-        let fetch = Fetch(shard: shard, subject: request, body: .none, receiver: record)
+        let fetch = context.requests.makeFetch(request, .none, record)
         record.fetch = fetch
         started += 1
         fetch.start(sent, leads: flight, because: cause)

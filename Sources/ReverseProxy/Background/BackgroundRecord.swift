@@ -11,7 +11,7 @@ import Upstream
 
 /// Used on its shard's loop only.
 final class BackgroundRecord: FetchReceiver {
-    private let shard: ProxyShard
+    private let reporting: Reporting
     private let head: RequestHead
     private var trace: ExchangeTrace
     private let began: Int64
@@ -23,10 +23,10 @@ final class BackgroundRecord: FetchReceiver {
     ///   - exchange: trace of the exchange that this fetch continues or follows.
     ///   - began: time at which the request to the upstream began, in microseconds.
     init(
-        shard: ProxyShard, head: RequestHead, _ exchange: ExchangeTrace, _ cause: BackgroundCause, began: Int64,
+        _ reporting: Reporting, head: RequestHead, _ exchange: ExchangeTrace, _ cause: BackgroundCause, began: Int64,
         ended: @escaping () -> Void = {}
     ) {
-        self.shard = shard
+        self.reporting = reporting
         self.head = head
         self.ended = ended
         self.began = began
@@ -36,9 +36,9 @@ final class BackgroundRecord: FetchReceiver {
     }
 
     private func end() {
-        trace.number = shard.records.why.nextNumber()
-        trace.api = shard.shared.place
-        trace.wall = shard.loop.batchWallMilliseconds
+        trace.number = reporting.nextNumber()
+        trace.api = reporting.api.place
+        trace.wall = reporting.loop.batchWallMilliseconds
         trace.durationMicroseconds = SystemTime.monotonicMicroseconds - began
         trace.upstream.microseconds = trace.durationMicroseconds
         trace.status = fetch?.status?.rawValue ?? 0
@@ -46,7 +46,7 @@ final class BackgroundRecord: FetchReceiver {
         trace.upstream.times = fetch?.times ?? TransferTimes()
         trace.upstream.spoken = fetch?.spoken
         trace.upstream.isFaulted = fetch?.isFaulted ?? false
-        shard.records.why.append(&trace, target: head.pathAndQuery)
+        reporting.records.why.append(&trace, target: head.pathAndQuery)
         ended()
     }
 

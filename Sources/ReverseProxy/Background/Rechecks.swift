@@ -9,7 +9,8 @@ import Upstream
 
 /// Used on its shard's loop only.
 final class Rechecks {
-    private unowned let shard: ProxyShard
+    private let context: BackgroundContext
+    private let fetches: BackgroundFetches
     private var stopped: [Place: Stopped] = [:]
     private var timer: LoopTimer?
     private var wakesAt: Int64 = 0
@@ -46,7 +47,7 @@ final class Rechecks {
         }
     }
 
-    init(shard: ProxyShard) { self.shard = shard }
+    init(_ context: BackgroundContext, _ fetches: BackgroundFetches) { (self.context, self.fetches) = (context, fetches) }
 
     /// Sends no more checks.
     func end() {
@@ -54,11 +55,11 @@ final class Rechecks {
         isEnded = true
     }
 
-    private var now: Int64 { shard.loop.time.monotonicMilliseconds }
+    private var now: Int64 { context.loop.time.monotonicMilliseconds }
 
     /// Remembers a request that was stopped or failed, and was answered with a stored response.
     func keep(_ request: DecidedRequest, client: @autoclosure () -> UpstreamRequestFields.Client, behind number: UInt64) {
-        shard.loop.assertOnLoop()
+        context.loop.assertOnLoop()
         let place = Place(key: request.scopes.key, client: request.scopes.client)
         guard stopped[place] == nil else {
             stopped[place]?.askedAt = now
@@ -66,7 +67,7 @@ final class Rechecks {
         }
         if stopped.count >= Self.stoppedLimit { makeRoom() }
         stopped[place] = Stopped(request: request, client: client(), number: number, askedAt: now)
-        wake(after: shard.shared.health.recheck / 16)
+        wake(after: context.coordination.health.recheck / 16)
     }
 
     private func makeRoom() {
@@ -77,10 +78,10 @@ final class Rechecks {
     }
 
     func watchAddress() {
-        shard.loop.assertOnLoop()
+        context.loop.assertOnLoop()
         guard !watchesAddress else { return }
         watchesAddress = true
-        wake(after: shard.shared.health.recheck)
+        wake(after: context.coordination.health.recheck)
     }
 
     private func wake(after milliseconds: Int64) {
@@ -89,7 +90,7 @@ final class Rechecks {
         if timer != nil, wakesAt <= time { return }
         timer?.cancel()
         wakesAt = time
-        timer = shard.loop.schedule(after: .milliseconds(milliseconds)) { [weak self] in
+        timer = context.loop.schedule(after: .milliseconds(milliseconds)) { [weak self] in
             guard let self else { return }
             timer = nil
             if let wait = lookAround() { wake(after: wait) }
@@ -98,33 +99,33 @@ final class Rechecks {
 
     /// Sends the checks that are due. Returns the time until the next one in milliseconds; nil if there is nothing to check.
     private func lookAround() -> Int64? {
-        guard shard.modes.all != .offline else { return shard.shared.health.recheck }
+        guard !context.coordination.modes.isOffline else { return context.coordination.health.recheck }
         var next: Int64?
         func note(_ wait: Int64) { next = min(next ?? wait, wait) }
         if watchesAddress {
-            switch shard.shared.health.attempt(now: now) {
+            switch context.coordination.health.attempt(now: now) {
             case .over: watchesAddress = false
             case .notYet(let wait): note(wait)
             case .due:
                 tryToConnect()
-                note(shard.shared.health.recheck)
+                note(context.coordination.health.recheck)
             }
         }
         for (place, known) in stopped.sorted(by: { $0.value.checkedAt < $1.value.checkedAt }) {
-            guard now - known.askedAt < shard.shared.health.window else {
+            guard now - known.askedAt < context.coordination.health.window else {
                 stopped[place] = nil
                 continue
             }
-            switch shard.shared.health.look(known.request.scopes, now: now) {
+            switch context.coordination.health.look(known.request.scopes, now: now) {
             case .over: stopped[place] = nil
             case .notYet(let wait): note(wait)
             case .due:
-                shard.background.fetches.look(known.request, client: known.client, behind: known.number)
+                fetches.look(known.request, client: known.client, behind: known.number)
                 // Explanations name the client of the first check. Later checks have no client, because several may have sent the request
                 // since.
                 if !known.isUnnamed { stopped[place] = known.unnamed }
                 stopped[place]?.checkedAt = now
-                note(shard.shared.health.recheck)
+                note(context.coordination.health.recheck)
             }
         }
         return next
@@ -135,6 +136,6 @@ final class Rechecks {
         guard attempts < Self.attemptLimit else { return }
         attempts += 1
         attempted += 1
-        shard.upstream.attemptConnection { [weak self] _ in self?.attempts -= 1 }
+        context.upstream.attemptConnection { [weak self] _ in self?.attempts -= 1 }
     }
 }

@@ -10,7 +10,8 @@ import Upstream
 
 /// Must be used on its shard's event loop.
 final class UpstreamLooks {
-    private unowned let shard: ProxyShard
+    private let context: BackgroundContext
+    private let fetches: BackgroundFetches
     /// Requests `failure.probe_path`; nil if it is empty.
     private let probe: ActiveProbe?
     private var requests: [Known] = []
@@ -34,9 +35,8 @@ final class UpstreamLooks {
         var fails: Bool
     }
 
-    init(shard: ProxyShard, probe: ActiveProbe) {
-        self.shard = shard
-        self.probe = shard.settings.background.probe.path.isEmpty ? nil : probe
+    init(_ context: BackgroundContext, _ fetches: BackgroundFetches, probe: ActiveProbe?) {
+        (self.context, self.fetches, self.probe) = (context, fetches, probe)
     }
 
     func end() {
@@ -44,7 +44,7 @@ final class UpstreamLooks {
         isEnded = true
     }
 
-    private var now: Int64 { shard.loop.batchMilliseconds }
+    private var now: Int64 { context.loop.batchMilliseconds }
 
     /// Records the outcome of a request.
     func note(_ request: DecidedRequest, fails: Bool) {
@@ -76,7 +76,7 @@ final class UpstreamLooks {
 
     private func wake(after milliseconds: Int64) {
         guard !isEnded, timer == nil else { return }
-        timer = shard.loop.schedule(after: .milliseconds(milliseconds)) { [weak self] in
+        timer = context.loop.schedule(after: .milliseconds(milliseconds)) { [weak self] in
             self?.timer = nil
             self?.glance()
         }
@@ -84,11 +84,11 @@ final class UpstreamLooks {
 
     /// Sends a health check if one is due.
     func glance() {
-        guard !isEnded, shard.health.wantsLook else { return requests.isEmpty ? () : wake(after: Self.interval) }
-        let isOffline = shard.modes.all == .offline
+        guard !isEnded, context.coordination.health.wantsLook else { return requests.isEmpty ? () : wake(after: Self.interval) }
+        let isOffline = context.coordination.modes.isOffline
         let mayLook = !isOffline && (probe != nil || !requests.isEmpty)
         let mayCompare = !isOffline && (probe != nil || requests.contains { !$0.fails })
-        switch shard.health.lookAtUpstream(mayLook: mayLook, mayCompare: mayCompare, now: now) {
+        switch context.coordination.health.lookAtUpstream(mayLook: mayLook, mayCompare: mayCompare, now: now) {
         case .over: wake(after: Self.interval)
         case .notYet(let wait): wake(after: min(wait, Self.interval))
         case .due:
@@ -106,7 +106,7 @@ final class UpstreamLooks {
         let request = requests[index].request
         lastClient = requests[index].client
         let client = UpstreamRequestFields.Client(address: [], isIPv6: false, host: request.head.host)
-        shard.background.fetches.look(request, client: client, behind: 0)
+        fetches.look(request, client: client, behind: 0)
     }
 }
 

@@ -63,7 +63,7 @@ final class DecidedRequest: @unchecked Sendable {
         waitedSince = arrival.sharedSince
         owned = arrival.owned
         let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
-        scopes = shard.scopes(of: head, route: route, target, content: arrival.identity, client: client)
+        scopes = shard.coordination.scopes(of: head, route: route, target, content: arrival.identity, client: client)
         trace.identity = arrival.identityOutcome
         trace.found.unknownField = arrival.unknownField
         trace.found.diskReads = UInt8(clamping: arrival.reads)
@@ -72,7 +72,7 @@ final class DecidedRequest: @unchecked Sendable {
         if trace.reasons.validation == .markedStale, let copy { trace.reasons.doubt = shard.cache?.doubt(of: copy.metadata) }
         trace.reasons.isClientIgnored = arrival.isClientIgnored
         if arrival.isForNobody { trace.api = ExchangeTrace.noAPI } else { trace.route = UInt16(clamping: route) }
-        if let target { trace.partition = ExchangeTrace.partition(in: target.keys.own, at: shard.keys.partitionOffset) }
+        if let target { trace.partition = ExchangeTrace.partition(in: target.keys.own, at: shard.coordination.keys.partitionOffset) }
         self.trace = trace
     }
 

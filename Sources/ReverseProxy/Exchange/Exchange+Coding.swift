@@ -3,6 +3,7 @@
 import CachePolicy
 import Decisions
 import Downstream
+import Figures
 import HTTPCore
 import ResponseCache
 import Sending
@@ -12,17 +13,17 @@ extension Exchange {
     /// - Parameter contentBytes: content length in bytes; nil if unknown.
     func passedForm(_ response: ResponseHead, contentBytes: Int?, isOpen: Bool? = nil) -> SentFormFacts? {
         // Content above the buffer limit counts as a download, which needs its length more than compression.
-        if let contentBytes, contentBytes > shard.settings.content.bufferLimitBytes { return nil }
+        if let contentBytes, contentBytes > context.rules.bufferLimitBytes { return nil }
         return SentFormFacts.passed(
-            response, contentBytes: contentBytes ?? .max, to: head, shard.routes.compression.rules(for: head.pathAndQuery),
-            from: shard.settings.content.compressFromBytes
+            response, contentBytes: contentBytes ?? .max, to: head, context.rules.compression(of: head),
+            from: context.rules.compressFromBytes
         ) { isOpen ?? self.isOpen(response.fields) }
     }
 
     /// Whether the response contains no secret.
     private func isOpen(_ response: Fields) -> Bool {
-        guard let place = request.place, let cache = shard.cache else {
-            return !response.contains(.setCookie) && !shard.keys.maker.hasCredentials(head.fields)
+        guard let place = request.place, let cache = context.cache else {
+            return !response.contains(.setCookie) && !context.coordination.keys.maker.hasCredentials(head.fields)
         }
         return cache.isOpen(response, to: head, isPartitioned: place.isPartitioned)
     }
@@ -40,14 +41,14 @@ extension Exchange {
         var produced: ProducedContent?
         var isCoded = facts.form == .gzipped
         if isCoded, head.method != .head {
-            switch shard.messages.storedResponses.gzipped(response.content, takesChunks: stream.takesChunks) {
+            switch context.messages.storedResponses.gzipped(response.content, takesChunks: stream.takesChunks) {
             case .whole(.bytes(let content)): response.content = content
             case .produced(let content, _): produced = content
             case .whole, .notWon, .damaged: isCoded = false
             }
         }
         NegotiatedHead.change(&response.head, isCoded ? NegotiatedHead.Coded(.gzip) : nil)
-        if isCoded { shard.countCompressed() }
+        if isCoded { context.reporting.count(.compressedWhole) }
         return produced
     }
 
@@ -66,7 +67,7 @@ extension Exchange {
         guard let facts = passedForm(response, contentBytes: length), facts.isNegotiated else { return .asItComes }
         guard facts.form == .gzipped, stream.takesChunks else { return .asItComesHere }
         guard head.method != .head else { return .gzipped }
-        coding = shard.messages.passedCodings.begin()
+        coding = context.messages.passedCodings.begin()
         return coding == nil ? .asItComesHere : .gzipped
     }
 

@@ -2,6 +2,7 @@
 // sent only once the upstream wants it.
 
 import Downstream
+import Figures
 import HTTPCore
 import Reactor
 import Upstream
@@ -34,8 +35,8 @@ extension Exchange {
     private static let continueWait = Duration.seconds(1)
 
     func requestContent(_ bytes: Span<UInt8>) {
-        shard.loop.assertOnLoop()
-        shard.countRequestBytes(bytes.count)
+        context.loop.assertOnLoop()
+        context.reporting.count(.requestBytes, by: bytes.count)
         recording?.addRequest(bytes)
         guard let fetch else { return }
         if case .awaitingContinue = upload { goOnStreaming() }
@@ -43,7 +44,7 @@ extension Exchange {
     }
 
     func requestEnded() {
-        shard.loop.assertOnLoop()
+        context.loop.assertOnLoop()
         switch upload {
         // This is the end of the request itself; the content of a tunnel has not begun.
         case .nothing, .awaitingTunnel: return
@@ -77,7 +78,7 @@ extension Exchange {
     func awaitContinue() {
         guard case .awaitingContinue = upload else { return }
         upload = .awaitingContinue(
-            shard.loop.schedule(after: Self.continueWait) { [self] in
+            context.loop.schedule(after: Self.continueWait) { [self] in
                 // The request may still wait for a connection.
                 guard let fetch, fetch.times.sent >= 0 else { return awaitContinue() }
                 letContinue()

@@ -21,7 +21,7 @@ extension Exchange {
             record.result = .collapsed
             var lines: [UInt8] = []
             lines.append(age: age)
-            shard.messages.cacheStatus.forwarded(forwarding(isCollapsed: true), to: &lines)
+            context.messages.cacheStatus.forwarded(forwarding(isCollapsed: true), to: &lines)
             if head.method == .options { Preflight.appendMaxAge(found.metadata.freshnessLifetime.map { $0 - age }, to: &lines) }
             send(found, head: found.head, found.metadata, age: age, lines)
         case .rescue(let rescue, let failure): send(rescue, failure)
@@ -39,7 +39,7 @@ extension Exchange {
         case .gone:
             detail += "/gone"
             trace.found.isGone = true
-            shard.cache?.shared.gone?.count(.served)
+            context.cache?.shared.gone?.count(.served)
         case .shared(let permission):
             detail += permission.isOfSameUser ? "/\(permission.rawValue)" : "/shared:\(permission.rawValue)"
             trace.reasons.sharedPermission = permission
@@ -51,13 +51,13 @@ extension Exchange {
         var lines: [UInt8] = []
         lines.append(age: rescue.age)
         if let status = failure.status {
-            shard.messages.cacheStatus.forwarded(forwarding(status: status, detail: detail), to: &lines)
+            context.messages.cacheStatus.forwarded(forwarding(status: status, detail: detail), to: &lines)
         } else {
             // Without a response there is no `fwd`: it would claim that the upstream sent our 200 (RFC 9211 §2.2).
             let ttl = rescue.ttl ?? -rescue.age
             // A response that a write or a purge has marked is stale, whatever its remaining lifetime.
             let isMarked = !rescue.response.metadata.flags.isDisjoint(with: .countsAsStale)
-            shard.messages.cacheStatus.hit(
+            context.messages.cacheStatus.hit(
                 ttl: isMarked ? min(ttl, 0) : ttl, key: shownKey, detail: detail, isFaulted: isFaulted, to: &lines)
         }
         let found = rescue.response
@@ -72,7 +72,7 @@ extension Exchange {
         case .forbidden(let reason): trace.reasons.notRescued = reason
         case .sharedForbidden(let reason): trace.reasons.notStoodIn = reason
         }
-        send(failure.refusal(reason).response(accept: head.fields.combined(.accept), name: shard.settings.forwarding.name))
+        send(failure.refusal(reason).response(accept: head.fields.combined(.accept), name: context.rules.name))
     }
 
     private func note(_ failure: FetchFailure) {
@@ -83,12 +83,12 @@ extension Exchange {
     func send(_ response: OwnResponse) {
         var response = response
         if trace.api != ExchangeTrace.noAPI {
-            trace.reasons.carriesGrant = shard.appendGrant(ofPath: head, to: &response.fieldLines)
+            trace.reasons.carriesGrant = context.messages.appendGrant(ofPath: head, to: &response.fieldLines)
         }
         record.result = .error
         record.source = .own
         record.bodyBytes = head.method == .head ? 0 : response.content.count
-        sendWhole(response.head(date: shard.date), [], .bytes(response.content), status: response.status)
+        sendWhole(response.head(date: context.messages.date), [], .bytes(response.content), status: response.status)
     }
 
     // MARK: Results of the fetch
@@ -106,7 +106,7 @@ extension Exchange {
             record.notStored = MetricNames.place(of: reason)
             detail = reason.rawValue
         }
-        shard.messages.cacheStatus.forwarded(forwarding(isStored: response.storage == .allowed, detail: detail), to: &lines)
+        context.messages.cacheStatus.forwarded(forwarding(isStored: response.storage == .allowed, detail: detail), to: &lines)
         if let fault = response.fault { appendProxyStatus(details: fault, to: &lines) }
         if let notModified = notModified(response) {
             record.bodyBytes = 0
@@ -115,7 +115,7 @@ extension Exchange {
         }
         let produced = gzipped(&response)
         record.bodyBytes = response.content.count
-        var bytes = shard.messages.clientHead.make(response.head, date: shard.date)
+        var bytes = context.messages.clientHead.make(response.head, date: context.messages.date)
         if let tag = response.ownTag { FieldSerializer.append(.etag, tag, to: &bytes) }
         if let produced { return send(produced, after: bytes, lines, status: response.head.status) }
         if !response.head.status.forbidsContent {
@@ -135,16 +135,16 @@ extension Exchange {
     /// Records whether the response is stored. If not, the next request for this target is forwarded with the client's preconditions.
     private func noteKept(_ status: Status, isKept: Bool) {
         guard let place = request.place, request.found == nil, status.isSuccessful || status == 304, head.asksForChange else { return }
-        shard.unkept.note(place.keys, isKept: isKept)
+        context.requests.note(place.keys, isKept: isKept)
     }
 
     func send(_ confirmation: Confirmation) {
         record.result = .revalidated
-        let age = Freshness.currentAge(of: confirmation.metadata, now: shard.now)
+        let age = Freshness.currentAge(of: confirmation.metadata, now: context.now)
         var lines: [UInt8] = []
         lines.append(age: age)
-        shard.messages.cacheStatus.forwarded(forwarding(status: 304), to: &lines)
-        if shard.settings.policy.setCookie != .keep { appendCookies(confirmation.cookies, to: &lines) }
+        context.messages.cacheStatus.forwarded(forwarding(status: 304), to: &lines)
+        if context.rules.setCookie != .keep { appendCookies(confirmation.cookies, to: &lines) }
         confirmation.head.withUnsafeBytes { send(confirmation.found, head: $0, confirmation.metadata, age: age, lines) }
     }
 
@@ -180,14 +180,15 @@ extension Exchange {
             } else {
                 head.method == .head ? .none : .chunked
             }
-        var bytes = shard.messages.clientHead.make(
-            response, date: shard.date, room: Self.usualLineBytes + stream.roomNeeded(lines: [], framing), in: stream.spareOutput())
+        var bytes = context.messages.clientHead.make(
+            response, date: context.messages.date, room: Self.usualLineBytes + stream.roomNeeded(lines: [], framing),
+            in: stream.spareOutput())
         if variesHere { NegotiatedHead.appendVary(beside: response.fields, to: &bytes) }
         let detail = request.place == nil ? nil : notStored.rawValue
-        shard.messages.cacheStatus.forwarded(forwarding(detail: detail), to: &bytes)
+        context.messages.cacheStatus.forwarded(forwarding(detail: detail), to: &bytes)
         appendWhy(to: &bytes)
         // A response that is short enough for the buffer is read at the upstream's pace, so that its connection becomes free early.
-        let limit = shard.settings.content.bufferLimitBytes
+        let limit = context.rules.bufferLimitBytes
         stream.startResponse(head: consume bytes, lines: [], framing: framing, readAhead: (length ?? 0) > limit ? 0 : limit)
     }
 
@@ -209,19 +210,19 @@ extension Exchange {
     ///   - metadata: metadata of that head.
     private func send(_ found: FoundResponse, head bytes: UnsafeRawBufferPointer, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8])
     {
-        guard let cache = shard.cache, !cache.isAtHand(found) else {
+        guard let cache = context.cache, !cache.isAtHand(found) else {
             return sendNow(found, head: bytes, metadata, age: age, lines)
         }
         stopTimers()
         trace.noteDiskRead()
         prepared = PreparedResponse(found: found, head: Array(bytes), metadata: metadata, age: age, lines: lines)
         cache.bringIn(contentOf: found) { [self] in
-            shard.loop.execute { self.sendPrepared() }
+            context.loop.execute { self.sendPrepared() }
         }
     }
 
     private func sendPrepared() {
-        shard.loop.assertOnLoop()
+        context.loop.assertOnLoop()
         guard !isFinished, let prepared else { return }
         self.prepared = nil
         prepared.head.withUnsafeBytes { sendNow(prepared.found, head: $0, prepared.metadata, age: prepared.age, prepared.lines) }
@@ -234,11 +235,11 @@ extension Exchange {
         record.age = age
         handle(.sent)
         var lines = lines
-        trace.reasons.carriesGrant = shard.appendGrant(ofTarget: head, beside: bytes, to: &lines)
+        trace.reasons.carriesGrant = context.messages.appendGrant(ofTarget: head, beside: bytes, to: &lines)
         appendWhy(to: &lines)
         let stored = StoredResponseSender.Response(
-            found, head: bytes, metadata, shard.routes.compression.rules(for: head.pathAndQuery))
-        let sent = lines.withUnsafeBytes { shard.messages.storedResponses.send(stored, to: head, lines: $0, on: stream) }
+            found, head: bytes, metadata, context.rules.compression(of: head))
+        let sent = lines.withUnsafeBytes { context.messages.storedResponses.send(stored, to: head, lines: $0, on: stream) }
         record.bodyBytes = sent.bodyBytes
         finish(sent.status)
     }
@@ -264,16 +265,16 @@ extension Exchange {
         stopTimers()
         recording?.finish()
         record.status = status.rawValue
-        shard.finish(&record, &trace, head, owner, began)
+        context.reporting.finish(&record, &trace, head, owner, began)
     }
 
     /// Adds Proxy-Status (RFC 9209 §2.1.5): the response is forwarded although it does not meet the operator's requirements.
     private func appendProxyStatus(details fault: UpstreamFault, to lines: inout [UInt8]) {
-        lines += Array("Proxy-Status: \(shard.settings.forwarding.name); details=\"\(fault.rawValue)\"\r\n".utf8)
+        lines += Array("Proxy-Status: \(context.rules.name); details=\"\(fault.rawValue)\"\r\n".utf8)
     }
 
     /// Cache key for Cache-Status; nil if the client did not request it, or may not see it.
-    private var shownKey: String? { shard.shownKey(request.place?.keys.own, head) }
+    private var shownKey: String? { context.reporting.shownKey(request.place?.keys.own, head) }
 
     private var isFaulted: Bool { fetch?.isFaulted ?? false }
 
@@ -308,7 +309,7 @@ extension Exchange {
 
     /// Adds the explanation field, if the client requests it and may see it.
     private func appendWhy(to lines: inout [UInt8]) {
-        if shard.explains(head) { lines += shard.whyField(record, trace, head) }
+        if context.reporting.explains(head) { lines += context.reporting.whyField(record, trace, head) }
     }
 }
 

@@ -15,7 +15,7 @@ import Upstream
 
 /// `@unchecked Sendable` because it is used on its shard's loop only; other threads only pass it to that loop.
 final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked Sendable {
-    let shard: ProxyShard
+    let context: ExchangeContext
     /// The connection releases its exchange when the response is sent or the connection closes, so no reference cycle remains.
     let stream: any ClientStream
     let request: DecidedRequest
@@ -53,30 +53,31 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     let recording: ExchangeRecording?
 
     init(
-        shard: borrowing ProxyShard, stream: borrowing any ClientStream, request: borrowing DecidedRequest, body: RequestBody, began: Int64
+        _ context: borrowing ExchangeContext, stream: borrowing any ClientStream, request: borrowing DecidedRequest, body: RequestBody,
+        client: UpstreamRequestFields.Client, began: Int64
     ) {
-        self.shard = copy shard
+        self.context = copy context
         self.stream = copy stream
         self.request = copy request
         self.body = body
         waited = body.waitedMicroseconds
         self.began = began
-        machine = ExchangeMachine(mayJoin: shard.settings.collapsing.isOn && request.place.map { $0.sharing != .none } ?? false)
+        machine = ExchangeMachine(mayJoin: context.rules.collapses && request.place.map { $0.sharing != .none } ?? false)
         upload = Upload(body)
         owner = stream.client
-        client = UpstreamRequestFields.Client(owner, request.head, isBelieved: shard.admission.isBelieved(stream))
-        place = request.isRefused ? nil : shard.process.requestsPerAddress?.take(owner.place)
+        self.client = client
+        place = request.isRefused ? nil : context.coordination.takePlace(of: owner.place)
         record = ExchangeRecord(result: request.place == nil ? .bypass : .miss, method: MethodLabel(request.head.method), status: 0)
         record.contentMicroseconds = body.outcome == .whole ? waited : nil
         trace = request.trace
-        trace.number = shard.records.why.nextNumber()
+        trace.number = context.reporting.nextNumber()
         trace.content.outcome = body.outcome
         // The data of a tunnel is not the content of a response.
-        let recorder = body.framing == .tunnel ? nil : shard.process.recorder
+        let recorder = body.framing == .tunnel ? nil : context.reporting.recorder
         recording = recorder.map {
             ExchangeRecording(
-                $0, request.head, content: body.bytes, started: shard.loop.batchWallMilliseconds,
-                began: shard.loop.time.monotonicMilliseconds)
+                $0, request.head, content: body.bytes, started: context.loop.batchWallMilliseconds,
+                began: context.loop.time.monotonicMilliseconds)
         }
     }
 
@@ -85,9 +86,9 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     func start() {
         guard let refusal = request.refusal else { return handle(.begun) }
-        endLease()
-        if case .request(.access(let refusal)) = refusal { shard.countRefused(refusal) }
-        send(refusal.response(accept: head.fields.combined(.accept), name: shard.settings.forwarding.name))
+        context.coordination.endLease(of: request.place)
+        if case .request(.access(let refusal)) = refusal { context.reporting.countRefused(refusal) }
+        send(refusal.response(accept: head.fields.combined(.accept), name: context.rules.name))
     }
 
     // MARK: The machine
@@ -96,7 +97,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     /// - Parameter accept: handles the data of the event.
     private func perform(_ action: ExchangeMachine.Action, accept: () -> Void) {
-        shard.loop.assertOnLoop()
+        context.loop.assertOnLoop()
         switch action {
         case .nothing: break
         case .askFailureMemory: askFailureMemory()
@@ -120,14 +121,14 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     // MARK: Asking
 
     private func askFailureMemory() {
-        let asking = request.asking(mayLook: shard.background.fetches.hasRoomToLook)
-        let admission = shard.admit(request, asking)
+        let asking = request.asking(mayLook: context.background.fetches.hasRoomToLook)
+        let admission = context.coordination.admit(request, asking)
         switch admission {
         case .go: break
-        case .refuse: shard.background.rechecks.watchAddress()
+        case .refuse: context.background.rechecks.watchAddress()
         case .serveCopy(let stop, let looksBehind):
-            if stop.scope == .address { shard.background.rechecks.watchAddress() }
-            if looksBehind { shard.background.fetches.look(request, client: client, behind: trace.number) }
+            if stop.scope == .address { context.background.rechecks.watchAddress() }
+            if looksBehind { context.background.fetches.look(request, client: client, behind: trace.number) }
         }
         handle(.admitted(admission))
     }
@@ -135,44 +136,44 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// Keeps a rescued request for checks if it belongs to a failing scope. Also called for a request that waited for `rescue_after`:
     /// otherwise an upstream that hangs and gets few requests would never be checked.
     func keepForChecks() {
-        guard request.isRepeatable, shard.isFailing(request) else { return }
-        shard.background.rechecks.keep(request, client: client, behind: trace.number)
+        guard request.isRepeatable, context.coordination.isFailing(request) else { return }
+        context.background.rechecks.keep(request, client: client, behind: trace.number)
     }
 
     private func join() {
         guard let place = request.place else { return handle(.joined(.alone)) }
-        let now = shard.loop.time.monotonicMilliseconds
-        let waitEnd = waitEnd ?? (request.waitedSince ?? now) + Int64(shard.settings.collapsing.wait)
+        let now = context.loop.time.monotonicMilliseconds
+        let waitEnd = waitEnd ?? (request.waitedSince ?? now) + context.rules.collapseWait
         self.waitEnd = waitEnd
-        let joined = shard.join(place, as: self, mayWait: now < waitEnd)
+        let joined = context.coordination.join(place, as: self, mayWait: now < waitEnd)
         flight = joined.flight
         handle(.joined(joined.place))
     }
 
     var span: SpanPlace { head.span }
 
-    func follow(_ leader: SpanPlace) { shard.records.tracer?.follow(leader, of: span) }
+    func follow(_ leader: SpanPlace) { context.reporting.follow(leader, of: span) }
 
     var clientNumber: UInt64 { request.scopes.client }
 
     func flightEnded(_ outcome: FlightOutcome, isOwn: Bool) {
-        shard.loop.execute {
+        context.loop.execute {
             self.hasWaitedForAnother = !isOwn
             // The flight may belong to another target, which has a separate lease.
-            if outcome != .abandoned { self.endLease() }
+            if outcome != .abandoned { self.context.coordination.endLease(of: self.request.place) }
             self.handle(.flightEnded(outcome))
         }
     }
 
     private func startFetch(leads: Bool) {
-        let fetch = Fetch(shard: shard, subject: request, body: body, receiver: self)
+        let fetch = context.requests.makeFetch(request, body, self)
         fetch.place = place
         place = nil
         self.fetch = fetch
         startTimer()
         awaitContinue()
-        shard.countRequestBytes(body.bytes.count)
-        fetch.start(shard.upstreamRequest(for: request, body, client: client), leads: leads ? flight : nil)
+        context.reporting.count(.requestBytes, by: body.bytes.count)
+        fetch.start(context.requests.make(for: request, body, client: client), leads: leads ? flight : nil)
         if stream.hasPeerEnded { clientEnded() }
     }
 
@@ -183,29 +184,29 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     private func startTimer() {
         timer?.cancel()
         timer = nil
-        let softDeadline = request.mayRescue ? shard.patience(for: request) : 0
+        let softDeadline = request.mayRescue ? context.coordination.patience(for: request) : 0
         if softDeadline > 0 {
-            trace.upstream.patience = softDeadline == shard.routes.all[request.route].rescueAfter ? 0 : UInt32(clamping: softDeadline)
-            let now = shard.loop.time.monotonicMilliseconds
+            trace.upstream.patience = softDeadline == context.rules.rescueAfter(request.route) ? 0 : UInt32(clamping: softDeadline)
+            let now = context.loop.time.monotonicMilliseconds
             // The request may have waited for another node already.
             let deadline = self.deadline ?? (request.waitedSince ?? now) + softDeadline
             self.deadline = deadline
             startTimer(deadline, sendingAt: deadline - softDeadline / 2, now)
         } else if case .waiting = machine.state, let waitEnd {
-            let left = max(0, waitEnd - shard.loop.time.monotonicMilliseconds)
-            timer = shard.loop.schedule(after: .milliseconds(left)) { self.handle(.waitedTooLong) }
+            let left = max(0, waitEnd - context.loop.time.monotonicMilliseconds)
+            timer = context.loop.schedule(after: .milliseconds(left)) { self.handle(.waitedTooLong) }
         }
     }
 
     /// Another client's fetch may be slow because of that client. After half the time, this request is sent too.
     private func startTimer(_ deadline: Int64, sendingAt half: Int64, _ now: Int64) {
         guard case .waiting = machine.state, let flight, now < half else {
-            timer = shard.loop.schedule(after: .milliseconds(max(0, deadline - now))) { self.handle(.softDeadlinePassed) }
+            timer = context.loop.schedule(after: .milliseconds(max(0, deadline - now))) { self.handle(.softDeadlinePassed) }
             return
         }
-        timer = shard.loop.schedule(after: .milliseconds(half - now)) { [self] in
-            let now = shard.loop.time.monotonicMilliseconds
-            if shard.shared.collapsed.leadToo(flight, self, after: deadline - half, now: now) { return handle(.leadsToo) }
+        timer = context.loop.schedule(after: .milliseconds(half - now)) { [self] in
+            let now = context.loop.time.monotonicMilliseconds
+            if context.coordination.collapsed.leadToo(flight, self, after: deadline - half, now: now) { return handle(.leadsToo) }
             startTimer(deadline, sendingAt: .min, now)
         }
     }
@@ -230,26 +231,19 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     private func leaveFlight(isSlow: Bool) {
         guard request.place != nil else { return }
         if let flight {
-            shard.shared.collapsed.leave(flight, ObjectIdentifier(self))
-            if isSlow { shard.shared.collapsed.noteSlow(flight) }
+            context.coordination.collapsed.leave(flight, ObjectIdentifier(self))
+            if isSlow { context.coordination.collapsed.noteSlow(flight) }
         }
         flight = nil
-        if fetch == nil { endLease() }
+        if fetch == nil { context.coordination.endLease(of: request.place) }
     }
 
     /// Hands the fetch over to a background record. It continues if it may fill the store or change something.
     private func leaveFetch(_ cause: BackgroundCause) {
         guard let fetch else { return }
-        let record = BackgroundRecord(shard: shard, head: head, trace, cause, began: began + waited)
+        let record = BackgroundRecord(context.reporting, head: head, trace, cause, began: began + waited)
         fetch.abandon(isRequestWhole: upload.isWhole, to: record)
         self.fetch = nil
-    }
-
-    /// Ends the lease of the target. This request does not ask the upstream. If no request of this node does, another node may.
-    private func endLease() {
-        guard let place = request.place, place.takesLease, !shard.shared.collapsed.isUnderWay(place.flight)
-        else { return }
-        shard.level.ended(place.keys.own, .free, by: 0)
     }
 
     // MARK: Outcomes
@@ -261,24 +255,24 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         switch ending {
         case .failed(let failure):
             stopTimers()
-            if case .stopped = failure { endLease() }
+            if case .stopped = failure { context.coordination.endLease(of: request.place) }
         case .flight:
             timer?.cancel()
             timer = nil
         case .softDeadline, .wait, .copyTaken: break
         }
         var facts = OutcomeFacts<FoundResponse>(
-            request.directives, request.mode, strictness: shard.settings.policy.strictness, now: shard.now)
+            request.directives, request.mode, strictness: context.rules.strictness, now: context.now)
         (facts.hasWaited, facts.isOfAnotherClient) = (machine.hasWaited, hasWaitedForAnother)
-        facts.staleFor = shard.routes.all[request.route].freshness.staleFor
-        if ending.looksIntoStore, let cache = shard.cache {
+        facts.staleFor = context.rules.staleFor(request.route)
+        if ending.looksIntoStore, let cache = context.cache {
             do throws(NotAtHand) {
                 facts.stored = try cache.waiting(reads >= ResponseCache.readLimit) { () throws(NotAtHand) in
                     try storedNow(for: ending, cache)
                 }
             } catch {
                 trace.noteDiskRead()
-                return shard.bringIn(error) { self.decide(ending, reads: reads + 1) }
+                return cache.bringIn(error, on: context.loop) { self.decide(ending, reads: reads + 1) }
             }
         }
         let outcome = facts.decide(ending)
@@ -304,13 +298,13 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         if let latest = stored.latest {
             stored.gone = try cache.gone(beside: latest.response).map { ($0, $0.metadata) }
         } else if let keys = request.place?.keys, keys.isPartitioned {
-            stored.shared = try sharedCopy(keys)
+            stored.shared = try sharedCopy(keys, cache)
         }
         return stored
     }
 
-    private func sharedCopy(_ keys: TargetKeys) throws(NotAtHand) -> StoredNow<FoundResponse>.SharedCopy {
-        switch try shard.standIn(for: head, at: keys, request.directives) {
+    private func sharedCopy(_ keys: TargetKeys, _ cache: ResponseCache) throws(NotAtHand) -> StoredNow<FoundResponse>.SharedCopy {
+        switch try cache.standIn(for: head, at: keys, request.directives, context.rules.rescueWithShared(head), now: context.now) {
         case .nothing: .nothing
         case .forbidden(let reason): .forbidden(reason)
         case .found(let copy): .allowed(Rescue(copy.found, age: copy.age, ttl: copy.ttl, .shared(copy.permission)))
@@ -329,7 +323,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             record.status = 499
             record.result = .error
             recording?.finish()
-            shard.finish(&record, &trace, head, owner, began)
+            context.reporting.finish(&record, &trace, head, owner, began)
         }
     }
 
@@ -351,11 +345,11 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         noteUpstream()
         recording?.begin(response.head)
         recording?.add(response.content.span)
-        recording?.end(at: shard.monotonicMilliseconds)
+        recording?.end(at: context.loop.time.monotonicMilliseconds)
         perform(machine.handle(.responseCame)) { self.send(response) }
     }
 
-    func fetchChallenged(_ transfer: Transfer) { shard.setAside(transfer, on: stream) }
+    func fetchChallenged(_ transfer: Transfer) { context.requests.connections.setAside(transfer, on: stream) }
 
     func fetchConfirmed(_ confirmation: Confirmation) {
         noteUpstream()
@@ -379,7 +373,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     }
 
     func streamBrought(_ bytes: Span<UInt8>) {
-        shard.loop.assertOnLoop()
+        context.loop.assertOnLoop()
         guard machine.state == .streaming else { return }
         recording?.add(bytes)
         guard let coding else { return write(bytes) }
@@ -393,7 +387,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     func streamEnded() {
         perform(machine.handle(.streamEnded)) {
-            recording?.end(at: shard.monotonicMilliseconds)
+            recording?.end(at: context.loop.time.monotonicMilliseconds)
             if let coding { write(coding.end().span) }
             coding = nil
             stream.endResponse()

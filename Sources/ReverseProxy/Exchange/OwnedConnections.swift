@@ -48,9 +48,24 @@ final class OwnedConnections: ConnectionCompanion {
     }
 }
 
-extension ProxyShard {
+/// The owned connections of an API on a shard. Used on its loop only.
+final class ClientOwnedConnections {
+    private let loop: EventLoop
+    private let upstream: UpstreamClient
+    private let budget: AddressBudget
+    private let log: ConnectionUserLog
+    private let logger: Logger
+    /// Number and name of the API.
+    private let api: UInt16
+    private let name: String
+
+    init(_ api: SharedFlowState, at upstream: UpstreamClient, on loop: EventLoop) {
+        (self.api, name, self.upstream, self.loop, log) = (api.place, api.name, upstream, loop, api.connectionUsers)
+        (budget, logger) = (api.process.ownedConnections, api.process.logger)
+    }
+
     private func owner(_ stream: any ClientStream) -> OwnedConnections.Owner {
-        OwnedConnections.Owner(api: shared.place, client: stream.client.place)
+        OwnedConnections.Owner(api: api, client: stream.client.place)
     }
 
     /// Whether the request must use an upstream connection that its client connection owns, and bypasses the store.
@@ -65,12 +80,12 @@ extension ProxyShard {
     /// - Throws: why none is available.
     func claimConnection(on stream: any ClientStream) throws(AccessRefusal) -> OwnedConnection {
         guard !stream.isMultiplexed else { throw .userOverHTTP2 }
-        guard !settings.upstream.knowsHTTP2 else { throw .userAtHTTP2Upstream }
+        guard !upstream.settings.knowsHTTP2 else { throw .userAtHTTP2Upstream }
         guard let owned = ownedConnection(on: stream), owned.signIn({ takePermit(stream) }) else {
-            shared.connectionUsers.logRefusal(process.logger, api: shared.name, now: monotonicMilliseconds)
+            log.logRefusal(logger, api: name, now: loop.time.monotonicMilliseconds)
             throw .userConnections
         }
-        shared.connectionUsers.logUse(process.logger, api: shared.name)
+        log.logUse(logger, api: name)
         return owned
     }
 
@@ -81,7 +96,7 @@ extension ProxyShard {
     }
 
     private func takePermit(_ stream: any ClientStream) -> AddressBudget.Place? {
-        process.ownedConnections.takeWithinLimit(stream.client.place)
+        budget.takeWithinLimit(stream.client.place)
     }
 
     /// Reserves the upstream connection for the client's next request, because the upstream has offered such a scheme or begun a handshake.

@@ -10,7 +10,7 @@ import Reactor
 import Tracing
 import Upstream
 
-extension ProxyShard {
+extension Reporting {
     /// Exports the span of a completed exchange.
     @inline(never)
     func noteSpan(

@@ -6,14 +6,36 @@ import Decisions
 import Downstream
 import Forwarding
 import HTTPCore
+import Reactor
 import ResponseCache
 import Upstream
 
-extension ProxyShard {
-    func upstreamRequest(for request: DecidedRequest, _ body: RequestBody, client: UpstreamRequestFields.Client) -> UpstreamRequest {
+/// Used on its shard's loop only.
+final class UpstreamRequests {
+    typealias MakeFetch = (_ request: DecidedRequest, _ body: RequestBody, _ receiver: any FetchReceiver) -> Fetch
+
+    let fields: UpstreamRequestFields
+    let connections: ClientOwnedConnections
+    /// Makes a fetch that is not started yet. Set before the first request.
+    var makeFetch: MakeFetch = { _, _, _ in preconditionFailure("a fetch was made before the shard") }
+    private let routes: Routes
+    private let arguments: ArgumentTable
+    private let strippedPath: [UInt8]
+    private let requestIDs: RequestIDUse
+    private let records: ShardRecords
+    /// Targets with responses that were not stored.
+    private let unkept = UnkeptTargets()
+
+    init(_ api: SharedFlowState, _ fields: UpstreamRequestFields, _ connections: ClientOwnedConnections, _ records: ShardRecords) {
+        (self.fields, self.connections, self.records) = (fields, connections, records)
+        (routes, arguments, strippedPath) = (api.routes, api.cacheSettings.arguments, api.settings.strippedPath)
+        requestIDs = api.settings.forwarding.requestID
+    }
+
+    func make(for request: DecidedRequest, _ body: RequestBody, client: UpstreamRequestFields.Client) -> UpstreamRequest {
         let head = request.head
-        var fields = messages.requestFields.make(from: head, client: client)
-        if let name = sentName(of: head) { fields.set(.xRequestID, name) }
+        var fields = self.fields.make(from: head, client: client)
+        if let name = name(of: head) { fields.set(.xRequestID, name) }
         if let place = request.place { prepareForStore(&fields, request.found, head, place) }
         if case .streamed(let content) = body, content.awaitsContinue { fields.append(.expect, "100-continue") }
         if body.framing == .tunnel, let offered = routes.upgrade(head) {
@@ -29,9 +51,9 @@ extension ProxyShard {
 
     /// The request target at the upstream.
     private func upstreamTarget(_ target: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
-        let target = shared.cacheSettings.arguments.sent(target)
-        guard !settings.strippedPath.isEmpty else { return target }
-        let rest = target.dropFirst(settings.strippedPath.count)
+        let target = arguments.sent(target)
+        guard !strippedPath.isEmpty else { return target }
+        let rest = target.dropFirst(strippedPath.count)
         return rest.first == UInt8(ascii: "/") ? rest : [UInt8(ascii: "/")] + rest
     }
 
@@ -52,6 +74,14 @@ extension ProxyShard {
         guard fields.contains(.acceptEncoding) else { return }
         fields.set(.acceptEncoding, AcceptedCoding.passedOn(fields))
     }
+
+    /// The request ID for the upstream; nil if the client's fields are forwarded unchanged.
+    private func name(of head: RequestHead) -> [UInt8]? {
+        records.namesRequests && requestIDs.isSent ? records.name(of: head) : nil
+    }
+
+    /// Records whether the response is stored. If not, the next request for this target is forwarded with the client's preconditions.
+    func note(_ keys: TargetKeys, isKept: Bool) { unkept.note(keys, isKept: isKept) }
 }
 
 extension RequestHead {
