@@ -195,7 +195,7 @@ let package = Package(
         tests(
             "TracingTests",
             ["Tracing", "CachePolicy", "Decisions", "Explanation", "HTTPCore", "JSON", "Reactor", "Figures", "TestSupport", "Upstream"]),
-        tests("FiguresTests", ["Figures", "CacheStore", "TestSupport"]),
+        tests("FiguresTests", ["Figures", "CacheStore", "Explanation", "TestSupport"]),
         tests(
             "ClientSideTests",
             [

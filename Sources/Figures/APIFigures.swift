@@ -5,13 +5,13 @@ public struct APICounts: Sendable {
     /// Number of requests by `CacheResult`. Counted only if there are several APIs.
     public var requests = [UInt64](repeating: 0, count: CacheResult.allCases.count)
     /// Number of these requests with a status of 5xx.
-    public private(set) var serverErrors: UInt64 = 0
+    public var serverErrors: UInt64 = 0
     /// Number of responses that were not stored, by index in `MetricLabels`, and number of these with a status of 5xx; empty before the
     /// first one.
     private var notStored: [UInt64] = []
     private var errorsNotStored: [UInt64] = []
     /// The upstream's responses by status class (1xx … 5xx).
-    private var responses = [UInt64](repeating: 0, count: ExchangeRecord.statusClasses)
+    private var responses = [UInt64](repeating: 0, count: StatusClass.count)
     /// Difference of the upstream's clock.
     private var clockSkew = ClockSkew()
     /// Bytes of content of these responses, as received.
@@ -23,12 +23,6 @@ public struct APICounts: Sendable {
     private var firstByte = Histogram(bounds: Histogram.durations)
 
     public init() {}
-
-    /// Counts a client's request, if there are several APIs.
-    public mutating func countRequest(_ exchange: borrowing ExchangeRecord) {
-        requests[exchange.result.rawValue] += 1
-        if exchange.isServerError { serverErrors += 1 }
-    }
 
     /// Counts a response that was not stored.
     /// - Parameters:
@@ -45,7 +39,7 @@ public struct APICounts: Sendable {
     /// Counts a response when its head is received.
     /// - Parameter firstByte: microseconds since the request was sent; nil if unknown.
     public mutating func countResponse(status: UInt16, firstByte microseconds: Int64?) {
-        responses[min(max(Int(status) / 100, 1), responses.count) - 1] += 1
+        responses[StatusClass.index(of: status)] += 1
         if let microseconds { firstByte.observe(microseconds) }
     }
 

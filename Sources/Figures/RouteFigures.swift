@@ -3,30 +3,20 @@
 /// Counts of the requests for one route.
 public struct RouteCounts: Sendable {
     /// Requests by result and status class (1xx … 5xx), in one array.
-    private var requests = [UInt64](repeating: 0, count: CacheResult.allCases.count * Self.classes)
-    private(set) var duration = Histogram(bounds: Histogram.durations)
+    public var requests = [UInt64](repeating: 0, count: CacheResult.allCases.count * Self.classes)
+    public var duration = Histogram(bounds: Histogram.durations)
     /// By index in `MetricLabels`; empty before the first one.
-    private var rescued: [UInt64] = []
-    private var notStored: [UInt64] = []
+    public var rescued: [UInt64] = []
+    public var notStored: [UInt64] = []
     /// Number of these responses with a status of 5xx.
-    private var errorsNotStored: [UInt64] = []
+    public var errorsNotStored: [UInt64] = []
     private(set) var exemplars = Exemplars()
 
-    private static let classes = ExchangeRecord.statusClasses
+    private static let classes = StatusClass.count
 
     init() {}
 
-    fileprivate mutating func record(_ exchange: borrowing ExchangeRecord, _ labels: MetricLabels) {
-        requests[exchange.result.rawValue * Self.classes + exchange.statusClass] += 1
-        duration.observe(exchange.durationMicroseconds)
-        if let cause = exchange.rescueCause { Self.count(cause, of: labels.rescueCauses.count, in: &rescued) }
-        if let reason = exchange.notStored {
-            Self.count(reason, of: labels.notStored.count, in: &notStored)
-            if exchange.isServerError { Self.count(reason, of: labels.notStored.count, in: &errorsNotStored) }
-        }
-    }
-
-    static func count(_ place: Int, of places: Int, in counts: inout [UInt64]) {
+    public static func count(_ place: Int, of places: Int, in counts: inout [UInt64]) {
         if counts.isEmpty { counts = Array(repeating: 0, count: places) }
         counts[place] += 1
     }
@@ -70,12 +60,10 @@ public struct RouteCounts: Sendable {
 public final class RouteFigures {
     /// Name of the route in metrics.
     public let name: String
-    private let labels: MetricLabels
-    private var counts = RouteCounts()
+    public let labels: MetricLabels
+    public var counts = RouteCounts()
 
     public init(name: String, labels: MetricLabels) { (self.name, self.labels) = (name, labels) }
-
-    public func record(_ exchange: borrowing ExchangeRecord) { counts.record(exchange, labels) }
 
     public func note(_ exemplar: Exemplar) { counts.note(exemplar) }
 

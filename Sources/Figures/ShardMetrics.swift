@@ -25,29 +25,29 @@ public struct MetricLabels: Sendable {
 public struct ShardMetrics: Sendable {
     public let labels: MetricLabels
     /// Requests by result, method and status class (1xx … 5xx), in one array.
-    public private(set) var requests: [UInt64]
-    public private(set) var durations: [Histogram]
-    public private(set) var upstreamDuration = Histogram(bounds: Histogram.durations)
-    public private(set) var servedAge = Histogram(bounds: Histogram.ages)
+    public var requests: [UInt64]
+    public var durations: [Histogram]
+    public var upstreamDuration = Histogram(bounds: Histogram.durations)
+    public var servedAge = Histogram(bounds: Histogram.ages)
     /// By `ContentSource`.
-    public private(set) var responseBytes = [UInt64](repeating: 0, count: ContentSource.allCases.count)
+    public var responseBytes = [UInt64](repeating: 0, count: ContentSource.allCases.count)
     /// Bytes of content from the store, by `CacheResult`.
-    private(set) var savedBytes = [UInt64](repeating: 0, count: CacheResult.allCases.count)
-    private(set) var oldestAges = OldestAges()
+    public var savedBytes = [UInt64](repeating: 0, count: CacheResult.allCases.count)
+    public var oldestAges = OldestAges()
     /// By `CacheResult`.
-    private(set) var exemplars = [Exemplars](repeating: Exemplars(), count: CacheResult.allCases.count)
-    public private(set) var rescued: [UInt64]
+    public var exemplars = [Exemplars](repeating: Exemplars(), count: CacheResult.allCases.count)
+    public var rescued: [UInt64]
     /// Number of these that were served a response stored without credentials.
-    public private(set) var rescuedWithShared: [UInt64]
-    public private(set) var notStored: [UInt64]
+    public var rescuedWithShared: [UInt64]
+    public var notStored: [UInt64]
     /// Number of these with a status of 5xx, which are not wanted in the store.
-    private(set) var errorsNotStored: [UInt64]
-    public private(set) var refused: [UInt64]
-    public private(set) var upstreamErrors: [UInt64]
-    public private(set) var contents: [UInt64]
+    public var errorsNotStored: [UInt64]
+    public var refused: [UInt64]
+    public var upstreamErrors: [UInt64]
+    public var contents: [UInt64]
     public var figures = Figures()
 
-    private static let classes = ExchangeRecord.statusClasses
+    private static let classes = StatusClass.count
     private static let methods = MethodLabel.allCases.count
 
     public init(labels: MetricLabels) {
@@ -63,27 +63,8 @@ public struct ShardMetrics: Sendable {
         contents = Array(repeating: 0, count: labels.contentOutcomes.count)
     }
 
-    private static func position(_ result: CacheResult, _ method: MethodLabel, _ statusClass: Int) -> Int {
+    public static func position(_ result: CacheResult, _ method: MethodLabel, _ statusClass: Int) -> Int {
         (result.rawValue * methods + method.rawValue) * classes + statusClass
-    }
-
-    /// - Parameter wall: milliseconds since 1970.
-    public mutating func record(_ exchange: borrowing ExchangeRecord, at wall: Int64) {
-        requests[Self.position(exchange.result, exchange.method, exchange.statusClass)] += 1
-        durations[exchange.result.rawValue].observe(exchange.durationMicroseconds)
-        if let microseconds = exchange.upstreamMicroseconds { upstreamDuration.observe(microseconds) }
-        if let age = exchange.age {
-            servedAge.observe(age)
-            oldestAges.note(age, exchange.result, at: wall)
-        }
-        responseBytes[exchange.source.rawValue] += UInt64(exchange.bodyBytes)
-        if exchange.source == .store { savedBytes[exchange.result.rawValue] += UInt64(exchange.bodyBytes) }
-        if let cause = exchange.rescueCause { rescued[cause] += 1 }
-        if let permission = exchange.sharedPermission { rescuedWithShared[permission] += 1 }
-        if let reason = exchange.notStored {
-            notStored[reason] += 1
-            if exchange.isServerError { errorsNotStored[reason] += 1 }
-        }
     }
 
     /// Records the trace of an exchange.

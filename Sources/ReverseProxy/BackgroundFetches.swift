@@ -105,10 +105,10 @@ final class BackgroundFetches {
     private func record(
         of request: DecidedRequest, _ cause: BackgroundCause, behind number: UInt64, ended: @escaping () -> Void
     ) -> BackgroundRecord {
-        var trace = request.trace
-        trace.number = number
-        trace.mode = .live
-        return BackgroundRecord(shard: shard, head: request.head, trace, cause, began: shard.loop.batchMicroseconds, ended: ended)
+        var record = request.record
+        record.number = number
+        record.mode = .live
+        return BackgroundRecord(shard: shard, head: request.head, record, cause, began: shard.loop.batchMicroseconds, ended: ended)
     }
 
     private func run(

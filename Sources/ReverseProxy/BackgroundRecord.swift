@@ -1,4 +1,4 @@
-// Takes the client's part in a background fetch: waits for its end and records the outcome, so that `why` can explain it like an exchange.
+// Takes the client's part in a background fetch: waits for its end and completes the record, so that `why` can explain it like an exchange.
 
 import CachePolicy
 import Decisions
@@ -13,68 +13,65 @@ import Upstream
 final class BackgroundRecord: FetchReceiver {
     private let shard: ProxyShard
     private let head: RequestHead
-    private var trace: ExchangeTrace
+    private var record: ExchangeRecord
     private let began: Int64
     private let ended: () -> Void
     /// The fetch retains this record until its end.
     weak var fetch: Fetch?
 
     /// - Parameters:
-    ///   - exchange: trace of the exchange that this fetch continues or follows.
+    ///   - exchange: record of the exchange that this fetch continues or follows.
     ///   - began: time at which the request to the upstream began, in microseconds.
     init(
-        shard: ProxyShard, head: RequestHead, _ exchange: ExchangeTrace, _ cause: BackgroundCause, began: Int64,
+        shard: ProxyShard, head: RequestHead, _ exchange: ExchangeRecord, _ cause: BackgroundCause, began: Int64,
         ended: @escaping () -> Void = {}
     ) {
         self.shard = shard
         self.head = head
         self.ended = ended
         self.began = began
-        trace = exchange
-        trace.background = ExchangeTrace.Background(cause: cause, behind: exchange.number)
-        trace.method = MethodLabel(head.method)
+        record = exchange
+        record.background = ExchangeRecord.Background(cause: cause, behind: exchange.number)
+        (record.bodyBytes, record.content.microseconds) = (0, -1)
     }
 
     private func end() {
-        trace.number = shard.records.why.nextNumber()
-        trace.api = shard.shared.place
-        trace.wall = shard.loop.batchWallMilliseconds
-        trace.durationMicroseconds = SystemTime.monotonicMicroseconds - began
-        trace.upstream.microseconds = trace.durationMicroseconds
-        trace.status = fetch?.status?.rawValue ?? 0
-        trace.upstream.status = trace.status
-        trace.upstream.times = fetch?.times ?? TransferTimes()
-        trace.upstream.spoken = fetch?.spoken
-        trace.upstream.isFaulted = fetch?.isFaulted ?? false
-        shard.records.why.append(&trace, target: head.pathAndQuery)
+        record.number = shard.records.why.nextNumber()
+        record.api = shard.shared.place
+        record.wall = shard.loop.batchWallMilliseconds
+        record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
+        record.upstream.microseconds = record.durationMicroseconds
+        if let fetch { record.upstream.note(fetch) }
+        record.status = record.upstream.status
+        shard.records.why.append(&record, target: head.pathAndQuery)
         ended()
     }
 
     func fetchBrought(_ response: FetchedResponse) {
-        trace.result = .miss
-        trace.isStored = response.storage == .allowed
-        trace.found.isGone = response.isRememberedAsGone
-        if case .forbidden(let reason) = response.storage { trace.reasons.notStored = reason }
-        trace.reasons.fault = response.fault
-        trace.bodyBytes = response.content.count
+        record.result = .miss
+        record.isStored = response.storage == .allowed
+        record.found.isGone = response.isRememberedAsGone
+        if case .forbidden(let reason) = response.storage { record.reasons.notStored = reason }
+        record.reasons.fault = response.fault
+        record.bodyBytes = response.content.count
         end()
     }
 
     func fetchConfirmed(_ confirmation: Confirmation) {
-        trace.result = .revalidated
+        record.result = .revalidated
         end()
     }
 
     func fetchFailed(_ failure: FetchFailure) {
-        trace.result = .error
-        trace.upstream.failure = failure
+        record.result = .error
+        record.upstream.failure = failure
         end()
     }
 
     /// The response cannot be stored, so its content is not read.
     func streamBegan(_ head: ResponseHead, length: Int?, notStored: NotStoredReason) -> Bool {
-        trace.result = .miss
-        trace.reasons.notStored = notStored
+        record.result = .miss
+        record.reasons.notStored = notStored
         end()
         return false
     }
@@ -85,4 +82,12 @@ final class BackgroundRecord: FetchReceiver {
     func streamEnded() {}
     func streamBroke(_ error: UpstreamError) {}
     func fetchDrained() {}
+}
+
+extension ExchangeRecord.Upstream {
+    /// Copies the upstream's part from its fetch.
+    mutating func note(_ fetch: Fetch) {
+        (times, spoken, isFaulted) = (fetch.times, fetch.spoken, fetch.isFaulted)
+        (address, status) = (UInt8(clamping: fetch.address), fetch.status?.rawValue ?? 0)
+    }
 }

@@ -108,13 +108,11 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
     private func end(status: Status, bodyBytes: Int) {
         if case .reading = phase { shard.countContent(.unfinished) }
         phase = .ended
-        var record = ExchangeRecord(result: .error, method: MethodLabel(head.method), status: status.rawValue)
+        var record = ExchangeRecord(.error, MethodLabel(head.method), status: status.rawValue)
         record.source = .own
         record.bodyBytes = bodyBytes
-        record.contentMicroseconds = elapsed
-        var trace = ExchangeTrace()
-        trace.number = shard.records.why.nextNumber()
-        trace.content.outcome = .unfinished
-        shard.finish(&record, &trace, head, stream.client, began)
+        record.number = shard.records.why.nextNumber()
+        (record.content.outcome, record.content.microseconds) = (.unfinished, elapsed)
+        shard.finish(&record, head, stream.client, began)
     }
 }

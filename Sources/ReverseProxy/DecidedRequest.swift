@@ -4,6 +4,7 @@ import Addresses
 import CachePolicy
 import Decisions
 import Explanation
+import Figures
 import HTTPCore
 import ResponseCache
 import Sending
@@ -39,19 +40,20 @@ final class DecidedRequest: @unchecked Sendable {
     let waitedSince: Int64?
     /// The upstream connection that the request must use; nil: any connection of the pool.
     let owned: OwnedConnection?
-    /// Facts for explanations so far.
-    let trace: ExchangeTrace
+    /// The exchange's record so far.
+    let record: ExchangeRecord
 
     init(
         _ head: borrowing RequestHead, _ facts: borrowing RequestFacts<FoundResponse>,
         _ decision: borrowing RequestDecision<FoundResponse>, _ arrival: borrowing Arrival, client: ClientAddress,
         shard: borrowing ProxyShard
     ) {
-        var trace = ExchangeTrace(facts, decision)
         self.head = copy head
         directives = facts.directives
         mode = facts.mode
         let (copy, mayRescue, place) = decision.copyAndPlace
+        var record = ExchangeRecord(place == nil ? .bypass : .miss, MethodLabel(head.method))
+        record.note(facts, decision)
         // Keeps the head in memory, because its memory may otherwise be reused before the upstream responds.
         found = copy?.holdingHead
         (self.mayRescue, self.place) = (mayRescue, place)
@@ -64,16 +66,16 @@ final class DecidedRequest: @unchecked Sendable {
         owned = arrival.owned
         let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
         scopes = shard.scopes(of: head, route: route, target, content: arrival.identity, client: client)
-        trace.identity = arrival.identityOutcome
-        trace.found.unknownField = arrival.unknownField
-        trace.found.diskReads = UInt8(clamping: arrival.reads)
-        trace.found.shared = arrival.shared
-        trace.found.obstacle = decision.looksAtOthers ? arrival.obstacle : nil
-        if trace.reasons.validation == .markedStale, let copy { trace.reasons.doubt = shard.cache?.doubt(of: copy.metadata) }
-        trace.reasons.isClientIgnored = arrival.isClientIgnored
-        if arrival.isForNobody { trace.api = ExchangeTrace.noAPI } else { trace.route = UInt16(clamping: route) }
-        if let target { trace.partition = ExchangeTrace.partition(in: target.keys.own, at: shard.keys.partitionOffset) }
-        self.trace = trace
+        record.identity = arrival.identityOutcome
+        record.found.unknownField = arrival.unknownField
+        record.found.diskReads = UInt8(clamping: arrival.reads)
+        record.found.shared = arrival.shared
+        record.found.obstacle = decision.looksAtOthers ? arrival.obstacle : nil
+        if record.reasons.validation == .markedStale, let copy { record.reasons.doubt = shard.cache?.doubt(of: copy.metadata) }
+        record.reasons.isClientIgnored = arrival.isClientIgnored
+        if arrival.isForNobody { record.api = ExchangeRecord.noAPI } else { record.route = UInt16(clamping: route) }
+        if let target { record.partition = ExchangeRecord.partition(in: target.keys.own, at: shard.keys.partitionOffset) }
+        self.record = record
     }
 
     /// Creates a copy without the client's data, for repeating the request later.
@@ -87,7 +89,7 @@ final class DecidedRequest: @unchecked Sendable {
         (mayRescue, place, route) = (other.mayRescue, other.place, other.route)
         scopes = RequestScopes(other.scopes)
         client = 0
-        (basis, trace, waitedSince, lookedUpAt) = (other.basis, other.trace, nil, other.lookedUpAt)
+        (basis, record, waitedSince, lookedUpAt) = (other.basis, other.record, nil, other.lookedUpAt)
         owned = nil
     }
 
@@ -173,9 +175,10 @@ final class DoneLookUp {
     }
 }
 
-extension ExchangeTrace {
-    fileprivate init(_ facts: borrowing RequestFacts<FoundResponse>, _ decision: borrowing RequestDecision<FoundResponse>) {
-        self.init()
+extension ExchangeRecord {
+    fileprivate mutating func note(
+        _ facts: borrowing RequestFacts<FoundResponse>, _ decision: borrowing RequestDecision<FoundResponse>
+    ) {
         mode = facts.mode
         if case .lookedUp(let lookedUp) = facts.storeUse { note(lookedUp.result, now: facts.now) }
         switch decision {

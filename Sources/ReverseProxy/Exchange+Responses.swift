@@ -38,16 +38,14 @@ extension Exchange {
         case .own: break
         case .gone:
             detail += "/gone"
-            trace.found.isGone = true
+            record.found.isGone = true
             shard.cache?.shared.gone?.count(.served)
         case .shared(let permission):
             detail += permission.isOfSameUser ? "/\(permission.rawValue)" : "/shared:\(permission.rawValue)"
-            trace.reasons.sharedPermission = permission
-            record.sharedPermission = MetricNames.place(of: permission)
+            record.reasons.sharedPermission = permission
         }
         record.result = .rescued
-        note(failure)
-        record.rescueCause = MetricNames.place(of: failure)
+        record.upstream.failure = failure
         var lines: [UInt8] = []
         lines.append(age: rescue.age)
         if let status = failure.status {
@@ -66,24 +64,20 @@ extension Exchange {
 
     /// Responds with an error, because no stored response may be served.
     private func refuse(_ failure: FetchFailure, _ reason: NoCopyReason) {
-        note(failure)
+        record.upstream.failure = failure
         switch reason {
         case .nothingStored: break
-        case .forbidden(let reason): trace.reasons.notRescued = reason
-        case .sharedForbidden(let reason): trace.reasons.notStoodIn = reason
+        case .forbidden(let reason): record.reasons.notRescued = reason
+        case .sharedForbidden(let reason): record.reasons.notStoodIn = reason
         }
         send(failure.refusal(reason).response(accept: head.fields.combined(.accept), name: shard.settings.forwarding.name))
-    }
-
-    private func note(_ failure: FetchFailure) {
-        trace.upstream.failure = failure
     }
 
     /// Sends a response of Cistern.
     func send(_ response: OwnResponse) {
         var response = response
-        if trace.api != ExchangeTrace.noAPI {
-            trace.reasons.carriesGrant = shard.appendGrant(ofPath: head, to: &response.fieldLines)
+        if record.api != ExchangeRecord.noAPI {
+            record.reasons.carriesGrant = shard.appendGrant(ofPath: head, to: &response.fieldLines)
         }
         record.result = .error
         record.source = .own
@@ -98,12 +92,11 @@ extension Exchange {
         var response = fetched
         var lines: [UInt8] = []
         var detail: String?
-        trace.isStored = response.storage == .allowed
-        trace.found.isGone = response.isRememberedAsGone
+        record.isStored = response.storage == .allowed
+        record.found.isGone = response.isRememberedAsGone
         if case .forbidden(let reason) = response.storage {
-            trace.reasons.notStored = reason
-            trace.reasons.fault = response.fault
-            record.notStored = MetricNames.place(of: reason)
+            record.reasons.notStored = reason
+            record.reasons.fault = response.fault
             detail = reason.rawValue
         }
         shard.messages.cacheStatus.forwarded(forwarding(isStored: response.storage == .allowed, detail: detail), to: &lines)
@@ -151,8 +144,8 @@ extension Exchange {
     /// Starts a streamed response.
     func begin(_ response: ResponseHead, length: Int?, _ notStored: NotStoredReason) {
         noteKept(response.status, isKept: false)
-        if request.place != nil { record.notStored = MetricNames.place(of: notStored) }
-        trace.reasons.notStored = notStored
+        record.reasons.notStored = notStored
+        record.reasons.isBypassedStream = request.place == nil
         record.status = response.status.rawValue
         switch beginCoding(response, length: length) {
         case .asItComes: start(response, length: length, notStored, variesHere: false)
@@ -213,7 +206,7 @@ extension Exchange {
             return sendNow(found, head: bytes, metadata, age: age, lines)
         }
         stopTimers()
-        trace.noteDiskRead()
+        record.noteDiskRead()
         prepared = PreparedResponse(found: found, head: Array(bytes), metadata: metadata, age: age, lines: lines)
         cache.bringIn(contentOf: found) { [self] in
             shard.loop.execute { self.sendPrepared() }
@@ -234,7 +227,7 @@ extension Exchange {
         record.age = age
         handle(.sent)
         var lines = lines
-        trace.reasons.carriesGrant = shard.appendGrant(ofTarget: head, beside: bytes, to: &lines)
+        record.reasons.carriesGrant = shard.appendGrant(ofTarget: head, beside: bytes, to: &lines)
         appendWhy(to: &lines)
         let stored = StoredResponseSender.Response(
             found, head: bytes, metadata, shard.routes.compression.rules(for: head.pathAndQuery))
@@ -264,7 +257,7 @@ extension Exchange {
         stopTimers()
         recording?.finish()
         record.status = status.rawValue
-        shard.finish(&record, &trace, head, owner, began)
+        shard.finish(&record, head, owner, began)
     }
 
     /// Adds Proxy-Status (RFC 9209 §2.1.5): the response is forwarded although it does not meet the operator's requirements.
@@ -297,18 +290,13 @@ extension Exchange {
 
     func noteUpstream() {
         // Not the time of the batch: a response often arrives in the batch in which its request was sent.
-        record.upstreamMicroseconds = SystemTime.monotonicMicroseconds - began - waited
-        guard let fetch else { return }
-        trace.upstream.times = fetch.times
-        trace.upstream.spoken = fetch.spoken
-        trace.upstream.isFaulted = fetch.isFaulted
-        trace.upstream.address = UInt8(clamping: fetch.address)
-        trace.upstream.status = fetch.status?.rawValue ?? 0
+        record.upstream.microseconds = SystemTime.monotonicMicroseconds - began - waited
+        if let fetch { record.upstream.note(fetch) }
     }
 
     /// Adds the explanation field, if the client requests it and may see it.
     private func appendWhy(to lines: inout [UInt8]) {
-        if shard.explains(head) { lines += shard.whyField(record, trace, head) }
+        if shard.explains(head) { lines += shard.whyField(record, head) }
     }
 }
 

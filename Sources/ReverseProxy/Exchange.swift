@@ -42,7 +42,6 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// Whether the last awaited fetch belonged to another client.
     private var hasWaitedForAnother = false
     var record: ExchangeRecord
-    var trace: ExchangeTrace
     /// Compression of a streamed response; nil if it is forwarded unchanged.
     var coding: PassedCoding?
     /// The client of the request, and what is forwarded to the upstream about it.
@@ -67,11 +66,10 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         owner = stream.client
         client = UpstreamRequestFields.Client(owner, request.head, isBelieved: shard.admission.isBelieved(stream))
         place = request.isRefused ? nil : shard.process.requestsPerAddress?.take(owner.place)
-        record = ExchangeRecord(result: request.place == nil ? .bypass : .miss, method: MethodLabel(request.head.method), status: 0)
-        record.contentMicroseconds = body.outcome == .whole ? waited : nil
-        trace = request.trace
-        trace.number = shard.records.why.nextNumber()
-        trace.content.outcome = body.outcome
+        record = request.record
+        record.number = shard.records.why.nextNumber()
+        record.content.outcome = body.outcome
+        if body.outcome == .whole { record.content.microseconds = waited }
         // The data of a tunnel is not the content of a response.
         let recorder = body.framing == .tunnel ? nil : shard.process.recorder
         recording = recorder.map {
@@ -128,7 +126,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         case .refuse: shard.background.rechecks.watchAddress()
         case .serveCopy(let stop, let looksBehind):
             if stop.scope == .address { shard.background.rechecks.watchAddress() }
-            if looksBehind { shard.background.fetches.look(request, client: client, behind: trace.number) }
+            if looksBehind { shard.background.fetches.look(request, client: client, behind: record.number) }
         }
         handle(.admitted(admission))
     }
@@ -137,7 +135,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// otherwise an upstream that hangs and gets few requests would never be checked.
     func keepForChecks() {
         guard request.isRepeatable, shard.isFailing(request) else { return }
-        shard.background.rechecks.keep(request, client: client, behind: trace.number)
+        shard.background.rechecks.keep(request, client: client, behind: record.number)
     }
 
     private func join() {
@@ -186,7 +184,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         timer = nil
         let softDeadline = request.mayRescue ? shard.patience(for: request) : 0
         if softDeadline > 0 {
-            trace.upstream.patience = softDeadline == shard.routes.all[request.route].rescueAfter ? 0 : UInt32(clamping: softDeadline)
+            record.upstream.patience = softDeadline == shard.routes.all[request.route].rescueAfter ? 0 : UInt32(clamping: softDeadline)
             let now = shard.loop.time.monotonicMilliseconds
             // The request may have waited for another node already.
             let deadline = self.deadline ?? (request.waitedSince ?? now) + softDeadline
@@ -241,8 +239,8 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     /// Hands the fetch over to a background record. It continues if it may fill the store or change something.
     private func leaveFetch(_ cause: BackgroundCause) {
         guard let fetch else { return }
-        let record = BackgroundRecord(shard: shard, head: head, trace, cause, began: began + waited)
-        fetch.abandon(isRequestWhole: upload.isWhole, to: record)
+        let successor = BackgroundRecord(shard: shard, head: head, record, cause, began: began + waited)
+        fetch.abandon(isRequestWhole: upload.isWhole, to: successor)
         self.fetch = nil
     }
 
@@ -278,7 +276,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
                     try storedNow(for: ending, cache)
                 }
             } catch {
-                trace.noteDiskRead()
+                record.noteDiskRead()
                 return shard.bringIn(error) { self.decide(ending, reads: reads + 1) }
             }
         }
@@ -330,7 +328,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
             record.status = 499
             record.result = .error
             recording?.finish()
-            shard.finish(&record, &trace, head, owner, began)
+            shard.finish(&record, head, owner, began)
         }
     }
 
@@ -408,7 +406,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         let isTakenBack = stream.takeBackResponse()
         coding = nil
         if isTakenBack {
-            (record.notStored, trace.reasons.notStored, record.bodyBytes) = (nil, nil, 0)
+            (record.reasons.notStored, record.bodyBytes) = (nil, 0)
             noteUpstream()
         }
         perform(machine.handle(.streamBroke(.transfer(error), isTakenBack: isTakenBack))) { self.breakOff() }

@@ -4,6 +4,7 @@
 
 import CachePolicy
 import Decisions
+import Explanation
 import HTTPCore
 import Identity
 import Reactor
@@ -190,7 +191,7 @@ final class Fetch: @unchecked Sendable {
             if !report.isStream { noteSuccess() }
             letGo { $0.streamEnded() }
         case .breakStream(let error):
-            span?.work.failure = .transfer(error)
+            span?.work.upstream.failure = .transfer(error)
             letGo { $0.streamBroke(error) }
         case .examine(let purpose, let isDelimited): examine(purpose, isDelimited: isDelimited)
         case .readIn(let step): readIn(step)
@@ -221,7 +222,7 @@ final class Fetch: @unchecked Sendable {
 
     /// Ends the fetch without a usable response.
     func fail(_ failure: FetchFailure) {
-        span?.work.failure = failure
+        span?.work.upstream.failure = failure
         if isOutage(failure), let found = subject.found { shard.cache?.noteFailed(found, at: shard.cacheTime) }
         land(.failed(failure))
         letGo { $0.fetchFailed(failure) }
@@ -294,8 +295,8 @@ final class Fetch: @unchecked Sendable {
     private func endSpan(isAbandoned: Bool = false) {
         guard let span else { return }
         self.span = nil
-        (span.work.address, span.work.status, span.work.isAbandoned) = (address, status?.rawValue ?? 0, isAbandoned)
-        (span.work.times, span.work.spoken, span.work.isFaulted) = (times, spoken, isFaulted)
+        span.work.isAbandoned = isAbandoned
+        span.work.upstream.note(self)
         shard.endSpan(span)
     }
 }

@@ -133,9 +133,8 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         if let exchange { return exchange.clientLeft() }
         guard !isOver else { return }
         isOver = true
-        var record = ExchangeRecord(result: .error, method: MethodLabel(head.method), status: 499)
-        var trace = ExchangeTrace()
-        trace.number = shard.records.why.nextNumber()
-        shard.finish(&record, &trace, head, stream.client, arrival.began)
+        var record = ExchangeRecord(.error, MethodLabel(head.method), status: 499)
+        record.number = shard.records.why.nextNumber()
+        shard.finish(&record, head, stream.client, arrival.began)
     }
 }

@@ -19,15 +19,13 @@ extension ProxyShard {
     func asksForWords(_ head: RequestHead) -> Bool { head.contains(.cisternWhy) || head.contains(.cisternKey) }
 
     /// The line of the Cistern-Why field.
-    func whyField(_ record: ExchangeRecord, _ trace: ExchangeTrace, _ head: RequestHead) -> [UInt8] {
+    func whyField(_ record: ExchangeRecord, _ head: RequestHead) -> [UInt8] {
         let target = Array(head.pathAndQuery)
-        var trace = trace
-        trace.complete(by: record, wall: loop.batchWallMilliseconds)
-        let isNobodys = trace.api == ExchangeTrace.noAPI
+        let isNobodys = record.api == ExchangeRecord.noAPI
         return WhyExplanation(
-            WhyRecord(trace: trace, shard: shard.number, target: target),
+            WhyRecord(exchange: record, shard: shard.number, target: target),
             route: isNobodys ? ExplainedRoute.none : routes.explained(target), api: isNobodys ? "" : shared.name,
-            unknownField: isNobodys ? nil : shared.cache?.unknownFields.name(ofField: trace.found.unknownField)
+            unknownField: isNobodys ? nil : shared.cache?.unknownFields.name(ofField: record.found.unknownField)
         ).field
     }
 

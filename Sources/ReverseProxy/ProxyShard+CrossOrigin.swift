@@ -22,16 +22,15 @@ extension ProxyShard {
             ?? OwnResponse(status: 200, contentType: "text/plain; charset=utf-8", content: [])
         var lines = verdict == .allowed ? rules.leave(to: head) : []
         lines.append("Vary: Access-Control-Request-Method, Access-Control-Request-Headers\r\n")
-        var record = ExchangeRecord(result: .own, method: MethodLabel(head.method), status: response.status.rawValue)
+        var record = ExchangeRecord(.own, MethodLabel(head.method), status: response.status.rawValue)
         record.source = .own
         record.bodyBytes = response.content.count
-        var trace = ExchangeTrace()
-        trace.number = records.why.nextNumber()
-        trace.reasons.preflight = verdict
+        record.number = records.why.nextNumber()
+        record.reasons.preflight = verdict
         let client = stream.client
         CrossOriginStream(stream, rules, head)
             .sendWhole(head: response.head(date: date), lines: lines, body: .bytes(response.content))
-        finish(&record, &trace, head, client, loop.batchMicroseconds)
+        finish(&record, head, client, loop.batchMicroseconds)
         return true
     }
 

@@ -46,16 +46,12 @@ extension ProxyShard {
 
     /// Counts an exchange for its API.
     func countOfAPI(_ record: borrowing ExchangeRecord) {
-        let place = Int(shared.place)
-        records.apis[place].countRequest(record)
-        guard let reason = record.notStored else { return }
-        records.apis[place].countNotStored(reason, isServerError: record.isServerError, of: records.metrics.notStored.count)
+        records.apis[Int(shared.place)].record(record)
     }
 
-    /// - Parameter route: index of the route, or `ExchangeTrace.noRoute`.
-    func count(_ record: borrowing ExchangeRecord, _ route: UInt16, _ head: RequestHead) {
-        records.metrics.record(record, at: loop.batchWallMilliseconds)
-        let figures = routeFigures?.figures(of: route)
+    func count(_ record: borrowing ExchangeRecord, _ head: RequestHead) {
+        records.metrics.record(record)
+        let figures = routeFigures?.figures(of: record.route)
         figures?.record(record)
         if head.contains(.traceparent) || head.span.isRecorded { noteExemplar(record, figures, head) }
     }
@@ -74,14 +70,14 @@ extension ProxyShard {
 
     /// Counts targets that fail, are rescued, or are not stored.
     @inline(never)
-    func tally(_ record: borrowing ExchangeRecord, _ api: UInt16, _ target: ArraySlice<UInt8>) {
+    func tally(_ record: borrowing ExchangeRecord, _ target: ArraySlice<UInt8>) {
         let now = loop.batchMilliseconds
         if record.isServerError {
-            records.targets.failed.count(target, ofAPI: api, now: now)
+            records.targets.failed.count(target, ofAPI: record.api, now: now)
         } else if record.result == .rescued {
-            records.targets.rescued.count(target, ofAPI: api, now: now)
+            records.targets.rescued.count(target, ofAPI: record.api, now: now)
         } else {
-            records.targets.forwarded.count(target, ofAPI: api, now: now)
+            records.targets.forwarded.count(target, ofAPI: record.api, now: now)
         }
     }
 
@@ -134,9 +130,9 @@ extension ProxyShard {
 
     /// Counts a request for an own page. Such requests are not in the access log.
     public func countOwnPage(_ method: MethodLabel, _ status: Status) {
-        var record = ExchangeRecord(result: .own, method: method, status: status.rawValue)
+        var record = ExchangeRecord(.own, method, status: status.rawValue)
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - loop.batchMicroseconds
-        records.metrics.record(record, at: loop.batchWallMilliseconds)
+        records.metrics.record(record)
     }
 
     func countRequestBytes(_ count: Int) { records.metrics.figures[.requestBytes] += count }

@@ -58,14 +58,14 @@ extension ProxyShard {
     /// Access log line of a completed exchange.
     @inline(never)
     func accessLine(
-        _ record: borrowing ExchangeRecord, _ trace: borrowing ExchangeTrace, _ head: RequestHead, _ client: RequestClient, _ log: AccessLog
+        _ record: borrowing ExchangeRecord, _ head: RequestHead, _ client: RequestClient, _ log: AccessLog
     ) -> [UInt8] {
-        var line = AccessLogLine(head, wall: loop.batchWallMilliseconds)
+        var line = AccessLogLine(head)
         line.client = AccessLogLine.Client(client.text, subject: client.subject, tls: client.tls)
         line.name = log.namesRequests ? records.name(of: head) : nil
-        if trace.api != ExchangeTrace.noAPI { line.api = shared.name }
-        if trace.route != ExchangeTrace.noRoute { line.route = routes.all[Int(trace.route)].name }
-        if trace.upstream.status > 0 { line.upstreamAddress = upstreamAddresses[Int(trace.upstream.address)] }
-        return line.make(record, trace, log.format, log.fields)
+        if record.api != ExchangeRecord.noAPI { line.api = shared.name }
+        if record.route != ExchangeRecord.noRoute { line.route = routes.all[Int(record.route)].name }
+        if record.upstream.status > 0 { line.upstreamAddress = upstreamAddresses[Int(record.upstream.address)] }
+        return line.make(record, log.format, log.fields)
     }
 }

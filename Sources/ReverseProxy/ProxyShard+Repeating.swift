@@ -49,9 +49,9 @@ extension ProxyShard {
 
     func finishRepeated(_ hit: KeptHit, _ head: RequestHead, _ client: RequestClient) {
         countRepeated()
-        if hit.trace.reasons.isClientIgnored { countIgnoredDirectives() }
-        hit.trace.number = records.why.nextNumber()
-        finish(&hit.record, &hit.trace, head, client, loop.batchMicroseconds)
+        if hit.record.reasons.isClientIgnored { countIgnoredDirectives() }
+        hit.record.number = records.why.nextNumber()
+        finish(&hit.record, head, client, loop.batchMicroseconds)
     }
 
     /// Remembers what a plain hit has sent, if such requests are frequent.

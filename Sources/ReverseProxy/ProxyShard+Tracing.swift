@@ -13,13 +13,11 @@ import Upstream
 extension ProxyShard {
     /// Exports the span of a completed exchange.
     @inline(never)
-    func noteSpan(
-        _ record: borrowing ExchangeRecord, _ trace: borrowing ExchangeTrace, _ head: RequestHead, _ client: RequestClient, _ began: Int64
-    ) {
+    func noteSpan(_ record: borrowing ExchangeRecord, _ head: RequestHead, _ client: RequestClient, _ began: Int64) {
         guard let tracer = records.tracer else { return }
         let parent = TraceParent(head.fields)
         let work = TraceSpan.Server(
-            TraceSpan.Head(head.method, head.pathAndQuery, head.version), isSecure: client.isSecure, client: client.text, record, trace)
+            TraceSpan.Head(head.method, head.pathAndQuery, head.version), isSecure: client.isSecure, client: client.text, record)
         let span = TraceSpan(
             head.span, parent: parent?.trace == head.span.trace ? parent?.span ?? 0 : 0, link: tracer.leader(of: head.span),
             start: began + tracer.offset(loop), duration: record.durationMicroseconds, spanSubject, .server(work))

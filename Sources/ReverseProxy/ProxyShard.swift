@@ -278,21 +278,19 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     /// Completes an exchange. Every exchange ends here, once.
     /// - Parameter client: the client before the response was sent, because the connection's next request may have begun since.
-    func finish(
-        _ record: inout ExchangeRecord, _ trace: inout ExchangeTrace, _ head: RequestHead, _ client: RequestClient, _ began: Int64
-    ) {
+    func finish(_ record: inout ExchangeRecord, _ head: RequestHead, _ client: RequestClient, _ began: Int64) {
         loop.assertOnLoop()
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - began
-        count(record, trace.route, head)
-        trace.complete(by: record, of: client.address, head.version, wall: loop.batchWallMilliseconds)
+        (record.wall, record.client, record.version) = (loop.batchWallMilliseconds, client.address, head.version)
+        count(record, head)
         if !isAlone {
-            if trace.reasons.refusal?.isOfNoAPI == true { trace.api = ExchangeTrace.noAPI }
-            if trace.api != ExchangeTrace.noAPI { trace.api = shared.place }
-            if trace.api != ExchangeTrace.noAPI { countOfAPI(record) }
+            if record.reasons.refusal?.isOfNoAPI == true { record.api = ExchangeRecord.noAPI }
+            if record.api != ExchangeRecord.noAPI { record.api = shared.place }
+            if record.api != ExchangeRecord.noAPI { countOfAPI(record) }
         }
-        records.why.append(&trace, target: head.pathAndQuery)
-        if record.isServerError || record.result.isTallied { tally(record, trace.api, head.pathAndQuery) }
-        if head.span.isRecorded { noteSpan(record, trace, head, client, began) }
-        if let log = records.accessLog { log.append(accessLine(record, trace, head, client, log)) }
+        records.why.append(&record, target: head.pathAndQuery)
+        if record.isServerError || record.result.isTallied { tally(record, head.pathAndQuery) }
+        if head.span.isRecorded { noteSpan(record, head, client, began) }
+        if let log = records.accessLog { log.append(accessLine(record, head, client, log)) }
     }
 }

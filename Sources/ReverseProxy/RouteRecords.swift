@@ -17,7 +17,7 @@ final class RouteRecords {
 
     /// Returns nil if no routes are configured.
     init?(_ routes: Routes, ofAPI api: String, in records: ShardRecords) {
-        guard routes.all.count > 1, routes.all.count <= ExchangeTrace.noRoute else { return nil }
+        guard routes.all.count > 1, routes.all.count <= ExchangeRecord.noRoute else { return nil }
         self.routes = routes
         // No route has this name, because names are words.
         let names = routes.all.map { $0.name.isEmpty ? "*" : $0.name }
@@ -25,8 +25,8 @@ final class RouteRecords {
         latest = Array(repeating: (0, UInt16(routes.all.count - 1)), count: Self.remembered)
     }
 
-    /// Returns nil for `ExchangeTrace.noRoute`.
-    func figures(of route: UInt16) -> RouteFigures? { route == ExchangeTrace.noRoute ? nil : figures[Int(route)] }
+    /// Returns nil for `ExchangeRecord.noRoute`.
+    func figures(of route: UInt16) -> RouteFigures? { route == ExchangeRecord.noRoute ? nil : figures[Int(route)] }
 
     /// Index of the target's route.
     func place(of target: ArraySlice<UInt8>) -> UInt16 {

@@ -14,20 +14,16 @@ import ResponseCache
 /// A sent response, and the record that is written each time it is sent.
 public final class KeptHit {
     public let response: CompleteResponse
-    /// As last recorded; varying values are overwritten. Copying both took as long as the rest of recording.
+    /// As last recorded; varying values are overwritten. A copy took as long as the rest of recording.
     public var record: ExchangeRecord
-    public var trace: ExchangeTrace
     fileprivate let basis: FindingBasis
     fileprivate let times: Range<Int64>
 
     /// - Parameter times: range in which it may be sent again, in milliseconds since 1970. It has a lower bound because clocks may be set
     ///   back.
-    public init(
-        _ response: UnsafeRawBufferPointer, _ basis: FindingBasis, times: Range<Int64>, _ record: ExchangeRecord, _ trace: ExchangeTrace
-    ) {
+    public init(_ response: UnsafeRawBufferPointer, _ basis: FindingBasis, times: Range<Int64>, _ record: ExchangeRecord) {
         self.response = CompleteResponse(response)
         self.record = record
-        self.trace = trace
         self.basis = basis
         self.times = times
     }

@@ -2,6 +2,7 @@
 
 import CacheStore
 import Dispatch
+import Explanation
 import Glibc
 import TestSupport
 import Testing
@@ -15,7 +16,7 @@ struct CountingTests {
         contentOutcomes: ["whole"], sharedPermissions: ["public"])
 
     private func record(_ result: CacheResult, _ status: UInt16, bytes: Int = 0, source: ContentSource = .upstream) -> ExchangeRecord {
-        var record = ExchangeRecord(result: result, method: .get, status: status)
+        var record = ExchangeRecord(result, .get, status: status)
         record.bodyBytes = bytes
         record.source = source
         return record
@@ -38,10 +39,10 @@ struct CountingTests {
     func merging() {
         var one = ShardMetrics(labels: Self.labels)
         var two = ShardMetrics(labels: Self.labels)
-        one.record(record(.hit, 200, bytes: 10, source: .store), at: 0)
-        two.record(record(.hit, 200, bytes: 5, source: .store), at: 0)
-        two.record(record(.miss, 999, bytes: 7), at: 0)
-        two.record(record(.error, 42, bytes: 3, source: .own), at: 0)
+        one.record(record(.hit, 200, bytes: 10, source: .store))
+        two.record(record(.hit, 200, bytes: 5, source: .store))
+        two.record(record(.miss, 999, bytes: 7))
+        two.record(record(.error, 42, bytes: 3, source: .own))
         two.refuse(0)
         two.upstreamFailed(0)
         one.merge(two)

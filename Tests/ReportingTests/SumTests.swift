@@ -1,6 +1,8 @@
 // Sums whose lines are written by hand: each number that is counted is in them. A new one fails here until it has a value below, and its lines
 // where counts are added up.
 
+import CachePolicy
+import Decisions
 import Explanation
 import Testing
 
@@ -55,9 +57,10 @@ struct SumTests {
     }
 
     private static func record(_ result: CacheResult) -> ExchangeRecord {
-        var record = ExchangeRecord(result: result, method: .get, status: 503)
-        (record.durationMicroseconds, record.upstreamMicroseconds, record.bodyBytes, record.source, record.age) = (9, 7, 3, .store, 5)
-        (record.rescueCause, record.sharedPermission, record.notStored) = (0, 0, 0)
+        var record = ExchangeRecord(result, .get, status: 503)
+        (record.durationMicroseconds, record.bodyBytes, record.source, record.age) = (9, 3, .store, 5)
+        (record.upstream.microseconds, record.upstream.failure) = (7, .slow)
+        (record.reasons.sharedPermission, record.reasons.notStored) = (SharedCopyPermission.allCases[0], .noStore)
         return record
     }
 
@@ -67,7 +70,7 @@ struct SumTests {
     func shards() {
         var counted = ShardMetrics(labels: MetricNames.labels)
         for result in CacheResult.allCases {
-            counted.record(Self.record(result), at: 1)
+            counted.record(Self.record(result))
             counted.note(Self.exemplar, of: result)
         }
         counted.refuse(0)
@@ -103,8 +106,7 @@ struct SumTests {
     @Test("of an API")
     func apis() {
         var counted = APICounts()
-        counted.countRequest(Self.record(.rescued))
-        counted.countNotStored(0, isServerError: true, of: 1)
+        counted.record(Self.record(.rescued))
         counted.countResponse(status: 503, firstByte: 7)
         counted.countConnection(connecting: 8, securing: 9)
         counted.responseBytes = 10

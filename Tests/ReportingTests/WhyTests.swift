@@ -5,6 +5,7 @@ import CachePolicy
 import Decisions
 import Downstream
 import Explanation
+import Figures
 import HTTPCore
 import JSON
 import Reactor
@@ -291,15 +292,15 @@ struct WhyTests {
         let ring = WhyRing(shard: 3, capacity: 2)
         let long = Array(repeating: UInt8(ascii: "x"), count: 1_000)
         for target in [Array("/a".utf8), long, Array("/b".utf8)] {
-            var trace = ExchangeTrace()
-            trace.number = ring.nextNumber()
-            ring.append(&trace, target: target[...])
+            var record = ExchangeRecord(.miss, .get)
+            record.number = ring.nextNumber()
+            ring.append(&record, target: target[...])
         }
         let records = ring.records(last: 10)
         #expect(records.map(\.id) == ["3-3", "3-2"])
         #expect(records.map(\.isCut) == [false, true])
         #expect(records[1].target.count == WhyRing.targetBytes)
-        var unkept = ExchangeTrace()
+        var unkept = ExchangeRecord(.miss, .get)
         WhyRing(shard: 0, capacity: 0).append(&unkept, target: long[...])
     }
 

@@ -64,8 +64,8 @@ struct HitMemoTests {
         let memo = memo ?? self.memo
         var basis = finding.basis
         basis.selecting = selecting.map { Array($0.utf8)[...] }
-        let record = ExchangeRecord(result: .hit, method: .get, status: 200)
-        let hit = Array(response.utf8).withUnsafeBytes { KeptHit($0, basis, times: times, record, ExchangeTrace()) }
+        let record = ExchangeRecord(.hit, .get, status: 200)
+        let hit = Array(response.utf8).withUnsafeBytes { KeptHit($0, basis, times: times, record) }
         Array(bytes.utf8).withUnsafeBytes { bytes in
             guard let request = memo.request(head, bytes) else { return }
             memo.keep(request, head, basis) { hit }

@@ -1,4 +1,4 @@
-// The record of one exchange, written once, at its end, to the counters and the access log.
+// Labels of exchanges in metrics and in the access log.
 
 /// Source of the response, as given by the `result` label.
 public enum CacheResult: Int, Sendable, CaseIterable {
@@ -70,37 +70,9 @@ public enum ContentSource: Int, Sendable, CaseIterable {
     }
 }
 
-public struct ExchangeRecord: Sendable {
-    public var result: CacheResult
-    public var method: MethodLabel
-    public var status: UInt16
-    /// Microseconds from the request's head to the end of the response.
-    public var durationMicroseconds: Int64 = 0
-    /// Microseconds until the upstream had responded or failed; nil if it was not asked.
-    public var upstreamMicroseconds: Int64?
-    /// Microseconds from the request's head until its content was complete; nil if it had none, or it was streamed.
-    public var contentMicroseconds: Int64?
-    public var bodyBytes = 0
-    public var source = ContentSource.upstream
-    /// Age in seconds of a response from the store; nil for other responses.
-    public var age: Int64?
-    /// Index in `MetricLabels.rescueCauses` if a stored response was served instead; nil otherwise.
-    public var rescueCause: Int?
-    /// Index of the reason that allowed serving a response stored without credentials; nil otherwise.
-    public var sharedPermission: Int?
-    public var notStored: Int?
+/// The class of a status: 0 for 1xx … 4 for 5xx.
+public enum StatusClass {
+    public static let count = 5
 
-    /// Whether the request has failed: its client received a status of 5xx, from the upstream or from Cistern.
-    public var isServerError: Bool { status >= 500 }
-
-    static let statusClasses = 5
-
-    /// 0 for 1xx … 4 for 5xx.
-    var statusClass: Int { min(max(Int(status) / 100, 1), Self.statusClasses) - 1 }
-
-    public init(result: CacheResult, method: MethodLabel, status: UInt16) {
-        self.result = result
-        self.method = method
-        self.status = status
-    }
+    public static func index(of status: UInt16) -> Int { min(max(Int(status) / 100, 1), count) - 1 }
 }

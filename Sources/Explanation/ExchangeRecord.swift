@@ -1,5 +1,6 @@
-// The data recorded for one exchange, from which it can be explained later. It consists of numbers and small enums, without references or
-// allocations, so that recording a hit costs almost nothing. `WhyExplanation` generates the sentences on request.
+// The record of one exchange: a client's request, or a background fetch. Each part is filled once, by the code that knows it. Metrics, the
+// access log, `why`, Cache-Status and spans read it. It consists of numbers and small enums, without references or allocations, so that
+// recording a hit costs almost nothing. `WhyExplanation` generates the sentences on request.
 
 import Addresses
 import CachePolicy
@@ -13,7 +14,7 @@ public enum FoundKind: UInt8, Sendable {
     case notLookedUp, nothing, otherVariant, stored
 }
 
-public struct ExchangeTrace: Sendable {
+public struct ExchangeRecord: Sendable {
     /// The lookup, and properties of the response that was found.
     public struct Found: Sendable {
         public var kind = FoundKind.notLookedUp
@@ -35,9 +36,9 @@ public struct ExchangeTrace: Sendable {
         public var obstacle: SharedObstacle?
     }
 
-    /// The upstream's part of the exchange.
+    /// The upstream's part of the exchange, and of its span.
     public struct Upstream: Sendable {
-        /// Time until the upstream's response arrived or failed; -1 if no request was sent.
+        /// Time until the upstream's response arrived or failed; -1 if it was not asked.
         public var microseconds: Int64 = -1
         public var times = TransferTimes()
         /// Protocol of the connection that was used; nil if there was none.
@@ -51,6 +52,8 @@ public struct ExchangeTrace: Sendable {
         public var isFaulted = false
         /// Soft deadline in milliseconds if the request is known to be slow; else 0.
         public var patience: UInt32 = 0
+
+        public init() {}
     }
 
     /// Reasons for what was done.
@@ -62,6 +65,8 @@ public struct ExchangeTrace: Sendable {
         /// Why the stored response counts as stale because of other nodes; nil if it does not.
         public var doubt: FleetDoubt?
         public var notStored: NotStoredReason?
+        /// Whether metrics and the access log omit `notStored`: the response is a stream, and the request bypasses the store.
+        public var isBypassedStream = false
         public var notRescued: NoRescueReason?
         /// What permitted serving a response stored without credentials, or why it was not served.
         public var sharedPermission: SharedCopyPermission?
@@ -80,7 +85,7 @@ public struct ExchangeTrace: Sendable {
     public struct Content: Sendable {
         /// How the content was handled; nil if the request had none.
         public var outcome: ContentOutcome?
-        /// Time from the request's head until its content was complete; -1 if unknown.
+        /// Time from the request's head until its content was complete; -1 if it had none, or it was streamed.
         public var microseconds: Int64 = -1
     }
 
@@ -97,8 +102,12 @@ public struct ExchangeTrace: Sendable {
     public var number: UInt64 = 0
     /// Time at the end of the exchange, in milliseconds since 1970.
     public var wall: Int64 = 0
+    /// Microseconds from the request's head to the end of the response.
     public var durationMicroseconds: Int64 = 0
     public var bodyBytes = 0
+    public var source = ContentSource.upstream
+    /// Age in seconds of a response from the store; nil for other responses.
+    public var age: Int64?
     public var found = Found()
     public var upstream = Upstream()
     public var content = Content()
@@ -110,7 +119,8 @@ public struct ExchangeTrace: Sendable {
     public var partition: UInt32 = 0
     /// Result of identifying the user; nil if this was not attempted.
     public var identity: IdentityOutcome?
-    public var status: UInt16 = 0
+    /// Status of the response to the client; of a background fetch, that of the upstream's response.
+    public var status: UInt16
     public var targetCount: UInt16 = 0
     /// Index of the API, or `noAPI`.
     public var api: UInt16 = 0
@@ -120,34 +130,33 @@ public struct ExchangeTrace: Sendable {
     public var route = noRoute
     /// For a request that was answered before its route was determined.
     public static let noRoute = UInt16.max
-    public var method = MethodLabel.other
-    public var result = CacheResult.miss
+    public var method: MethodLabel
+    public var result: CacheResult
     public var mode = ServingMode.live
     public var isStored = false
     public var reasons = Reasons()
     /// nil for a client's exchange.
     public var background: Background?
 
-    public init() {}
+    public init(_ result: CacheResult, _ method: MethodLabel, status: UInt16 = 0) {
+        (self.result, self.method, self.status) = (result, method, status)
+    }
 }
 
-extension ExchangeTrace {
-    public mutating func noteDiskRead() { if found.diskReads < .max { found.diskReads += 1 } }
+extension ExchangeRecord {
+    /// Whether the request has failed: its client received a status of 5xx, from the upstream or from Cistern.
+    public var isServerError: Bool { status >= 500 }
 
-    /// Adds the data that are available only at the end of the exchange.
-    public mutating func complete(
-        by record: borrowing ExchangeRecord, of client: IPAddress? = nil, _ version: HTTPVersion? = nil, wall: Int64
-    ) {
-        self.wall = wall
-        (self.client, self.version) = (client, version)
-        durationMicroseconds = record.durationMicroseconds
-        upstream.microseconds = record.upstreamMicroseconds ?? -1
-        content.microseconds = record.contentMicroseconds ?? -1
-        bodyBytes = record.bodyBytes
-        status = record.status
-        method = record.method
-        result = record.result
-    }
+    /// Index in `MetricNames.rescueCauses` if a stored response was served instead; nil otherwise.
+    var rescueCause: Int? { result == .rescued ? upstream.failure.flatMap(MetricNames.place(of:)) : nil }
+
+    /// Why the response was not stored, as metrics and the access log name it.
+    var loggedNotStored: NotStoredReason? { reasons.isBypassedStream ? nil : reasons.notStored }
+
+    /// The reason in the access log: of a rescue, or for not storing; nil if there is none.
+    public var loggedReason: String? { rescueCause.map { MetricNames.rescueCauses[$0] } ?? loggedNotStored?.rawValue }
+
+    public mutating func noteDiskRead() { if found.diskReads < .max { found.diskReads += 1 } }
 
     /// - Parameter offset: offset of the partition in the shard's keys, after its length.
     public static func partition(in key: [UInt8], at offset: Int) -> UInt32 {
