@@ -1,46 +1,40 @@
-// Counts completed exchanges: for the shard, for their route, and for their API.
+// Counts completed exchanges: for the process, for their route, and for their API.
 
 import Figures
 
-extension ShardMetrics {
+extension LabelledFigures {
     public mutating func record(_ exchange: borrowing ExchangeRecord) {
-        requests[Self.position(exchange.result, exchange.method, StatusClass.index(of: exchange.status))] += 1
-        durations[exchange.result.rawValue].observe(exchange.durationMicroseconds)
-        if exchange.upstream.microseconds >= 0 { upstreamDuration.observe(exchange.upstream.microseconds) }
-        if let age = exchange.age {
-            servedAge.observe(age)
-            oldestAges.note(age, exchange.result, at: exchange.wall)
-        }
-        responseBytes[exchange.source.rawValue] += UInt64(exchange.bodyBytes)
-        if exchange.source == .store { savedBytes[exchange.result.rawValue] += UInt64(exchange.bodyBytes) }
-        if let cause = exchange.rescueCause { rescued[cause] += 1 }
-        if let place = exchange.reasons.sharedPermission.flatMap(MetricNames.place(of:)) { rescuedWithShared[place] += 1 }
+        count(.requests, RequestLabels.index(exchange.result, exchange.method, StatusClass.index(of: exchange.status)))
+        observe(.requestDuration, exchange.result.rawValue, exchange.durationMicroseconds)
+        if exchange.upstream.microseconds >= 0 { observe(.upstreamDuration, 0, exchange.upstream.microseconds) }
+        if let age = exchange.age { observe(.servedAge, 0, age) }
+        count(.responseBytes, exchange.source.rawValue, by: UInt64(exchange.bodyBytes))
+        if exchange.source == .store { count(.savedBytes, exchange.result.rawValue, by: UInt64(exchange.bodyBytes)) }
+        if let cause = exchange.rescueCause { count(.rescued, cause) }
+        if let permission = exchange.reasons.sharedPermission { count(.rescuedWithShared, of: permission) }
         if let place = exchange.loggedNotStored.flatMap(MetricNames.place(of:)) {
-            notStored[place] += 1
-            if exchange.isServerError { errorsNotStored[place] += 1 }
+            count(.notStored, place)
+            if exchange.isServerError { count(.errorsNotStored, place) }
         }
     }
-}
 
-extension RouteFigures {
-    public func record(_ exchange: borrowing ExchangeRecord) {
-        counts.requests[exchange.result.rawValue * StatusClass.count + StatusClass.index(of: exchange.status)] += 1
-        counts.duration.observe(exchange.durationMicroseconds)
-        if let cause = exchange.rescueCause { RouteCounts.count(cause, of: labels.rescueCauses.count, in: &counts.rescued) }
+    public mutating func recordOfRoute(_ exchange: borrowing ExchangeRecord) {
+        count(.routeRequests, RequestLabels.index(exchange.result, StatusClass.index(of: exchange.status)))
+        observe(.routeDuration, 0, exchange.durationMicroseconds)
+        if let cause = exchange.rescueCause { count(.routeRescued, cause) }
         if let place = exchange.loggedNotStored.flatMap(MetricNames.place(of:)) {
-            RouteCounts.count(place, of: labels.notStored.count, in: &counts.notStored)
-            if exchange.isServerError { RouteCounts.count(place, of: labels.notStored.count, in: &counts.errorsNotStored) }
+            count(.routeNotStored, place)
+            if exchange.isServerError { count(.errorsNotStored, place) }
         }
     }
-}
 
-extension APICounts {
     /// Counts a client's request, if there are several APIs.
-    public mutating func record(_ exchange: borrowing ExchangeRecord) {
-        requests[exchange.result.rawValue] += 1
-        if exchange.isServerError { serverErrors += 1 }
+    public mutating func recordOfAPI(_ exchange: borrowing ExchangeRecord) {
+        count(.apiRequests, exchange.result.rawValue)
+        if exchange.isServerError { count(.apiServerErrors) }
         if let place = exchange.loggedNotStored.flatMap(MetricNames.place(of:)) {
-            countNotStored(place, isServerError: exchange.isServerError, of: MetricNames.notStored.count)
+            count(.notStored, place)
+            if exchange.isServerError { count(.errorsNotStored, place) }
         }
     }
 }

@@ -77,7 +77,8 @@ public struct WhyExplanation {
     }
 
     private var partition: String? {
-        exchange.partition == 0 ? nil : StoredKey.hexadecimal((0..<4).map { UInt8(truncatingIfNeeded: exchange.partition >> (24 - 8 * $0)) })
+        exchange.partition == 0
+            ? nil : StoredKey.hexadecimal((0..<4).map { UInt8(truncatingIfNeeded: exchange.partition >> (24 - 8 * $0)) })
     }
 
     /// Parts of the request that the key omits, as text.
@@ -220,7 +221,8 @@ public struct WhyExplanation {
         case .nothing: return "Nothing is stored under this key."
         case .otherVariant: return "Something is stored under this key, but for other values of the fields that Vary names."
         case .stored:
-            let reason = exchange.reasons.doubt?.sentence ?? exchange.reasons.validation?.sentence ?? "the stored response had to be validated"
+            let reason =
+                exchange.reasons.doubt?.sentence ?? exchange.reasons.validation?.sentence ?? "the stored response had to be validated"
             return isAsked ? "The upstream was asked: \(reason)." : "The upstream should have been asked: \(reason)."
         }
     }
@@ -265,7 +267,9 @@ public struct WhyExplanation {
         if let one = exchange.content.outcome?.advice, !advice.contains(one) { advice.append(one) }
         if case .request(.access(let refusal)) = exchange.reasons.refusal { advice.append(refusal.advice) }
         if let one = exchange.identity?.advice { advice.append(one) }
-        if exchange.result == .error, let one = exchange.reasons.notRescued?.advice ?? exchange.reasons.notStoodIn?.advice { advice.append(one) }
+        if exchange.result == .error, let one = exchange.reasons.notRescued?.advice ?? exchange.reasons.notStoodIn?.advice {
+            advice.append(one)
+        }
         return advice
     }
 
@@ -299,15 +303,18 @@ public struct WhyExplanation {
             "dropped": .array(dropped.map { .string($0) }),
         ]
         return [
-            "id": .string(record.id), "time": .string(RFC3339.format(milliseconds: exchange.wall)), "method": .string("\(exchange.method.label)"),
+            "id": .string(record.id), "time": .string(RFC3339.format(milliseconds: exchange.wall)),
+            "method": .string("\(exchange.method.label)"),
             "target": .string(SecretNames.redacted(record.target)), "status": .integer(Int(exchange.status)),
             "client": text(exchange.client.map { "\($0)" }), "client_protocol": text(exchange.version?.name),
             "result": .string("\(exchange.result.label)"), "mode": .string(exchange.mode.rawValue),
             "api": api.isEmpty ? .null : .string(api), "route": .string(route.name),
             "identity": text(exchange.identity?.label), "key": isLookedUp ? key : .null, "found": .string(found), "freshness": freshness,
             "decision": .string(decision),
-            "reason": .string(exchange.reason), "stored": .bool(exchange.isStored), "not_stored": text(exchange.reasons.notStored?.rawValue),
-            "background": text(exchange.background?.cause.rawValue), "behind": text(exchange.background.map { "\(record.shard)-\($0.behind)" }),
+            "reason": .string(exchange.reason), "stored": .bool(exchange.isStored),
+            "not_stored": text(exchange.reasons.notStored?.rawValue),
+            "background": text(exchange.background?.cause.rawValue),
+            "behind": text(exchange.background.map { "\(record.shard)-\($0.behind)" }),
             "request_content": requestContent, "upstream": upstream, "explanation": .array(explanation.map { .string($0) }),
             "advice": .array(advice.map { ["setting": .string($0.setting), "effect": .string($0.effect)] }),
             "disk_reads": .integer(Int(exchange.found.diskReads)), "shared": text(exchange.found.shared?.outcome.rawValue),

@@ -176,7 +176,9 @@ public final class WhyRing {
         let slot = position % capacity
         let count = min(Int(exchanges[slot].targetCount), Self.targetBytes)
         let target = UnsafeBufferPointer(start: targets + slot * Self.targetBytes, count: count)
-        guard search.number.map({ $0 == exchanges[slot].number }) ?? true, search.filter.accepts(exchanges[slot], target) else { return nil }
+        guard search.number.map({ $0 == exchanges[slot].number }) ?? true, search.filter.accepts(exchanges[slot], target) else {
+            return nil
+        }
         return WhyRecord(exchange: exchanges[slot], shard: shard, target: Array(target))
     }
 

@@ -21,6 +21,12 @@ public enum CacheResult: Int, Sendable, CaseIterable {
     /// One of Cistern's own pages.
     case own
 
+    /// The results of responses from the store.
+    static let fromStore: [CacheResult] = [.hit, .revalidated, .stale, .collapsed, .rescued]
+
+    /// Names of the results of responses from the store; empty for other results.
+    public static var namesFromStore: [String] { allCases.map { fromStore.contains($0) ? "\($0.label)" : "" } }
+
     public var label: StaticString {
         switch self {
         case .hit: "hit"
@@ -73,6 +79,30 @@ public enum ContentSource: Int, Sendable, CaseIterable {
 /// The class of a status: 0 for 1xx … 4 for 5xx.
 public enum StatusClass {
     public static let count = 5
+    public static let serverError = 4
+    public static let labels = (1...count).map { "\($0)xx" }
 
     public static func index(of status: UInt16) -> Int { min(max(Int(status) / 100, 1), count) - 1 }
+}
+
+/// Indices of `LabelledFigure.requests` and `.routeRequests`, and their labels.
+public enum RequestLabels {
+    public static func index(_ result: CacheResult, _ method: MethodLabel, _ statusClass: Int) -> Int {
+        (result.rawValue * MethodLabel.allCases.count + method.rawValue) * StatusClass.count + statusClass
+    }
+
+    public static func index(_ result: CacheResult, _ statusClass: Int) -> Int { result.rawValue * StatusClass.count + statusClass }
+
+    public static var withMethods: [String] {
+        CacheResult.allCases.flatMap { result in
+            MethodLabel.allCases.flatMap { labels("result=\"\(result.label)\",method=\"\($0.label)\"") }
+        }
+    }
+
+    public static var withoutMethods: [String] { CacheResult.allCases.flatMap { labels("result=\"\($0.label)\"") } }
+
+    private static func labels(_ first: String) -> [String] { StatusClass.labels.map { "\(first),status_class=\"\($0)\"" } }
+
+    /// End of the labels whose samples are on the page before the first request.
+    static let usual = "method=\"GET\",status_class=\"2xx\""
 }

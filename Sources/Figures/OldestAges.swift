@@ -13,7 +13,7 @@ public struct OldestAges: Sendable {
     private static let spans = 11
     private static let milliseconds: Int64 = 30_000
 
-    init() {}
+    public init() {}
 
     /// - Parameters:
     ///   - age: seconds.

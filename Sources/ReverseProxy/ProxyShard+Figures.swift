@@ -16,7 +16,7 @@ extension ProxyShard {
     public func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
         addCounts(to: &snapshot.figures)
-        snapshot.add(upstream.counters)
+        snapshot.figures.add(upstream.counters)
         snapshot.figures[.upstreamWaiting] += upstream.waitingCount
         snapshot.figures[.upstreamOpen] += upstream.openConnections
         snapshot.figures[.upstreamLimit] += upstream.connectionLimit
@@ -37,8 +37,8 @@ extension ProxyShard {
 
     /// Adds this API's counters to the shard's past counts when the API ends.
     func leaveCounts() {
-        addCounts(to: &records.past.upstream.figures)
-        records.past.upstream.add(upstream.counters)
+        addCounts(to: &records.past.figures)
+        records.past.figures.add(upstream.counters)
         records.past.tokensLooked.merge(keys.maker.tokenFigures.looked, uniquingKeysWith: +)
     }
 
@@ -46,13 +46,14 @@ extension ProxyShard {
 
     /// Counts an exchange for its API.
     func countOfAPI(_ record: borrowing ExchangeRecord) {
-        records.apis[Int(shared.place)].record(record)
+        records.apis[Int(shared.place)].figures.recordOfAPI(record)
     }
 
     func count(_ record: borrowing ExchangeRecord, _ head: RequestHead) {
-        records.metrics.record(record)
+        records.figures.labelled.record(record)
+        if let age = record.age { records.oldestAges.note(age, record.result, at: record.wall) }
         let figures = routeFigures?.figures(of: record.route)
-        figures?.record(record)
+        figures?.figures.recordOfRoute(record)
         if head.contains(.traceparent) || head.span.isRecorded { noteExemplar(record, figures, head) }
     }
 
@@ -64,8 +65,8 @@ extension ProxyShard {
         guard let trace else { return }
         let exemplar = Exemplar(
             high: trace.high, low: trace.low, value: record.durationMicroseconds, wall: loop.batchWallMilliseconds)
-        records.metrics.note(exemplar, of: record.result)
-        figures?.note(exemplar)
+        records.figures.labelled.note(exemplar, of: .requestDuration, record.result.rawValue)
+        figures?.figures.note(exemplar, of: .routeDuration)
     }
 
     /// Counts targets that fail, are rescued, or are not stored.
@@ -85,7 +86,8 @@ extension ProxyShard {
     func countResponse(_ head: ResponseHead, _ times: TransferTimes) {
         let firstByte = times.sent < 0 || times.firstByte < times.sent ? nil : Int64(times.firstByte - times.sent)
         let place = Int(shared.place)
-        records.apis[place].countResponse(status: head.status.rawValue, firstByte: firstByte)
+        records.apis[place].figures.count(.upstreamResponses, StatusClass.index(of: head.status.rawValue))
+        if let firstByte { records.apis[place].figures.observe(.firstByte, 0, firstByte) }
         // A response with Age was generated earlier.
         guard let firstByte, let text = head.fields.first(.date), !head.fields.contains(.age) else { return }
         let received = loop.batchWallMilliseconds
@@ -93,20 +95,23 @@ extension ProxyShard {
         records.apis[place].noteDate(date * 1_000, received: received, duration: firstByte / 1_000 + 1, now: loop.batchMilliseconds)
     }
 
-    func countResponseBytes(_ count: Int) { records.apis[Int(shared.place)].responseBytes += UInt64(count) }
-
-    func countConnection(_ times: TransferTimes) {
-        let securing = times.secured > 0 ? Int64(max(0, times.secured - times.connected)) : nil
-        records.apis[Int(shared.place)].countConnection(connecting: Int64(times.connected), securing: securing)
+    func countResponseBytes(_ count: Int) {
+        records.apis[Int(shared.place)].figures.count(.upstreamResponseBytes, by: UInt64(count))
     }
 
-    func countRepeated() { records.metrics.figures[.repeatedHits] += 1 }
+    func countConnection(_ times: TransferTimes) {
+        let place = Int(shared.place)
+        records.apis[place].figures.observe(.connecting, 0, Int64(times.connected))
+        if times.secured > 0 { records.apis[place].figures.observe(.securing, 0, Int64(max(0, times.secured - times.connected))) }
+    }
 
-    func countIgnoredDirectives() { records.metrics.figures[.clientDirectivesIgnored] += 1 }
+    func countRepeated() { records.figures[.repeatedHits] += 1 }
+
+    func countIgnoredDirectives() { records.figures[.clientDirectivesIgnored] += 1 }
 
     /// Records a refused request to the admin interface, for example one with a wrong token.
     public func noteAdminRefusal(of client: RequestClient) {
-        records.metrics.figures[.adminRefused] += 1
+        records.figures[.adminRefused] += 1
         guard let earlier = process.adminRefusals.note(now: loop.time.monotonicMilliseconds) else { return }
         let address = client.address == nil ? "an unknown address" : String(decoding: client.text, as: UTF8.self)
         let more = earlier == 0 ? "" : "; \(earlier) more were refused since the last such line"
@@ -114,38 +119,32 @@ extension ProxyShard {
             "a request to the administrator's interface from \(address) was refused: wrong or missing token, or not allowed\(more)")
     }
 
-    func countCarriedGrant() { records.metrics.figures[.carriedGrants] += 1 }
+    func countCarriedGrant() { records.figures[.carriedGrants] += 1 }
 
-    func countCompressed() { records.metrics.figures[.compressedWhole] += 1 }
+    func countCompressed() { records.figures[.compressedWhole] += 1 }
 
     func countRefused(_ refusal: AccessRefusal) {
-        if let place = MetricNames.place(of: refusal) { records.metrics.refuse(place) }
+        if let place = MetricNames.place(of: refusal) { records.figures.labelled.count(.refused, place) }
     }
 
-    func countStored() { records.metrics.figures[.stored] += 1 }
+    func countStored() { records.figures[.stored] += 1 }
 
-    func countUnwrittenMarks() { records.metrics.figures[.writesBeforeMarks] += 1 }
+    func countUnwrittenMarks() { records.figures[.writesBeforeMarks] += 1 }
 
-    func countExaminedBeside() { records.metrics.figures[.examinedBeside] += 1 }
+    func countExaminedBeside() { records.figures[.examinedBeside] += 1 }
 
     /// Counts a request for an own page. Such requests are not in the access log.
     public func countOwnPage(_ method: MethodLabel, _ status: Status) {
         var record = ExchangeRecord(.own, method, status: status.rawValue)
         record.durationMicroseconds = SystemTime.monotonicMicroseconds - loop.batchMicroseconds
-        records.metrics.record(record)
+        records.figures.labelled.record(record)
     }
 
-    func countRequestBytes(_ count: Int) { records.metrics.figures[.requestBytes] += count }
+    func countRequestBytes(_ count: Int) { records.figures[.requestBytes] += count }
 
-    func countContent(_ outcome: ContentOutcome) { records.metrics.countContent(MetricNames.contentOutcomes.firstIndex(of: outcome) ?? 0) }
+    func countContent(_ outcome: ContentOutcome) { records.figures.labelled.count(.contents, of: outcome) }
 
-    func countUpstreamError(_ error: UpstreamError) {
-        records.metrics.upstreamFailed(Self.place(of: error))
-    }
-
-    private static func place(of error: UpstreamError) -> Int {
-        UpstreamError.Kind.allCases.firstIndex(of: error.kind) ?? 0
-    }
+    func countUpstreamError(_ error: UpstreamError) { records.figures.labelled.count(.upstreamErrors, of: error.kind) }
 }
 
 extension CacheResult {
@@ -160,18 +159,8 @@ extension CacheResult {
 
 extension PastCounts {
     func add(to snapshot: inout MetricsSnapshot) {
-        snapshot.add(upstream)
+        snapshot.figures.add(figures)
         snapshot.tokens.looked.merge(tokensLooked, uniquingKeysWith: +)
-    }
-}
-
-extension MetricsSnapshot {
-    fileprivate mutating func add(_ counters: UpstreamCounters) {
-        if faults.isEmpty { faults = InjectedFault.kinds.map { ($0, 0) } }
-        for (place, count) in counters.faults.enumerated() { faults[place].count += UInt64(count) }
-        figures.add(counters.figures)
-        for cause in ConnectionEnd.allCases { upstreamEnded[cause.rawValue, default: 0] += counters.ended[cause] ?? 0 }
-        for end in HTTP2ExchangeEnd.allCases { upstreamHTTP2Ended[end.rawValue, default: 0] += counters.http2Ended[end] ?? 0 }
     }
 }
 

@@ -266,7 +266,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     public func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {
         loop.assertOnLoop()
-        if let place = MetricNames.place(of: refusal) { records.metrics.refuse(place) }
+        if let place = MetricNames.place(of: refusal) { records.figures.labelled.count(.refused, place) }
         process.logRefusal(refusal, client: stream.client)
     }
 

@@ -62,17 +62,16 @@ public final class Shard: @unchecked Sendable {
     /// Adds this shard's counters to the sum.
     public func addFigures(to snapshot: inout MetricsSnapshot) {
         loop.assertOnLoop()
-        snapshot.shards.merge(records.metrics)
         records.past.add(to: &snapshot)
         for (place, counts) in records.apis.enumerated() { snapshot.add(counts, ofAPI: place) }
         for (place, figures) in records.routes.enumerated() { figures.add(to: &snapshot, at: place) }
-        snapshot.addOldestAges(of: records.metrics, now: loop.batchWallMilliseconds)
+        snapshot.add(records.oldestAges, now: loop.batchWallMilliseconds)
         snapshot.loops.append(
             MetricsSnapshot.LoopLine(
                 shard: number, longestWait: loop.waits.longestLately(now: loop.batchMicroseconds), waits: Histogram(loop.waits),
                 workers: [("content", workers.content), ("gzip", workers.gzip)].map { ($0, $1.queue.count, $1.queue.bytes) }))
         workers.recoded.addFigures(to: &snapshot.figures)
-        snapshot.figures.add(records.metrics.figures)
+        snapshot.figures.add(records.figures)
         snapshot.figures.add(connections.counters)
         addHandshakes(to: &snapshot.clientTLS)
         if let tls = connections.tls { snapshot.limits.note("limits.handshakes", tls.counters.running, of: tls.handshakeLimit) }

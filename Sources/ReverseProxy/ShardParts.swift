@@ -62,7 +62,8 @@ struct ShardKeys {
 
 /// Records and counters of exchanges.
 final class ShardRecords {
-    var metrics = ShardMetrics(labels: MetricNames.labels)
+    var figures = Figures()
+    var oldestAges = OldestAges()
     /// Counters of each API, by its number.
     var apis: [APICounts] = []
     /// Counters of all routes since the start.
@@ -108,14 +109,14 @@ final class ShardRecords {
     func figures(ofRoute name: String) -> RouteFigures {
         if let place = routePlaces[name] { return routes[place] }
         routePlaces[name] = routes.count
-        routes.append(RouteFigures(name: name, labels: MetricNames.labels))
+        routes.append(RouteFigures(name: name))
         return routes[routes.count - 1]
     }
 }
 
 /// Counters of APIs that were removed from a shard or replaced.
 struct PastCounts {
-    var upstream = UpstreamCounters()
+    var figures = Figures()
     /// Number of tokens in requests, by the result of their examination.
     var tokensLooked: [String: UInt64] = [:]
 }

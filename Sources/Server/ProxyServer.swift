@@ -176,7 +176,7 @@ public final class ProxyServer: @unchecked Sendable {
         let others = handedOver.withLock { $0 }
         if others == nil { announceStop() }
         closeDoor(isHandedOver: others != nil)
-        let gathering = Gathering(count: shards.count, labels: MetricNames.labels)
+        let gathering = Gathering(count: shards.count)
         let last: Mutex<MetricsSnapshot?> = Mutex(nil)
         let group = DispatchGroup()
         for _ in shards { group.enter() }
@@ -257,7 +257,7 @@ public final class ProxyServer: @unchecked Sendable {
 
     /// Copies the counts of each shard on its loop. Calls `then` on the pages' queue, because it may take long.
     public func collectMetrics(then: @escaping @Sendable (MetricsSnapshot) -> Void) {
-        let gathering = Gathering(count: shards.count, labels: MetricNames.labels)
+        let gathering = Gathering(count: shards.count)
         for shard in shards {
             shard.shard.loop.execute { [self] in
                 guard let snapshot = gathering.add(shard) else { return }
@@ -359,9 +359,7 @@ private final class Gathering: Sendable {
     /// Each shard adds its counts on its own loop.
     private let state: Mutex<(left: Int, snapshot: MetricsSnapshot)>
 
-    init(count: Int, labels: MetricLabels) {
-        state = Mutex((count, MetricsSnapshot(shards: ShardMetrics(labels: labels))))
-    }
+    init(count: Int) { state = Mutex((count, MetricsSnapshot(values: MetricNames.values))) }
 
     /// Returns the sum after the last shard; otherwise nil.
     func add(_ served: ServedShard) -> MetricsSnapshot? {

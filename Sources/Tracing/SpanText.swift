@@ -112,7 +112,9 @@ enum SpanText {
     }
 
     /// The reason as in the access log; if there is none, as in `why`.
-    private static func reason(_ record: ExchangeRecord) -> String { record.loggedReason ?? record.upstream.failure?.label ?? record.reason }
+    private static func reason(_ record: ExchangeRecord) -> String {
+        record.loggedReason ?? record.upstream.failure?.label ?? record.reason
+    }
 
     // MARK: Fetches
 

@@ -139,7 +139,9 @@ struct SpanTextTests {
             span.value["events"]?.array?.map { $0["timeUnixNano"]?.string }
                 == ["1000110000", "1000120000", "1000130000", "1000140000", "1009000000"])
         let kept = try Self.client { work in
-            (work.upstream.times.resolved, work.upstream.times.connected, work.upstream.times.secured, work.upstream.times.sent) = (0, 0, 0, 3)
+            (work.upstream.times.resolved, work.upstream.times.connected, work.upstream.times.secured, work.upstream.times.sent) = (
+                0, 0, 0, 3
+            )
         }
         #expect(
             kept.events == ["request sent"] && kept["cistern.connection.reused"] == "true"
