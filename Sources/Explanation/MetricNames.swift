@@ -23,7 +23,7 @@ public enum MetricNames {
         case .responseBytes: ContentSource.allCases.map { "\($0.label)" }
         case .savedBytes: CacheResult.namesFromStore
         case .apiRequests: CacheResult.allCases.map { "\($0.label)" }
-        case .apiServerErrors, .upstreamResponseBytes: [""]
+        case .apiServerErrors, .upstreamResponseBytes, .spansExported, .spanExportFailures, .tracedOverLimit: [""]
         case .contents: ContentOutcome.allCases.map(\.rawValue)
         case .rescued, .routeRescued: rescueCauses
         case .rescuedWithShared: SharedCopyPermission.allCases.map(\.rawValue)
@@ -34,6 +34,10 @@ public enum MetricNames {
         case .upstreamEnded: ConnectionEnd.allCases.map(\.rawValue)
         case .injectedFaults: InjectedFault.kinds
         case .upstreamResponses: StatusClass.labels
+        case .tlsHandshakes: ["full", "resumed"]
+        case .tlsHandshakesFailed: HandshakeFailure.allCases.map(\.rawValue)
+        case .tlsReloads: ["taken", "refused"]
+        case .spansDropped: SpanLoss.allCases.map(\.rawValue)
         }
     }
 

@@ -87,8 +87,10 @@ public enum StatusClass {
 
 /// Indices of `LabelledFigure.requests` and `.routeRequests`, and their labels.
 public enum RequestLabels {
+    private static let methods = MethodLabel.allCases.count
+
     public static func index(_ result: CacheResult, _ method: MethodLabel, _ statusClass: Int) -> Int {
-        (result.rawValue * MethodLabel.allCases.count + method.rawValue) * StatusClass.count + statusClass
+        (result.rawValue * methods + method.rawValue) * StatusClass.count + statusClass
     }
 
     public static func index(_ result: CacheResult, _ statusClass: Int) -> Int { result.rawValue * StatusClass.count + statusClass }

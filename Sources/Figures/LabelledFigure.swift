@@ -24,6 +24,13 @@ public enum LabelledFigure: Int, CaseIterable, Sendable {
     case routeRequests
     case routeRescued
     case routeNotStored
+    case tlsHandshakes
+    case tlsHandshakesFailed
+    case tlsReloads
+    case spansExported
+    case spansDropped
+    case spanExportFailures
+    case tracedOverLimit
 
     /// The samples on the page.
     public enum Shown: Sendable {
@@ -111,6 +118,22 @@ public enum LabelledFigure: Int, CaseIterable, Sendable {
             .init(
                 .route, "cistern_route_not_stored", "Responses of each route that were not kept, by reason.", label: "reason",
                 shown: .counted)
+        case .tlsHandshakes:
+            .init(.clientTLS, "cistern_tls_handshakes", "TLS agreed with clients: in full, or by resuming a session.", label: "kind")
+        case .tlsHandshakesFailed:
+            .init(.clientTLS, "cistern_tls_handshakes_failed", "TLS handshakes with clients that failed, by reason.", label: "reason")
+        case .tlsReloads:
+            .init(
+                .clientTLS, "cistern_tls_reloads", "How often certificates were read again: taken, or refused as a whole.",
+                label: "result")
+        case .spansExported: .init(.tracing, "cistern_trace_spans_exported", "Spans that the collector has taken.")
+        case .spansDropped: .init(.tracing, "cistern_trace_spans_dropped", "Spans that it has not, by reason.", label: "reason")
+        case .spanExportFailures:
+            .init(.tracing, "cistern_trace_export_failures", "Times that the collector could not be asked, or was not well.")
+        case .tracedOverLimit:
+            .init(
+                .tracing, "cistern_trace_requests_over_limit",
+                "Requests that were to be recorded, and were not for tracing.limit.")
         }
     }
 }
@@ -125,6 +148,10 @@ public enum FigureScope: Sendable {
     case upstream
     /// Each route, if there are any.
     case route
+    /// The process, if it uses TLS with clients.
+    case clientTLS
+    /// The process, if it records spans.
+    case tracing
 }
 
 /// A histogram, of which there may be one for each `CacheResult`.

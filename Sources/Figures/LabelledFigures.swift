@@ -1,7 +1,7 @@
 /// Values of the `LabelledFigure`s and `HistogramFigure`s of one scope, on one event loop or summed. Arrays exist once they are counted in.
 public struct LabelledFigures: Sendable {
     /// Stored inline, so that counting on the hot path follows one reference only. Must be at least as long as the enums' `allCases`.
-    private var counts = InlineArray<24, [UInt64]>(repeating: [])
+    private var counts = InlineArray<32, [UInt64]>(repeating: [])
     private var histograms = InlineArray<8, [Histogram]>(repeating: [])
     private var latest = InlineArray<8, [Exemplars]>(repeating: [])
 
@@ -25,8 +25,8 @@ public struct LabelledFigures: Sendable {
     }
 
     /// Counts a case by its position.
-    public mutating func count<Label: CaseIterable & Equatable>(_ figure: LabelledFigure, of label: Label) {
-        for (index, other) in Label.allCases.enumerated() where other == label { return count(figure, index) }
+    public mutating func count<Label: CaseIterable & Equatable>(_ figure: LabelledFigure, of label: Label, by number: UInt64 = 1) {
+        for (index, other) in Label.allCases.enumerated() where other == label { return count(figure, index, by: number) }
     }
 
     @inline(never)

@@ -13,10 +13,10 @@ public enum MetricsPage {
         store(&writer)
         tokens(snapshot.tokens, &writer)
         writer.write(snapshot.figures)
-        if snapshot.clientTLS.isSpoken { clientTLS(snapshot.clientTLS, &writer) }
+        if snapshot.clientTLS.isSpoken { clientTLS(snapshot, &writer) }
         modes(snapshot.modes, &writer)
         reloads(snapshot.reloads, &writer)
-        if let tracing = snapshot.tracing { self.tracing(tracing, &writer) }
+        if snapshot.hasTraced { snapshot.write(.tracing, [("", snapshot.figures.labelled)], to: &writer) }
         if let sharing = snapshot.sharing { sharing.write(to: &writer) }
         loops(snapshot.loops, &writer)
         process(snapshot, &writer)
@@ -70,20 +70,13 @@ public enum MetricsPage {
             failures.scopes.map { ("scope=\"\($0.scope)\"", Double($0.opened)) })
     }
 
-    private static func clientTLS(_ tls: MetricsSnapshot.ClientTLS, _ writer: inout MetricsWriter) {
+    private static func clientTLS(_ snapshot: MetricsSnapshot, _ writer: inout MetricsWriter) {
+        let tls = snapshot.clientTLS
+        snapshot.write(.clientTLS, [("", snapshot.figures.labelled)], to: &writer)
         writer.gauge("cistern_tls_handshakes_running", "TLS handshakes with clients that are under way.", Double(tls.running))
-        writer.counter(
-            "cistern_tls_handshakes", "TLS agreed with clients: in full, or by resuming a session.",
-            [("kind=\"full\"", Double(tls.full)), ("kind=\"resumed\"", Double(tls.resumed))])
-        writer.counter(
-            "cistern_tls_handshakes_failed", "TLS handshakes with clients that failed, by reason.",
-            tls.failed.sorted { $0.key < $1.key }.map { ("reason=\"\($0.key)\"", Double($0.value)) })
         writer.gauge(
             "cistern_tls_certificate_left_seconds", "Time until a certificate for clients expires; below 0 where it has.",
             tls.certificates.map { ("name=\"\($0.name)\"", Double($0.secondsLeft)) })
-        writer.counter(
-            "cistern_tls_reloads", "How often certificates were read again: taken, or refused as a whole.",
-            [("result=\"taken\"", Double(tls.reloads)), ("result=\"refused\"", Double(tls.failedReloads))])
     }
 
     private static func reloads(_ reloads: MetricsSnapshot.Reloads, _ writer: inout MetricsWriter) {
@@ -116,16 +109,6 @@ public enum MetricsPage {
             modes.map { ("mode=\"\($0.mode)\"", Double($0.prefixes)) })
         writer.gauge(
             "cistern_mode_routes", "Routes that have a mode of their own.", modes.map { ("mode=\"\($0.mode)\"", Double($0.routes)) })
-    }
-
-    private static func tracing(_ tracing: MetricsSnapshot.Tracing, _ writer: inout MetricsWriter) {
-        writer.counter("cistern_trace_spans_exported", "Spans that the collector has taken.", tracing.exported)
-        writer.counter(
-            "cistern_trace_spans_dropped", "Spans that it has not, by reason.",
-            tracing.dropped.map { ("reason=\"\($0.reason)\"", Double($0.count)) })
-        writer.counter("cistern_trace_export_failures", "Times that the collector could not be asked, or was not well.", tracing.failures)
-        writer.counter(
-            "cistern_trace_requests_over_limit", "Requests that were to be recorded, and were not for tracing.limit.", tracing.overLimit)
     }
 }
 

@@ -116,14 +116,8 @@ public struct MetricsSnapshot: Sendable {
     public struct ClientTLS: Sendable {
         public var isSpoken = false
         public var running = 0
-        public var full = 0
-        public var resumed = 0
-        public var failed: [String: Int] = [:]
         /// Certificates by the first name in each.
         public var certificates: [(name: String, secondsLeft: Int64)] = []
-        /// Number of certificate reloads, and number of those that failed.
-        public var reloads = 0
-        public var failedReloads = 0
 
         public init() {}
     }
@@ -136,18 +130,8 @@ public struct MetricsSnapshot: Sendable {
         public init() {}
     }
 
-    /// Export of trace spans.
-    public struct Tracing: Sendable {
-        public var exported: UInt64 = 0
-        public var failures: UInt64 = 0
-        public var overLimit: UInt64 = 0
-        public var dropped: [(reason: String, count: UInt64)] = []
-
-        public init() {}
-    }
-
-    /// nil if tracing was never enabled.
-    public var tracing: Tracing?
+    /// Whether tracing is enabled, or was before a reload.
+    public var hasTraced = false
 
     /// Values of the fleet.
     public struct Sharing: Sendable {

@@ -406,7 +406,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
         let isTakenBack = stream.takeBackResponse()
         coding = nil
         if isTakenBack {
-            (record.reasons.notStored, record.bodyBytes) = (nil, 0)
+            (record.reasons.notStored, record.reasons.isBypassedStream, record.bodyBytes) = (nil, false, 0)
             noteUpstream()
         }
         perform(machine.handle(.streamBroke(.transfer(error), isTakenBack: isTakenBack))) { self.breakOff() }

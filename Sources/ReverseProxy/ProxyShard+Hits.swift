@@ -13,7 +13,7 @@ extension ProxyShard {
     func serveHit(_ found: FoundResponse, _ serving: Serving, to head: RequestHead, _ arrival: Arrival, _ stream: any ClientStream) {
         let (age, ttl) = (serving.age, serving.ttl)
         let client = stream.client
-        var record = ExchangeRecord(serving.result, MethodLabel(head.method))
+        var record = ExchangeRecord(serving.result, MethodLabel(head.method), status: 200)
         record.number = records.why.nextNumber()
         record.found.kind = .stored
         record.mode = serving.mode

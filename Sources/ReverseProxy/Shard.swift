@@ -73,17 +73,15 @@ public final class Shard: @unchecked Sendable {
         workers.recoded.addFigures(to: &snapshot.figures)
         snapshot.figures.add(records.figures)
         snapshot.figures.add(connections.counters)
-        addHandshakes(to: &snapshot.clientTLS)
-        if let tls = connections.tls { snapshot.limits.note("limits.handshakes", tls.counters.running, of: tls.handshakeLimit) }
+        addHandshakes(to: &snapshot)
+        if let tls = connections.tls { snapshot.limits.note("limits.handshakes", tls.running, of: tls.handshakeLimit) }
     }
 
-    private func addHandshakes(to figures: inout MetricsSnapshot.ClientTLS) {
-        guard let counters = connections.tls?.counters else { return }
-        figures.isSpoken = true
-        figures.running += counters.running
-        figures.full += counters.full
-        figures.resumed += counters.resumed
-        for (failure, count) in zip(HandshakeFailure.allCases, counters.failed) { figures.failed[failure.rawValue, default: 0] += count }
+    private func addHandshakes(to snapshot: inout MetricsSnapshot) {
+        guard let tls = connections.tls else { return }
+        snapshot.clientTLS.isSpoken = true
+        snapshot.clientTLS.running += tls.running
+        snapshot.figures.labelled.add(tls.figures)
     }
 }
 

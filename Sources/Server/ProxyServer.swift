@@ -279,7 +279,7 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.inherited = predecessor?.counts
         snapshot.isReady = isReady
         snapshot.unixOffset = time.wallMilliseconds - time.monotonicMilliseconds
-        addCertificates(serving.certificates, to: &snapshot.clientTLS)
+        addCertificates(serving.certificates, to: &snapshot)
         snapshot.reloads = reloads.withLock { $0.figures }
         let takeOvers = takeOvers.withLock { $0 }
         (snapshot.figures[.takeOversDone], snapshot.figures[.takeOversFailed]) = takeOvers
@@ -287,7 +287,10 @@ public final class ProxyServer: @unchecked Sendable {
         snapshot.recorded = process.recorder?.counts ?? []
         for api in serving.apis { api.addFigures(to: &snapshot, now: time.monotonicMilliseconds) }
         snapshot.figures[.accessLogDropped] += process.accessLog?.dropped ?? 0
-        if let tracing = MetricsSnapshot.Tracing(process) { snapshot.tracing = tracing }
+        let spans = process.spanCounts.figures
+        snapshot.figures.labelled.add(spans)
+        snapshot.hasTraced =
+            process.spans != nil || [LabelledFigure.spansExported, .spansDropped, .spanExportFailures].contains { spans.sum($0) > 0 }
         process.fleet.map { snapshot.sharing?.add($0.log.publishedFigures, isSeeing: $0.isSeeing, clockSkew: $0.clockSkew) }
         let names = settings.upstream.names.counts
         (snapshot.figures[.namesFound], snapshot.figures[.namesFailed]) = (Int(names.found), Int(names.failed))
