@@ -74,10 +74,11 @@ struct FigureTests {
     func counted() throws {
         let sources = String(#filePath.dropLast("Tests/FiguresTests/FigureTests.swift".utf8.count)) + "Sources"
         let text = try ["*/*.swift", "*/*/*.swift"].flatMap { Self.paths("\(sources)/\($0)") }.map { try TestTools.read($0) }.joined()
-        for figure in Figure.allCases { #expect(text.contains("[.\(figure)]"), "nothing counts \(figure)") }
-        for figure in LabelledFigure.allCases {
-            #expect(["count(.\(figure),", "count(.\(figure))"].contains { text.contains($0) }, "nothing counts \(figure)")
+        let isCounted = { (figure: String) in
+            ["[.\(figure)]", "count(.\(figure),", "count(.\(figure))"].contains { text.contains($0) }
         }
+        for figure in Figure.allCases { #expect(isCounted("\(figure)"), "nothing counts \(figure)") }
+        for figure in LabelledFigure.allCases { #expect(isCounted("\(figure)"), "nothing counts \(figure)") }
         for figure in HistogramFigure.allCases { #expect(text.contains("observe(.\(figure),"), "nothing observes \(figure)") }
     }
 }
