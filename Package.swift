@@ -115,7 +115,13 @@ let package = Package(
             "Administration", .cold,
             ["Addresses", "Archives", "CachePolicy", "Explanation", "Figures", "HTTPCore", "JSON", "Reactor", "ResponseCache", "Upstream"],
             resources: [.embedInCode("openapi.json")]),
-        module("Settings", .cold, ["CYAML", "Forwarding", "JSON"]),
+        module(
+            "Settings", .cold,
+            [
+                "Addresses", "Administration", "CYAML", "CachePolicy", "Downstream", "Figures", "Forwarding", "HTTPCore", "Identity",
+                "JSON",
+                "ResponseCache", "ReverseProxy", "Tracing", "Upstream", logging,
+            ]),
         module(
             "Server", .cold,
             [

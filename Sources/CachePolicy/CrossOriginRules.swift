@@ -12,8 +12,8 @@ public struct CrossOriginRules: Sendable, Equatable {
     public var fields = [Array("*".utf8)]
     /// Whether requests with cookies or client certificates are allowed.
     public var allowsCredentials = false
-    /// Maximum time in seconds for which browsers may cache a preflight response.
-    public var maxAge: Int64 = 600
+    /// Maximum time for which browsers may cache a preflight response. Sent in whole seconds.
+    public var maxAge = Duration.seconds(600)
 
     public init() {}
 
@@ -95,7 +95,7 @@ public struct CrossOriginRules: Sendable, Equatable {
         append("Access-Control-Allow-Methods: ", methods)
         append("Access-Control-Allow-Headers: ", Preflight.wantedFields(of: head.fields) ?? [])
         lines.append("Access-Control-Max-Age: ")
-        lines.append(decimal: Int(maxAge))
+        lines.append(decimal: Int(maxAge.components.seconds))
         lines.append("\r\n")
         return lines
     }

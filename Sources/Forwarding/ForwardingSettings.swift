@@ -1,7 +1,5 @@
 // Settings for the fields that describe the origin of a forwarded request (RFC 9110 §7.6.3, RFC 7239).
 
-import WellKnownNames
-
 /// How a client's `Forwarded` and `X-Forwarded-*` are handled.
 public enum ForwardedPolicy: String, Sendable, CaseIterable {
     /// The client's fields are dropped, and Cistern's are set. The default, because clients may write anything into them.
@@ -46,6 +44,13 @@ public struct ForwardingSettings: Sendable {
     public var requestID = RequestIDUse.off
 
     public init() {}
+
+    /// Converts names that an operator has written to lower case.
+    public mutating func lowercaseNames() {
+        overrideFields = overrideFields.map { $0.lowercased() }
+        addressFields = addressFields.map { $0.lowercased() }
+        identityFields = identityFields.map { $0.lowercased() }
+    }
 
     /// Fields that are never forwarded with the client's value, in lower case: they are dropped, or Cistern sets them.
     public var fieldsSetAnew: [String] {

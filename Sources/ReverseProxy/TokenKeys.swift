@@ -7,7 +7,7 @@ import Logging
 import ResponseCache
 
 /// Settings for the tokens of a route (`credentials.identity.jwt`).
-public struct RouteTokens: Sendable {
+public struct RouteTokens: Sendable, Equatable {
     /// File or URL of the keys; empty: tokens are not examined.
     public var keys = ""
     /// File with the certificate authorities for the URL; nil: those of the system.

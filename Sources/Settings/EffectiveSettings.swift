@@ -24,7 +24,7 @@ extension SettingsReader {
         lines.append(String(repeating: "  ", count: depth) + "routes:")
         for route in routes {
             writeItem(
-                RouteTable.all, route, besides: CisternSettings.Route(settings), "\(prefix)routes.\(route.name).", to: &lines,
+                RouteTable.all, route, besides: settings.otherRoute, "\(prefix)routes.\(route.name).", to: &lines,
                 depth: depth + 1)
         }
     }
@@ -72,21 +72,5 @@ private struct SettingTree {
             lines.append("\(indent)\(name):")
             group.write(to: &lines, depth: depth + 1)
         }
-    }
-}
-
-extension Setting {
-    /// The value as YAML, without secrets.
-    fileprivate func yaml(in settings: Root) -> String {
-        switch binding {
-        case .text(let path): Self.quoted(settings[keyPath: path])
-        case .list(let path): "[" + settings[keyPath: path].map(Self.quoted).joined(separator: ", ") + "]"
-        default: HiddenSecrets.hide(in: text(in: settings))
-        }
-    }
-
-    private static func quoted(_ word: String) -> String {
-        let text = HiddenSecrets.hide(in: word)
-        return "\"" + text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
     }
 }

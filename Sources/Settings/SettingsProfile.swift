@@ -1,8 +1,9 @@
 // Profiles: values for several settings under one name. An explicitly set value of any layer overrides a profile.
 
-public enum SettingsProfile {
-    /// Values by the profile's name.
-    public static let values: [String: [(path: String, text: SettingText)]] = ["rfc9111": letter]
+public enum SettingsProfile: String, Sendable, CaseIterable {
+    case none, rfc9111
+
+    public var values: [(path: String, text: SettingText)] { self == .rfc9111 ? Self.letter : [] }
 
     /// RFC 9111 as a plain shared cache, without rescues, extensions or rules beyond the RFC. Stores everything the RFC permits and does
     /// not change stored fields. Users who are told apart by cookies then share responses, as in the RFC. Use it for comparisons, not for

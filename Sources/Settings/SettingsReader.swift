@@ -87,7 +87,7 @@ public struct SettingsReader {
             places[prefix] = (file, item.line)
             for (path, line) in reading.lines { places[prefix + path] = (file, line) }
             if settings.apis.contains(where: { $0.name == api.name }) { add(file, item.line, "two APIs are called \"\(api.name)\"") }
-            api.settings.upstream.url = api.upstream.first ?? ""
+            api.settings.upstreamURL = api.upstream.first ?? ""
             if let node = reading.listed["routes"] {
                 api.settings.routes = routes(node, file, beginningAs: api.settings, named: prefix + "routes.")
             }
@@ -105,7 +105,7 @@ public struct SettingsReader {
         }
         var routes: [CisternSettings.Route] = []
         for item in items {
-            var route = CisternSettings.Route(settings)
+            var route = settings.otherRoute
             guard case .mapping = item else {
                 add(file, item.line, "a route has settings of its own: a name and a path at least")
                 continue
@@ -121,7 +121,7 @@ public struct SettingsReader {
 
     /// Applies the profile's values to all settings that no layer has set.
     private mutating func applyProfile() {
-        for (path, text) in SettingsProfile.values[settings.cache.profile] ?? [] where places[path] == nil {
+        for (path, text) in settings.cache.profile.values where places[path] == nil {
             guard let setting = SettingsTable.all.first(where: { $0.path == path }) else { continue }
             _ = setting.apply(text, to: &settings)
             profiled.append(path)
@@ -205,7 +205,7 @@ public struct SettingsReader {
 
     /// Source of a setting's value: default, profile, file and line, environment or command line.
     func origin(of path: String) -> String {
-        if profiled.contains(path) { return "profile \(settings.cache.profile)" }
+        if profiled.contains(path) { return "profile \(settings.cache.profile.rawValue)" }
         guard let place = places[path] else { return "default" }
         if place.file == "environment" { return "environment, \(Setting<CisternSettings>.environment(of: path))" }
         return place.line == 0 ? place.file : "\(place.file):\(place.line)"

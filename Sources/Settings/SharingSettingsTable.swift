@@ -1,5 +1,7 @@
 // Settings of the fleet and its Redis servers.
 
+import ResponseCache
+
 enum SharingSettingsTable {
     private static let day = 86_400_000
 
@@ -37,7 +39,7 @@ enum SharingSettingsTable {
             "share.timeout", .duration(\.share.timeout, 1...10_000),
             "How long a client waits for it before the upstream is asked beside it, and the response to a write until others know of it."),
         setting(
-            "share.after_gap", .choice(\.share.afterGap, ["stale", "drop"]),
+            "share.after_gap", .choice(\.share.afterGap),
             "Where what others have purged can be known no more: what is stored here counts as stale, or it goes."),
         setting("share.collapse", .flag(\.share.collapse), "Whether one node asks the upstream for all that want the same."),
         setting(

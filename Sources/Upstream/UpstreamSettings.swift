@@ -3,10 +3,10 @@
 import HTTPCore
 
 /// When HTTP/2 is used with the upstream.
-public enum HTTP2Use: String, Sendable {
-    case off
+public enum HTTP2Use: String, Sendable, CaseIterable {
     /// If TLS negotiates it (ALPN, RFC 7301).
     case auto
+    case off
     /// Always, also without TLS (RFC 9113 §3.3).
     case priorKnowledge = "prior-knowledge"
 }

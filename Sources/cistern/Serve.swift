@@ -73,7 +73,7 @@ struct Serve: ParsableCommand {
         // About half of the resident pages were used only during startup: for settings, help texts and linking.
         csystem_release_program_pages()
         service.run(until: signals)
-        service.stop(followed.current.timeouts, signals, logger)
+        service.stop(followed.current.stopping, signals, logger)
         guard server.hasLostSuccessor else { return }
         logger.critical("the process that took over ended before it served: nobody does")
         LogSetup.writer.finish()
@@ -114,7 +114,7 @@ struct Check: ParsableCommand {
         if let warning = SharingCheck.idle(reader) { print("warning: \(warning)") }
         let isShared = checkSharing(reader.settings, settings)
         if !reader.profiled.isEmpty {
-            print("The profile \(reader.settings.cache.profile) sets:")
+            print("The profile \(reader.settings.cache.profile.rawValue) sets:")
             for setting in SettingsTable.all where reader.profiled.contains(setting.path) {
                 print("  \(setting.path): \(setting.text(in: reader.settings))")
             }
@@ -203,7 +203,7 @@ enum Startup {
     /// nil if the log file cannot be opened.
     static func accessLog(_ log: CisternSettings.Log) -> AccessLog? {
         AccessLog(
-            path: log.access == "stdout" ? nil : log.access, format: AccessLog.Format(rawValue: log.accessFormat) ?? .json,
+            path: log.access == "stdout" ? nil : log.access, format: log.accessFormat,
             fields: log.accessFields.compactMap(AccessField.init(rawValue:)))
     }
 

@@ -260,13 +260,13 @@ struct NotStoredAdviceTests {
 
     private static func values<Root>(_ setting: Setting<Root>) -> [String] {
         let name = String(setting.path.split(separator: ".").last ?? "")
-        return switch setting.binding {
-        case .choice(_, let words): words.map { $0.isEmpty ? "\"\"" : $0 }
+        return switch setting.binding.kind {
+        case .choice(let words): words.map { $0.isEmpty ? "\"\"" : $0 }
         case .flag: ["on", "off"]
         case .list: lists[name].map { [$0] } ?? ["[]", "[\"a\"]"]
-        case .count(_, let range), .size(_, let range): ["\(range.lowerBound)", "\(min(range.upperBound, 1 << 30))"]
-        case .duration(_, let range): ["\(range.lowerBound)ms", "\(range.upperBound)ms"]
-        case .text, .share, .listeners, .certificates: []
+        case .number(.share, _), .text, .items: []
+        case .number(.duration, let range): ["\(range.lowerBound)ms", "\(range.upperBound)ms"]
+        case .number(_, let range): ["\(range.lowerBound)", "\(min(range.upperBound, 1 << 30))"]
         }
     }
 

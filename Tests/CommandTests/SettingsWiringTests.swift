@@ -57,22 +57,23 @@ struct SettingsWiringTests {
     ]
 
     private static func change<Root>(_ setting: Setting<Root>, in root: inout Root) {
-        switch setting.binding {
-        case .text(let path): root[keyPath: path] = texts[setting.path] ?? "changed"
-        case .choice(let path, let words): root[keyPath: path] = words.first { $0 != root[keyPath: path] } ?? ""
-        case .list(let path): root[keyPath: path] = [lists[setting.path] ?? "changed"]
-        case .listeners(let path): root[keyPath: path] = [CisternSettings.Listener(word: lists[setting.path] ?? "")]
-        case .certificates(let path): root[keyPath: path] = [CisternSettings.Certificate(word: "a.pem:b.pem")]
-        case .flag(let path): root[keyPath: path].toggle()
-        case .share(let path): root[keyPath: path] = root[keyPath: path] == 0 ? 1 : 0
-        case .count(let path, let range), .size(let path, let range), .duration(let path, let range):
-            root[keyPath: path] = root[keyPath: path] == range.upperBound ? range.lowerBound : range.upperBound
-        }
+        let text = setting.text(in: root)
+        let changed: SettingText =
+            switch setting.binding.kind {
+            case .text: .one(texts[setting.path] ?? "changed")
+            case .choice(let words): .one(words.first { ($0.isEmpty ? "\"\"" : $0) != text } ?? "")
+            case .list: .many([lists[setting.path] ?? "changed"])
+            case .items: .one(lists[setting.path] ?? "a.pem:b.pem")
+            case .flag: .one(text == "true" ? "false" : "true")
+            case .number(let unit, let range):
+                .one(unit.format(text == unit.format(range.upperBound) ? range.lowerBound : range.upperBound))
+            }
+        #expect(setting.apply(changed, to: &root) == nil)
     }
 
     private static var given: CisternSettings {
         var settings = CisternSettings()
-        settings.upstream.url = "http://api.test:81"
+        settings.upstreamURL = "http://api.test:81"
         // Settings about client certificates are copied to each server certificate.
         settings.tls.certificates = [CisternSettings.Certificate(word: "own.pem")]
         return settings
@@ -105,7 +106,7 @@ struct SettingsWiringTests {
 
     private static var withRoute: CisternSettings {
         var settings = given
-        settings.routes = [CisternSettings.Route(settings)]
+        settings.routes = [settings.otherRoute]
         return settings
     }
 
@@ -122,7 +123,7 @@ struct SettingsWiringTests {
         var settings = CisternSettings()
         var api = CisternSettings.API(settings)
         (api.name, api.upstream, api.path) = ("a", ["http://api.test:81"], "/x")
-        api.settings.upstream.url = "http://api.test:81"
+        api.settings.upstreamURL = "http://api.test:81"
         change(&api)
         settings.apis = [api]
         return settings
@@ -160,12 +161,10 @@ struct SettingsWiringTests {
         !notForCache.contains(path) && !flowGroups.contains(where: path.hasPrefix)
     }
 
-    /// Credentials with verified tokens, and with lookups at the upstream.
-    private static var identified: CisternSettings.Credentials {
-        var credentials = CisternSettings().credentials
-        credentials.identity.jwt.keys = "https://keys.test/"
-        (credentials.identity.lookup.path, credentials.identity.lookup.identity) = ("/me", ["/id"])
-        return credentials
+    /// Adds verified tokens, and lookups at the upstream.
+    private static func identify(_ route: inout CisternSettings.Route) {
+        route.rules.tokens.keys = "https://keys.test/"
+        (route.rules.lookUp.path, route.rules.lookUp.pointers) = ("/me", ["/id"])
     }
 
     /// Text of the cache's settings, without memory addresses, which vary.
@@ -182,7 +181,7 @@ struct SettingsWiringTests {
     func isTakenByCache(_ path: String) throws {
         let setting = try #require(SettingsTable.all.first { $0.path == path })
         var settings = Self.given
-        settings.credentials = Self.identified
+        Self.identify(&settings.otherRoute)
         let before = Self.cacheLines(settings)
         let same = Self.cacheLines(settings).difference(from: before)
         #expect(same.isEmpty)
@@ -196,9 +195,9 @@ struct SettingsWiringTests {
         let setting = try #require(RouteTable.all.first { $0.path == path })
         var settings = Self.given
         // A route with the setting suffices.
-        settings.cache.rescueWithShared = "never"
-        var route = CisternSettings.Route(settings)
-        route.credentials = Self.identified
+        settings.otherRoute.rules.rescueWithShared = .never
+        var route = settings.otherRoute
+        Self.identify(&route)
         settings.routes = [route]
         let before = Self.cacheLines(settings)
         Self.change(setting, in: &settings.routes[0])

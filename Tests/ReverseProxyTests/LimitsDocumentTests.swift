@@ -39,8 +39,9 @@ struct LimitsDocumentTests {
     @Test("each setting that is a limit is in it, and nothing that is not")
     func settings() throws {
         let numbers = SettingsTable.all.filter { setting in
-            switch setting.binding {
-            case .count, .size, .duration: !Self.rules.contains { setting.path.hasPrefix($0) }
+            switch setting.binding.kind {
+            case .number(.share, _): false
+            case .number: !Self.rules.contains { setting.path.hasPrefix($0) }
             default: false
             }
         }.map(\.path)

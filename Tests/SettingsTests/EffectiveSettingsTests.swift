@@ -58,16 +58,15 @@ struct EffectiveSettingsTests {
 
     /// Another valid value of a setting, as text of a file.
     private static func changed(_ setting: Setting<CisternSettings>, _ number: Int) -> String? {
-        switch setting.binding {
+        switch setting.binding.kind {
         case .text: #""a\"b\\ #: \#(number)""#
-        case .choice(_, let words): words[number % words.count]
+        case .choice(let words): words[number % words.count]
         case .list: #"["x, y", "a\"b", "\#(number)"]"#
-        case .flag(let path): String(!CisternSettings()[keyPath: path])
-        case .count(_, let range), .size(_, let range): String(range.lowerBound + number % (range.upperBound - range.lowerBound + 1))
-        case .duration(_, let range): "\(range.lowerBound + number % (range.upperBound - range.lowerBound + 1))ms"
-        case .share: "0.25"
-        case .listeners: #"["127.0.0.1:1", {address: "127.0.0.1:2", h2c: true, allow: [10.0.0.0/8]}]"#
-        case .certificates: #"["a.pem:b.pem", {certificate: c.pem, client_verify: required}]"#
+        case .flag: setting.text(in: CisternSettings()) == "true" ? "false" : "true"
+        case .number(.share, _): "0.25"
+        case .number(let unit, let range): unit.format(range.lowerBound + number % (range.upperBound - range.lowerBound + 1))
+        case .items where setting.path == "tls.certificates": #"["a.pem:b.pem", {certificate: c.pem, client_verify: required}]"#
+        case .items: #"["127.0.0.1:1", {address: "127.0.0.1:2", h2c: true, allow: [10.0.0.0/8]}]"#
         }
     }
 

@@ -80,19 +80,16 @@ struct SettingsHashTests {
 }
 
 extension Setting {
-    fileprivate var hasMoreValues: Bool { if case .flag = binding { false } else { true } }
-
-    /// Sets a value other than the default.
-    fileprivate func change(_ settings: inout Root, _ number: Int) {
-        switch binding {
-        case .text(let path), .choice(let path, _): settings[keyPath: path] = "another\(number)"
-        case .list(let path): settings[keyPath: path] = ["another\(number)"]
-        case .listeners(let path): settings[keyPath: path] = [CisternSettings.Listener(word: "127.0.0.1:\(1_000 + number)")]
-        case .certificates(let path): settings[keyPath: path] = [CisternSettings.Certificate(word: "another\(number).pem")]
-        case .flag(let path): settings[keyPath: path].toggle()
-        case .count(let path, let range), .size(let path, let range), .duration(let path, let range):
-            settings[keyPath: path] = settings[keyPath: path] == range.lowerBound + number ? range.upperBound : range.lowerBound + number
-        case .share(let path): settings[keyPath: path] += 1 + number
+    fileprivate var hasMoreValues: Bool {
+        switch binding.kind {
+        case .flag: false
+        case .choice(let words): words.count > 2
+        default: true
         }
+    }
+
+    /// Sets another value.
+    fileprivate func change(_ settings: inout Root, _ number: Int) {
+        #expect(apply(another(than: settings, number), to: &settings) == nil)
     }
 }

@@ -15,14 +15,13 @@ struct SettingsPageTests {
     /// The default value in the notation of the sample file.
     private static func value(_ setting: Setting<CisternSettings>) -> String {
         var settings = CisternSettings()
-        settings.upstream.url = "https://api.example.com"
+        settings.upstreamURL = "https://api.example.com"
         let text = setting.text(in: settings)
-        if case .duration(let path, _) = setting.binding {
-            let milliseconds = settings[keyPath: path]
+        if case .number(.duration, _) = setting.binding.kind, let milliseconds = TimeSpan.parse(text) {
             if milliseconds >= 48 * 3_600_000 { return "\(milliseconds / 86_400_000)d" }
             return milliseconds > 1_000 && milliseconds % 1_000 != 0 ? "\(Double(milliseconds) / 1_000)s" : text
         }
-        guard case .list = setting.binding else { return text }
+        guard case .list = setting.binding.kind else { return text }
         let plain = { (word: Substring) in word.allSatisfy { $0.isLetter || $0.isNumber || "-_.*+/".contains($0) } && word.first != "*" }
         return "["
             + text.split(separator: "\"").filter { ![", ", "[", "]", "[]"].contains($0) }.map { word in
@@ -31,7 +30,7 @@ struct SettingsPageTests {
     }
 
     private static func comment(_ setting: Setting<CisternSettings>) -> String {
-        if case .choice(_, let words) = setting.binding { return "\(setting.help) One of: \(words.joined(separator: ", "))." }
+        if case .choice(let words) = setting.binding.kind { return "\(setting.help) One of: \(words.joined(separator: ", "))." }
         return setting.help
     }
 

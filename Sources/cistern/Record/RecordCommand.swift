@@ -88,7 +88,7 @@ struct Record: ParsableCommand {
         let server = try Startup.makeServer(proxy, settings.log, logger, recorder: recorder)
         server.start()
         let status = try stay(server, signals)
-        server.stop(deadline: .milliseconds(settings.timeouts.shutdown))
+        server.stop(deadline: settings.stopping.deadline)
         guard !recorder.isEmpty else {
             StandardError.write("cistern: \(recorder.summary): \(har) is not written\n")
             throw ExitCode(status == 0 ? 1 : status)
