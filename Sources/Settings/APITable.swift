@@ -40,11 +40,16 @@ public enum APITable {
         ] + overrides + CredentialSettingsTable.all.map { $0.within(\.settings.otherRoute) }
         + CrossOriginGroup.all.map { $0.within(\.settings.otherRoute, help: "As \($0.path).") }
 
+    /// All settings that are not retired.
+    public static var current: [Setting<CisternSettings.API>] { all.filter { $0.replacement == nil } }
+
     /// Settings of other groups that an API may override.
     private static var overrides: [Setting<CisternSettings.API>] {
         SettingsTable.all.compactMap { setting in
             guard let group = groups.first(where: setting.path.hasPrefix), !kept.contains(setting.path) else { return nil }
-            return setting.within(\.settings, path: String(setting.path.dropFirst(group.count)), help: "As \(setting.path).")
+            var own = setting.within(\.settings, path: String(setting.path.dropFirst(group.count)), help: "As \(setting.path).")
+            own.replacement = setting.replacement?.replacing(group, with: "")
+            return own
         }
     }
 

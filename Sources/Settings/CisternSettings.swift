@@ -18,6 +18,8 @@ public struct CisternSettings: Sendable {
     }()
     /// Empty if there are several APIs.
     public var upstreamURL = ""
+    /// See `HealthCheckText`; empty for none.
+    public var probe = ""
     /// Settings of paths that match no route. Routes begin with them.
     public var otherRoute = Route()
     public var routes: [Route] = []
@@ -35,6 +37,7 @@ public struct CisternSettings: Sendable {
     public var stopping = Stopping()
     public var log = Log()
     public var share = Share()
+    public var retired = Retired()
 
     public init() {}
 
@@ -55,6 +58,7 @@ public struct CisternSettings: Sendable {
         public var socket = ""
         public var tokenFile = ""
         public var names: [String] = []
+        public var debugFields: [String] = []
     }
 
     public struct Store: Sendable, Equatable {
@@ -65,7 +69,13 @@ public struct CisternSettings: Sendable {
     }
 
     public struct Cache: Sendable, Equatable {
-        public var profile = SettingsProfile.none
+        public enum Policy: String, Sendable, CaseIterable {
+            case rescue, strict
+            /// See `StandardPolicy`.
+            case rfc9111
+        }
+
+        public var policy = Policy.rescue
         public var contentTypes = ["application/json", "+json", "text/json"]
         /// Changes to the list of harmless fields.
         public var harmlessFields: [String] = []

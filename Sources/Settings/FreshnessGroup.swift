@@ -36,6 +36,7 @@ enum FreshnessGroup {
             help: "How long errors of the statuses below are kept, so that they are not asked for each time; 0: not."),
         Setting(
             path: "negative_statuses", binding: .list(\.freshness.negativeStatuses),
-            help: "The statuses of those errors. They never take the place of a good response, and never stand in for a failing upstream."),
+            help: "The statuses of those errors. They never take the place of a good response, and never stand in for a failing upstream.",
+            changes: .names),
     ]
 }

@@ -24,8 +24,6 @@ public enum RouteTable {
                 help: "As cache.rescue_with_shared."),
             Setting(path: "refresh_ahead", binding: .count(\.rules.refreshAhead, 0...99), help: "As cache.refresh_ahead."),
             Setting(
-                path: "refresh_ahead_hits", binding: .count(\.rules.refreshAheadHits, 1...1_000_000), help: "As cache.refresh_ahead_hits."),
-            Setting(
                 path: "allow", binding: .list(\.access.allow),
                 help: "As access.allow, for clients that the listener lets in."),
             Setting(path: "deny", binding: .list(\.access.deny), help: "As access.deny, for clients that the listener lets in."),
@@ -67,7 +65,10 @@ public enum RouteTable {
                 help: "Whether capital and small letters of arguments are the same."),
         ] + demands("good", \.good, \.rules.good, "A good response") + demands("keep_if", \.keepIf, \.rules.kept, "A response that is kept")
         + FreshnessGroup.all.map { $0.within(\.self, help: "As cache.\($0.path).") } + CredentialSettingsTable.all
-        + CrossOriginGroup.all.map { $0.within(\.self, help: "As \($0.path).") }
+        + CrossOriginGroup.all.map { $0.within(\.self, help: "As \($0.path).") } + RetiredSettings.ofRoute
+
+    /// All settings that are not retired.
+    public static var current: [Setting<CisternSettings.Route>] { all.filter { $0.replacement == nil } }
 
     /// Requirements for responses.
     /// - Parameter subject: the responses concerned, as the beginning of a sentence.

@@ -10,9 +10,12 @@ public struct Setting<Root>: Sendable {
     public let help: String
     /// Whether a change takes effect at the next start only.
     public var needsRestart = false
-    /// What to use instead of a retired setting; nil for all others. A retired setting still has its effect in this version. Documents omit
-    /// it, and its use causes a warning.
+    /// What to do instead of using a retired setting; nil for all others.
     public var replacement: String?
+    /// Path of the setting to which the value of a retired setting is transferred.
+    public var successor: String?
+    /// Whether a list may be written as changes, `+name` and `-name`, to the value that otherwise applies.
+    public var changes: ListChanges?
 
     /// `CISTERN_` followed by the path in capitals, with underscores instead of dots.
     public var environment: String { Self.environment(of: path) }
@@ -23,7 +26,7 @@ public struct Setting<Root>: Sendable {
     func within<Whole>(_ part: WritableKeyPath<Whole, Root>, path: String? = nil, help: String? = nil) -> Setting<Whole> {
         Setting<Whole>(
             path: path ?? self.path, binding: binding.within(part), help: help ?? self.help, needsRestart: needsRestart,
-            replacement: replacement)
+            replacement: replacement, successor: successor, changes: changes)
     }
 }
 
@@ -208,7 +211,11 @@ extension Setting.Binding {
 
 extension Setting {
     /// Stores the value. Returns nil, or the mistake as a clause that follows the setting's name.
-    public func apply(_ text: SettingText, to settings: inout Root) -> String? { binding.set(text, &settings) }
+    public func apply(_ text: SettingText, to settings: inout Root) -> String? {
+        guard let changes else { return binding.set(text, &settings) }
+        var list = binding.get(settings).words
+        return changes.apply(text.words, to: &list) ?? binding.set(.many(list), &settings)
+    }
 
     /// Stores the items of a list from the file. Returns their mistakes; nil if the value is not a list of items.
     func apply(_ items: [YAMLNode], to settings: inout Root, name: String, file: String) -> [ConfigurationMistake]? {

@@ -33,6 +33,13 @@ extension ProxySettings {
         (upstream.isTLS, upstream.host, upstream.port, upstream.basePath) = (url.isTLS, url.host, url.port, url.path)
         apis = settings.apis.map { ProxySettings($0) }
         if shards == 0 { shards = UsableCores.count }
+        if upstream.failure.recheck == 0 { (upstream.failure.isOn, upstream.failure.recheck) = (false, FailureSettings().recheck) }
+        if let probe = HealthCheckText(settings.probe) {
+            background.probe.path = probe.path
+            background.probe.interval = .milliseconds(probe.interval)
+            background.probe.status = Status(rawValue: UInt16(probe.status))
+        }
+        policy.strictness = settings.cache.policy == .rescue ? .rescue : .strict
         policy.contentTypes = ContentTypes(settings.cache.contentTypes)
         policy.harmlessFields = HarmlessFields.changed(policy.harmlessFields, by: settings.cache.harmlessFields)
         policy.lowercaseNames()
@@ -58,6 +65,9 @@ extension ProxySettings {
         access.rules = AddressRules(settings.access)
         admin.socket = settings.admin.socket == "off" ? nil : AdminSettings.socketPath(settings)
         admin.names = ServedNames(settings.admin.names)
+        ownFields.allowsWhy = settings.admin.debugFields.contains("why")
+        ownFields.allowsKey = settings.admin.debugFields.contains("key")
+        ownFields.allowsMode = settings.admin.debugFields.contains("mode")
         admin.isSocketRequired = !settings.admin.socket.isEmpty
         if !settings.admin.tokenFile.isEmpty { admin.token = FileContent.read(settings.admin.tokenFile).flatMap(AdminToken.parse) }
     }

@@ -164,9 +164,16 @@ enum SettingsCheck {
         if !isToken(settings.proxy.forwarding.name) {
             reader.add(about: "forwarding.name", "forwarding.name must be one word of letters, digits, - and _")
         }
-        let probed = settings.proxy.background.probe.path
-        if !probed.isEmpty, !probed.hasPrefix("/") {
-            reader.add(about: "failure.probe_path", "failure.probe_path must begin with /")
+        if !settings.probe.isEmpty, HealthCheckText(settings.probe) == nil {
+            reader.add(
+                about: "failure.probe", "failure.probe must be \(HealthCheckText.form), not \"\(settings.probe)\"")
+        }
+        if (1..<10).contains(settings.proxy.upstream.failure.recheck) {
+            reader.add(
+                about: "failure.recheck", "failure.recheck must be 0 or at least 10ms, not \(settings.proxy.upstream.failure.recheck)ms")
+        }
+        for word in settings.admin.debugFields where !["why", "key", "mode"].contains(word) {
+            reader.add(about: "admin.debug_fields", "admin.debug_fields: \"\(word)\" is none of why, key, mode")
         }
         for (name, fields) in [
             ("cache.targeted_fields", policy.targetedFields.map { String(decoding: $0, as: UTF8.self) }),
