@@ -45,7 +45,7 @@ public enum APITable {
 
     /// Settings of other groups that an API may override.
     private static var overrides: [Setting<CisternSettings.API>] {
-        SettingsTable.all.compactMap { setting in
+        SettingsTable.all.compactMap { setting -> Setting<CisternSettings.API>? in
             guard let group = groups.first(where: setting.path.hasPrefix), !kept.contains(setting.path) else { return nil }
             var own = setting.within(\.settings, path: String(setting.path.dropFirst(group.count)), help: "As \(setting.path).")
             own.replacement = setting.replacement?.replacing(group, with: "")
