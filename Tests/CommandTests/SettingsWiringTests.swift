@@ -43,7 +43,7 @@ struct SettingsWiringTests {
         "timeouts.drain_delay", "timeouts.shutdown",
     ]
 
-    /// All settings but retired ones whose value another setting takes over, which `RetiredSettingsTests` covers.
+    /// All settings but those whose value another setting takes over, which `RetiredSettingsTests` covers.
     private static let wired = SettingsTable.all.filter { $0.successor == nil }.map(\.path)
 
     private static let texts = [
