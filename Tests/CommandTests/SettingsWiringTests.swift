@@ -73,7 +73,8 @@ struct SettingsWiringTests {
             case .number(let unit, let range):
                 .one(unit.format(text == unit.format(range.upperBound) ? range.lowerBound : range.upperBound))
             }
-        #expect(setting.apply(changed, to: &root) == nil)
+        let mistake = setting.apply(changed, to: &root)
+        #expect(mistake == nil)
     }
 
     private static var given: CisternSettings {
@@ -168,8 +169,13 @@ struct SettingsWiringTests {
 
     /// Adds verified tokens, and lookups at the upstream.
     private static func identify(_ route: inout CisternSettings.Route) {
-        route.rules.tokens.keys = "https://keys.test/"
-        (route.rules.lookUp.path, route.rules.lookUp.pointers) = ("/me", ["/id"])
+        let texts: [String: SettingText] = [
+            "jwt.keys": .one("https://keys.test/"), "lookup.path": .one("/me"), "lookup.identity": .many(["/id"]),
+        ]
+        for (name, text) in texts {
+            let mistake = RouteTable.all.first { $0.path == "credentials.identity." + name }?.apply(text, to: &route)
+            #expect(mistake == .some(nil))
+        }
     }
 
     /// Text of the cache's settings, without memory addresses, which vary.

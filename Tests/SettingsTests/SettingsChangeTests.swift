@@ -70,7 +70,8 @@ struct SettingsChangeTests {
     // MARK: All settings
 
     private static func change(_ setting: Setting<CisternSettings>, in settings: inout CisternSettings) {
-        #expect(setting.apply(setting.another(than: settings), to: &settings) == nil)
+        let mistake = setting.apply(setting.another(than: settings), to: &settings)
+        #expect(mistake == nil)
     }
 
     @Test(

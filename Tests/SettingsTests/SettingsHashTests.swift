@@ -91,6 +91,7 @@ extension Setting {
 
     /// Sets another value.
     fileprivate func change(_ settings: inout Root, _ number: Int) {
-        #expect(apply(another(than: settings, number), to: &settings) == nil)
+        let mistake = apply(another(than: settings, number), to: &settings)
+        #expect(mistake == nil)
     }
 }
