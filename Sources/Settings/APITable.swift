@@ -47,7 +47,8 @@ public enum APITable {
     private static var overrides: [Setting<CisternSettings.API>] {
         SettingsTable.all.compactMap { setting -> Setting<CisternSettings.API>? in
             guard let group = groups.first(where: setting.path.hasPrefix), !kept.contains(setting.path) else { return nil }
-            var own = setting.within(\.settings, path: String(setting.path.dropFirst(group.count)), help: "As \(setting.path).")
+            var own: Setting<CisternSettings.API> = setting.within(
+                \.settings, path: String(setting.path.dropFirst(group.count)), help: "As \(setting.path).")
             own.replacement = setting.replacement?.replacing(group, with: "")
             return own
         }
