@@ -21,7 +21,7 @@ public final class APIReceiver: RequestReceiver {
         proxied = apis[0].process.settings.access.isForwardProxy ? ProxiedAPIs(apis.map(\.settings)) : nil
     }
 
-    public func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
+    public func repeated(_ bytes: Span<UInt8>, on stream: any ClientStream) -> Bool {
         // The bytes of a request determine its API, so the memos of two APIs never contain the same request.
         if apis[lastRepeated].repeated(bytes, on: stream) { return true }
         for place in apis.indices where place != lastRepeated && apis[place].repeated(bytes, on: stream) {

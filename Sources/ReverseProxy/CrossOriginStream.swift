@@ -18,19 +18,18 @@ final class CrossOriginStream: StreamAround {
 
     /// - Returns: nil, so that the response is not repeated for a request of another origin.
     @discardableResult
-    func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer? {
-        stream.sendWhole(head: CrossOriginRules.strip(head), lines: Array(lines) + self.lines, body: body)
+    func sendWhole(head: Span<UInt8>, lines: Span<UInt8>, body: WholeBody) -> SentBytes? {
+        stream.sendWhole(head: CrossOriginRules.strip(head), lines: Array(copying: lines) + self.lines, body: body)
         return nil
     }
 
-    func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer) {
-        CrossOriginRules.strip(head).withUnsafeBytes { head in
-            (Array(lines) + self.lines).withUnsafeBytes { stream.sendProduced(head: head, lines: $0, content: producer) }
-        }
+    func sendProduced(head: Span<UInt8>, lines: Span<UInt8>, content producer: any ContentProducer) {
+        let (head, lines) = (CrossOriginRules.strip(head), Array(copying: lines) + self.lines)
+        stream.sendProduced(head: head.span, lines: lines.span, content: producer)
     }
 
     func startResponse(head: consuming [UInt8], lines: [UInt8], framing: ResponseFraming, readAhead: Int) {
         stream.startResponse(
-            head: head.withUnsafeBytes { CrossOriginRules.strip($0) }, lines: lines + self.lines, framing: framing, readAhead: readAhead)
+            head: CrossOriginRules.strip(head.span), lines: lines + self.lines, framing: framing, readAhead: readAhead)
     }
 }

@@ -73,6 +73,6 @@ extension Exchange {
     /// Adds to a 304 the fields that the complete response would have (RFC 9110 §15.4.5).
     func negotiated(_ notModified: [UInt8], _ response: FetchedResponse) -> [UInt8] {
         guard let facts = negotiatedForm(response) else { return notModified }
-        return notModified.withUnsafeBytes { NegotiatedHead.make($0, facts.form == .gzipped ? NegotiatedHead.Coded(.gzip) : nil) }
+        return NegotiatedHead.make(notModified.span, facts.form == .gzipped ? NegotiatedHead.Coded(.gzip) : nil)
     }
 }

@@ -23,7 +23,7 @@ extension Exchange {
             lines.append(age: age)
             shard.messages.cacheStatus.forwarded(forwarding(isCollapsed: true), to: &lines)
             if head.method == .options { Preflight.appendMaxAge(found.metadata.freshnessLifetime.map { $0 - age }, to: &lines) }
-            send(found, head: found.head, found.metadata, age: age, lines)
+            found.withHead { send(found, head: $0, found.metadata, age: age, lines) }
         case .rescue(let rescue, let failure): send(rescue, failure)
         case .refuse(let failure, let reason): refuse(failure, reason)
         // The state machine handles these outcomes.
@@ -61,7 +61,7 @@ extension Exchange {
                 ttl: isMarked ? min(ttl, 0) : ttl, key: shownKey, detail: detail, isFaulted: isFaulted, to: &lines)
         }
         let found = rescue.response
-        send(found, head: found.head, found.metadata, age: rescue.age, lines)
+        found.withHead { send(found, head: $0, found.metadata, age: rescue.age, lines) }
     }
 
     /// Responds with an error, because no stored response may be served.
@@ -127,9 +127,9 @@ extension Exchange {
     /// The fetch did not forward the client's preconditions, so they are evaluated here. Returns nil if the response must be sent in full.
     private func notModified(_ response: FetchedResponse) -> [UInt8]? {
         guard head.method.isSafe, let metadata = response.metadata else { return nil }
-        return response.storedHead.withUnsafeBytes { stored in
-            Preconditions.isNotModified(head.fields, stored: metadata, head: stored) ? Preconditions.notModifiedHead(stored) : nil
-        }
+        let stored = response.storedHead
+        return Preconditions.isNotModified(head.fields, stored: metadata, head: stored.span)
+            ? Preconditions.notModifiedHead(stored.span) : nil
     }
 
     /// Records whether the response is stored. If not, the next request for this target is forwarded with the client's preconditions.
@@ -145,7 +145,7 @@ extension Exchange {
         lines.append(age: age)
         shard.messages.cacheStatus.forwarded(forwarding(status: 304), to: &lines)
         if shard.settings.policy.setCookie != .keep { appendCookies(confirmation.cookies, to: &lines) }
-        confirmation.head.withUnsafeBytes { send(confirmation.found, head: $0, confirmation.metadata, age: age, lines) }
+        send(confirmation.found, head: confirmation.head.span, confirmation.metadata, age: age, lines)
     }
 
     /// Starts a streamed response.
@@ -207,14 +207,13 @@ extension Exchange {
     /// - Parameters:
     ///   - bytes: the stored head, which a validation may have updated.
     ///   - metadata: metadata of that head.
-    private func send(_ found: FoundResponse, head bytes: UnsafeRawBufferPointer, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8])
-    {
+    private func send(_ found: FoundResponse, head bytes: Span<UInt8>, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8]) {
         guard let cache = shard.cache, !cache.isAtHand(found) else {
             return sendNow(found, head: bytes, metadata, age: age, lines)
         }
         stopTimers()
         trace.noteDiskRead()
-        prepared = PreparedResponse(found: found, head: Array(bytes), metadata: metadata, age: age, lines: lines)
+        prepared = PreparedResponse(found: found, head: Array(copying: bytes), metadata: metadata, age: age, lines: lines)
         cache.bringIn(contentOf: found) { [self] in
             shard.loop.execute { self.sendPrepared() }
         }
@@ -224,21 +223,19 @@ extension Exchange {
         shard.loop.assertOnLoop()
         guard !isFinished, let prepared else { return }
         self.prepared = nil
-        prepared.head.withUnsafeBytes { sendNow(prepared.found, head: $0, prepared.metadata, age: prepared.age, prepared.lines) }
+        let head = prepared.head
+        sendNow(prepared.found, head: head.span, prepared.metadata, age: prepared.age, prepared.lines)
     }
 
-    private func sendNow(
-        _ found: FoundResponse, head bytes: UnsafeRawBufferPointer, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8]
-    ) {
+    private func sendNow(_ found: FoundResponse, head bytes: Span<UInt8>, _ metadata: StoredMetadata, age: Int64, _ lines: [UInt8]) {
         record.source = .store
         record.age = age
         handle(.sent)
         var lines = lines
         trace.reasons.carriesGrant = shard.appendGrant(ofTarget: head, beside: bytes, to: &lines)
         appendWhy(to: &lines)
-        let stored = StoredResponseSender.Response(
-            found, head: bytes, metadata, shard.routes.compression.rules(for: head.pathAndQuery))
-        let sent = lines.withUnsafeBytes { shard.messages.storedResponses.send(stored, to: head, lines: $0, on: stream) }
+        let stored = StoredResponseSender.Response(found, metadata, shard.routes.compression.rules(for: head.pathAndQuery))
+        let sent = shard.messages.storedResponses.send(stored, head: bytes, to: head, lines: lines.span, on: stream)
         record.bodyBytes = sent.bodyBytes
         finish(sent.status)
     }
@@ -247,7 +244,7 @@ extension Exchange {
         handle(.sent)
         var lines = lines
         appendWhy(to: &lines)
-        bytes.withUnsafeBytes { head in lines.withUnsafeBytes { stream.sendProduced(head: head, lines: $0, content: content) } }
+        stream.sendProduced(head: bytes.span, lines: lines.span, content: content)
         finish(status)
     }
 

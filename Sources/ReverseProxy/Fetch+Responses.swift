@@ -117,7 +117,8 @@ extension Fetch: TransferReceiver {
     private func decide(_ response: ResponseHead, to request: UpstreamRequest, length: Int?) -> ResponseDecision {
         // The operator's requirements on good responses matter only if there is a stored response.
         var facts = ResponseFacts(
-            subject.head, sent: request.fields.known, response.status, copy: subject.found.map { ($0.metadata, $0.head) },
+            subject.head, sent: request.fields.known, response.status,
+            copy: subject.found.map { ($0.metadata, $0.withHead { Array(copying: $0) }) },
             mayRescue: subject.mayRescue, isLookedUp: hasPlace, good: subject.found == nil ? nil : good,
             strictness: shard.settings.policy.strictness)
         facts.isStream =
@@ -241,7 +242,7 @@ extension Fetch: TransferReceiver {
     /// JSON that RFC 8259 rejects never replaces a stored response with valid JSON.
     private func obstacle(of findings: ContentExamination.Findings) -> NotStoredReason? {
         guard findings.isLenient, let response, let found = subject.found else { return nil }
-        let copy = LastGood.Copy(found.metadata, head: found.head, beside: response)
+        let copy = found.withHead { LastGood.Copy(found.metadata, head: $0, beside: response) }
         return LastGood.obstacle(response, isLenient: true, inPlaceOf: copy, strictness: shard.settings.policy.strictness)
     }
 

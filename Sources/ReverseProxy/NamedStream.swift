@@ -17,30 +17,28 @@ final class NamedStream: StreamAround {
 
     /// - Returns: the sent bytes, with the ID in the last line (see `sendComplete`, `sendAgain`).
     @discardableResult
-    func sendWhole(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, body: WholeBody) -> UnsafeRawBufferPointer? {
-        followed(lines).withUnsafeBytes { lines in
-            guard let others = RequestID.removing(from: head) else { return stream.sendWhole(head: head, lines: lines, body: body) }
-            return others.withUnsafeBytes { stream.sendWhole(head: $0, lines: lines, body: body) }
-        }
+    func sendWhole(head: Span<UInt8>, lines: Span<UInt8>, body: WholeBody) -> SentBytes? {
+        let lines = followed(lines)
+        guard let others = RequestID.removing(from: head) else { return stream.sendWhole(head: head, lines: lines.span, body: body) }
+        return stream.sendWhole(head: others.span, lines: lines.span, body: body)
     }
 
-    func sendProduced(head: UnsafeRawBufferPointer, lines: UnsafeRawBufferPointer, content producer: any ContentProducer) {
-        (RequestID.removing(from: head) ?? Array(head)).withUnsafeBytes { head in
-            followed(lines).withUnsafeBytes { stream.sendProduced(head: head, lines: $0, content: producer) }
-        }
+    func sendProduced(head: Span<UInt8>, lines: Span<UInt8>, content producer: any ContentProducer) {
+        let (head, lines) = (RequestID.removing(from: head) ?? Array(copying: head), followed(lines))
+        stream.sendProduced(head: head.span, lines: lines.span, content: producer)
     }
 
     func startResponse(head: consuming [UInt8], lines: [UInt8], framing: ResponseFraming, readAhead: Int) {
-        if let others = head.withUnsafeBytes({ RequestID.removing(from: $0) }) {
+        if let others = RequestID.removing(from: head.span) {
             stream.startResponse(head: others, lines: lines + line, framing: framing, readAhead: readAhead)
         } else {
             stream.startResponse(head: head, lines: lines + line, framing: framing, readAhead: readAhead)
         }
     }
 
-    private func followed(_ lines: UnsafeRawBufferPointer) -> [UInt8] {
+    private func followed(_ lines: Span<UInt8>) -> [UInt8] {
         Array(atMost: lines.count + line.count) { all in
-            all.put(lines.baseAddress?.assumingMemoryBound(to: UInt8.self), count: lines.count)
+            all.put(lines)
             all.put(line)
         }
     }

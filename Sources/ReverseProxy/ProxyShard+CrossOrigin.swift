@@ -41,7 +41,7 @@ extension ProxyShard {
     /// upstream's permission for this origin is unknown.
     func isOfOtherOrigin(_ stored: FoundResponse, _ head: RequestHead) -> Bool {
         guard isBound(stored, head), routes.crossOrigin(head.pathAndQuery) == nil,
-            let origin = head.fields.first(.origin), let fields = StoredHead.parse(stored.head)?.fields
+            let origin = head.fields.first(.origin), let fields = stored.withHead(StoredHead.parse)?.fields
         else { return false }
         let allowed = fields.first(.accessControlAllowOrigin)
         guard allowed?.elementsEqual(origin) != true else { return false }
@@ -75,7 +75,7 @@ extension ProxyShard {
     /// Adds CORS fields to a stored response without them, if the last good response for this target permitted the origin. A stored
     /// permission for one origin gets `Vary: Origin`, also if the upstream did not send it.
     /// - Returns: whether a permission was added.
-    func appendGrant(ofTarget head: RequestHead, beside stored: UnsafeRawBufferPointer, to lines: inout [UInt8]) -> Bool {
+    func appendGrant(ofTarget head: RequestHead, beside stored: Span<UInt8>, to lines: inout [UInt8]) -> Bool {
         guard head.contains(.origin), head.method != .options, let fields = StoredHead.parse(stored)?.fields else { return false }
         if let allowed = fields.first(.accessControlAllowOrigin) {
             let isTold = FieldLists.contains(.vary, in: fields) { $0.equalsIgnoringCase("origin") }

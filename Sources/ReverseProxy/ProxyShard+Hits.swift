@@ -28,19 +28,19 @@ extension ProxyShard {
         if let routeFigures { trace.route = arrival.route.map { UInt16($0) } ?? routeFigures.place(of: head.pathAndQuery) }
         trace.found.diskReads = UInt8(clamping: arrival.reads)
         trace.found.shared = arrival.shared
-        let stored = StoredResponseSender.Response(
-            found, head: found.head, found.metadata, routes.compression.rules(for: head.pathAndQuery))
-        func send(_ lines: UnsafeRawBufferPointer) -> StoredResponseSender.Sent {
-            messages.storedResponses.send(stored, to: head, lines: lines, on: stream)
+        let stored = StoredResponseSender.Response(found, found.metadata, routes.compression.rules(for: head.pathAndQuery))
+        func send(_ lines: Span<UInt8>) -> StoredResponseSender.Sent {
+            found.withHead { messages.storedResponses.send(stored, head: $0, to: head, lines: lines, on: stream) }
         }
         var record = ExchangeRecord(result: serving.result, method: MethodLabel(head.method), status: 200)
         let sent: StoredResponseSender.Sent
         let isOthers = arrival.shared?.outcome == .found
         let isPlain = trace.mode == .live && !isOthers && !asksForWords(head) && head.method != .options && !asksFromScript(head, found)
         if let ttl, isPlain {
-            sent = send(messages.hitLines.make(age: age, ttl: ttl))
+            sent = messages.hitLines.with(age: age, ttl: ttl, send)
         } else {
-            sent = longerLines(found, serving, head, record, trace).withUnsafeBytes(send)
+            let lines = longerLines(found, serving, head, record, trace)
+            sent = send(lines.span)
         }
         record.status = sent.status.rawValue
         record.source = .store
@@ -71,7 +71,7 @@ extension ProxyShard {
         lines.append(age: serving.age)
         let detail = trace.mode != .live ? trace.mode.rawValue : trace.found.shared?.outcome == .found ? "other_node" : nil
         messages.cacheStatus.hit(ttl: serving.ttl, key: shownKey(found.key, head), detail: detail, to: &lines)
-        if asksFromScript(head, found) { _ = appendGrant(ofTarget: head, beside: found.head, to: &lines) }
+        if asksFromScript(head, found) { _ = found.withHead { appendGrant(ofTarget: head, beside: $0, to: &lines) } }
         if head.method == .options { Preflight.appendMaxAge(serving.ttl, to: &lines) }
         if explains(head) { lines += whyField(record, trace, head) }
         return lines

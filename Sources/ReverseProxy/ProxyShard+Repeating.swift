@@ -9,7 +9,7 @@ import ResponseCache
 import Sending
 
 extension ProxyShard {
-    public func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
+    public func repeated(_ bytes: Span<UInt8>, on stream: any ClientStream) -> Bool {
         loop.assertOnLoop()
         let peer = stream.client
         guard let entry = memo?.find(bytes, isSecure: countsAsSecure(peer), now: loop.batchWallMilliseconds),

@@ -41,7 +41,7 @@ extension ProxyShard {
         if let found, found.metadata.flags.contains(.ofOtherOrigin) {
             Validation.removeConditions(from: &fields)
         } else if let found, method.isSafe {
-            Validation.addConditions(to: &fields, stored: found.metadata, head: found.head)
+            found.withHead { Validation.addConditions(to: &fields, stored: found.metadata, head: $0) }
         } else if found != nil {
             // The response to a POST with a failed precondition is 412 (RFC 9110 §13.1.2).
             Validation.removeConditions(from: &fields)

@@ -200,7 +200,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         hasher.combine(target?.keys.unknownFieldsHash ?? 0)
         if let content { hasher.combine(content) }
         // A failure for one media type is no failure for clients that accept another type.
-        if let accept = head.fields.first(.accept) { accept.withUnsafeBytes { hasher.combine(bytes: $0) } }
+        if let accept = head.fields.first(.accept) { hasher.combine(bytes: accept.span) }
         return UInt64(truncatingIfNeeded: hasher.finalize())
     }
 

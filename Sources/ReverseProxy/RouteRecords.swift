@@ -31,7 +31,7 @@ final class RouteRecords {
     /// Index of the target's route.
     func place(of target: ArraySlice<UInt8>) -> UInt16 {
         let path = target.withoutQuery
-        let hash = path.withUnsafeBytes { ContentHash.number(of: $0) }
+        let hash = ContentHash.number(of: path.span)
         let slot = Int(truncatingIfNeeded: hash) & (Self.remembered - 1)
         if latest[slot].hash == hash { return latest[slot].route }
         let place = UInt16(routes.place(of: path))

@@ -22,6 +22,6 @@ final class UnkeptTargets {
         if !isKept { slots[slot] = number } else if slots[slot] == number { slots[slot] = 0 }
     }
 
-    private static func number(_ keys: TargetKeys) -> UInt64 { keys.own.withUnsafeBytes(ContentHash.number) }
+    private static func number(_ keys: TargetKeys) -> UInt64 { ContentHash.number(of: keys.own.span) }
     private static func slot(_ number: UInt64) -> Int { Int(number % UInt64(limit)) }
 }

@@ -112,7 +112,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     public func offer(_ item: NewItem, as key: [UInt8], _ recency: Recency) {
         loop.assertOnLoop()
         // A marker that leads to variants frees no waiting node, and is not counted.
-        let isResponse = item.metadata.withUnsafeBytes(StoredMetadata.kind) == .response
+        let isResponse = StoredMetadata.kind(of: item.metadata.span) == .response
         func count(_ outcome: OfferOutcome) { if isResponse { self.count(outcome) } }
         let wallNow = loop.batchWallMilliseconds
         // After the clock was set back, the position at that time is unknown.

@@ -170,7 +170,7 @@ public final class FleetNode: Sendable {
 
     func note(_ placed: PlacedEntry) { change { for mark in placed.entry.message.tableMarks { $0.table.note(mark, at: placed.position) } } }
 
-    static func hash(_ mark: [UInt8]) -> UInt64 { mark.withUnsafeBytes(ContentHash.number) }
+    static func hash(_ mark: [UInt8]) -> UInt64 { ContentHash.number(of: mark.span) }
 }
 
 extension PurgeReach {
