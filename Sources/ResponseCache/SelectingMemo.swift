@@ -27,7 +27,8 @@ final class SelectingMemo {
     func values(
         for marker: Span<UInt8>, in request: Fields, make: ([ArraySlice<UInt8>]) -> [UInt8]
     ) -> (names: [ArraySlice<UInt8>], values: [UInt8]) {
-        if !marker.equals(names.span) {
+        let known = names
+        if !marker.equals(known.span) {
             names = Array(copying: marker)
             decodedNames = SelectingFields.decode(marker)
         }
