@@ -44,7 +44,7 @@ final class DecidedRequest: @unchecked Sendable {
 
     init(
         _ head: borrowing RequestHead, _ facts: borrowing RequestFacts<FoundResponse>,
-        _ decision: borrowing RequestDecision<FoundResponse>, _ arrival: borrowing Arrival, client: ClientAddress,
+        _ decision: borrowing RequestDecision<FoundResponse>, _ stage: borrowing DecidedStage, client: ClientAddress,
         shard: borrowing ProxyShard
     ) {
         var trace = ExchangeTrace(facts, decision)
@@ -56,22 +56,25 @@ final class DecidedRequest: @unchecked Sendable {
         found = copy?.holdingHead
         (self.mayRescue, self.place) = (mayRescue, place)
         (refusal, forwardToken, notStored) = (decision.refusal, decision.forwardToken, decision.notStored)
-        route = arrival.route ?? shard.routes.place(of: head.pathAndQuery)
         lookedUpAt = facts.now
         self.client = client.address.map(\.clientNumber) ?? 0
-        basis = arrival.basis
-        waitedSince = arrival.sharedSince
-        owned = arrival.owned
         let target: KeyedTarget? = if case .lookedUp(let lookedUp) = facts.storeUse { lookedUp.target } else { nil }
-        scopes = shard.scopes(of: head, route: route, target, content: arrival.identity, client: client)
-        trace.identity = arrival.identityOutcome
-        trace.found.unknownField = arrival.unknownField
-        trace.found.diskReads = UInt8(clamping: arrival.reads)
-        trace.found.shared = arrival.shared
-        trace.found.obstacle = decision.looksAtOthers ? arrival.obstacle : nil
+        var identity: [UInt8]?
+        switch stage {
+        case .refused(let isForNobody):
+            (route, basis, waitedSince, owned) = (shard.routes.place(of: head.pathAndQuery), nil, nil, nil)
+            if isForNobody { trace.api = ExchangeTrace.noAPI }
+        case .passed(let owned):
+            (route, basis, waitedSince, self.owned) = (shard.routes.place(of: head.pathAndQuery), nil, nil, owned)
+        case .lookedUp(let lookedUp):
+            let attempt = lookedUp.attempt
+            (route, basis, waitedSince, owned) = (lookedUp.route, attempt.basis, attempt.answer?.since, nil)
+            identity = lookedUp.identity
+            trace.note(lookedUp, mayShare: decision.looksAtOthers)
+        }
+        scopes = shard.scopes(of: head, route: route, target, content: identity, client: client)
         if trace.reasons.validation == .markedStale, let copy { trace.reasons.doubt = shard.cache?.doubt(of: copy.metadata) }
-        trace.reasons.isClientIgnored = arrival.isClientIgnored
-        if arrival.isForNobody { trace.api = ExchangeTrace.noAPI } else { trace.route = UInt16(clamping: route) }
+        if trace.api != ExchangeTrace.noAPI { trace.route = UInt16(clamping: route) }
         if let target { trace.partition = ExchangeTrace.partition(in: target.keys.own, at: shard.keys.partitionOffset) }
         self.trace = trace
     }
@@ -116,63 +119,6 @@ extension FailureMemory.Asking {
     }
 }
 
-/// Arrival of a request, and the state of its lookup.
-struct Arrival {
-    /// Time at which the request head was complete, in microseconds.
-    let began: Int64
-    /// Identity of the content, if the response depends on it; for a preflight request, what it asks for.
-    var identity: [UInt8]?
-    /// Key in the memo of hits, if the memo may be used. Valid only while the request is being received.
-    var request: HitMemo.Request?
-    /// State of the cache on which the lookup was based.
-    var basis: FindingBasis?
-    /// A lookup was made, or was to be made before a read from disk.
-    var isSeen = false
-    /// The lookup's result has been recorded. It is recorded once.
-    var hasNotedMiss = false
-    /// Number of the request field that prevented the use of a stored response; 0 if none did.
-    var unknownField: UInt8 = 0
-    /// Result of the identity lookup for the token; nil if there was none.
-    var identityOutcome: IdentityOutcome?
-    /// Index of the route; nil if not determined yet.
-    var route: Int?
-    /// Number of disk reads for this request.
-    var reads = 0
-    /// Result of the local lookup, while the shared level is queried.
-    var lookedUp: DoneLookUp?
-    /// Result from the shared level; nil if it was not queried.
-    var shared: SharedReply?
-    /// Start of the query at the shared level, and the maximum wait for another node's fetch, in milliseconds. nil: there is no query, or
-    /// no other node may wait for this request.
-    var sharedSince: Int64?
-    var sharedWait: Int64?
-    /// Why the shared level is not queried, if the request would need it.
-    var obstacle: SharedObstacle?
-    /// The upstream connection that the request must use; nil: any connection of the pool.
-    var owned: OwnedConnection?
-    /// No API serves the request.
-    var isForNobody = false
-    /// The client requested a response from the upstream, and the operator ignores such directives.
-    var isClientIgnored = false
-
-    /// The result of the local lookup, if the shared level brought nothing and the cache has not changed since.
-    mutating func stillLookedUp(in cache: ResponseCache) -> DoneLookUp? {
-        guard let done = lookedUp.take(), shared?.outcome != .found, let basis, cache.holds(basis) else { return nil }
-        return done
-    }
-}
-
-/// Result of a lookup. A class, because it is large and rarely kept.
-final class DoneLookUp {
-    let facts: LookUpFacts<FoundResponse>
-    let directives: RequestCacheControl
-    let route: Int
-
-    init(_ facts: LookUpFacts<FoundResponse>, _ directives: RequestCacheControl, _ route: Int) {
-        (self.facts, self.directives, self.route) = (facts, directives, route)
-    }
-}
-
 extension ExchangeTrace {
     fileprivate init(_ facts: borrowing RequestFacts<FoundResponse>, _ decision: borrowing RequestDecision<FoundResponse>) {
         self.init()
@@ -198,5 +144,15 @@ extension ExchangeTrace {
             found.lifetimeSource = stored.lifetimeSource
             found.isDisregarded = stored.flags.contains(.disregarded)
         }
+    }
+
+    fileprivate mutating func note(_ lookedUp: LookedUp, mayShare: Bool) {
+        let attempt = lookedUp.attempt
+        identity = attempt.basis.identityOutcome
+        reasons.isClientIgnored = attempt.isClientIgnored
+        found.unknownField = lookedUp.unknownField
+        found.diskReads = UInt8(clamping: attempt.reads)
+        found.shared = attempt.answer?.reply
+        found.obstacle = mayShare ? lookedUp.obstacle : nil
     }
 }

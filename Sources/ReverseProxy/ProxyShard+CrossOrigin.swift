@@ -1,5 +1,5 @@
-// CORS: which responses scripts of other origins may read. The operator's rules (`cors`) apply if there are any, otherwise the upstream's
-// last permission.
+// CORS without rules of the operator (`Entry/CrossOriginStage`): the upstream's last permission determines which responses scripts of other
+// origins may read.
 
 import CachePolicy
 import Downstream
@@ -11,32 +11,6 @@ import Reactor
 import ResponseCache
 
 extension ProxyShard {
-    // MARK: The operator's rules
-
-    /// Responds to a preflight request by the operator's rules.
-    /// - Returns: false if the request is no preflight request.
-    func respondToPreflight(_ head: RequestHead, _ rules: CrossOriginRules, on stream: any ClientStream) -> Bool {
-        guard let verdict = rules.verdict(of: head) else { return false }
-        let response =
-            verdict.refusal.map { OwnResponse(status: 403, sentence: $0, accept: head.fields.combined(.accept)) }
-            ?? OwnResponse(status: 200, contentType: "text/plain; charset=utf-8", content: [])
-        var lines = verdict == .allowed ? rules.leave(to: head) : []
-        lines.append("Vary: Access-Control-Request-Method, Access-Control-Request-Headers\r\n")
-        var record = ExchangeRecord(result: .own, method: MethodLabel(head.method), status: response.status.rawValue)
-        record.source = .own
-        record.bodyBytes = response.content.count
-        var trace = ExchangeTrace()
-        trace.number = records.why.nextNumber()
-        trace.reasons.preflight = verdict
-        let client = stream.client
-        CrossOriginStream(stream, rules, head)
-            .sendWhole(head: response.head(date: date), lines: lines, body: .bytes(response.content))
-        finish(&record, &trace, head, client, loop.batchMicroseconds)
-        return true
-    }
-
-    // MARK: The upstream's permissions
-
     /// Whether the requesting script may be unable to use the stored response. It was stored for another origin, or for none, and the
     /// upstream's permission for this origin is unknown.
     func isOfOtherOrigin(_ stored: FoundResponse, _ head: RequestHead) -> Bool {

@@ -10,7 +10,10 @@ import ResponseCache
 import Sending
 
 extension ProxyShard {
-    func serveHit(_ found: FoundResponse, _ serving: Serving, to head: RequestHead, _ arrival: Arrival, _ stream: any ClientStream) {
+    func serveHit(
+        _ found: FoundResponse, _ serving: Serving, to head: RequestHead, _ keyed: Keyed, _ attempt: LookUpAttempt,
+        _ stream: any ClientStream
+    ) {
         let (age, ttl) = (serving.age, serving.ttl)
         let client = stream.client
         var trace = ExchangeTrace()
@@ -20,14 +23,14 @@ extension ProxyShard {
         trace.found.lifetime = ttl.map { $0 + age } ?? -1
         trace.found.age = age
         trace.found.lifetimeSource = found.metadata.lifetimeSource
-        trace.reasons.isClientIgnored = arrival.isClientIgnored
-        if arrival.isClientIgnored { countIgnoredDirectives() }
+        trace.reasons.isClientIgnored = attempt.isClientIgnored
+        if attempt.isClientIgnored { countIgnoredDirectives() }
         trace.found.isDisregarded = found.metadata.flags.contains(.disregarded)
         trace.partition = ExchangeTrace.partition(in: found.key, at: keys.partitionOffset)
-        trace.identity = arrival.identityOutcome
-        if let routeFigures { trace.route = arrival.route.map { UInt16($0) } ?? routeFigures.place(of: head.pathAndQuery) }
-        trace.found.diskReads = UInt8(clamping: arrival.reads)
-        trace.found.shared = arrival.shared
+        trace.identity = attempt.basis.identityOutcome
+        if let routeFigures { trace.route = routeFigures.place(of: head.pathAndQuery) }
+        trace.found.diskReads = UInt8(clamping: attempt.reads)
+        trace.found.shared = attempt.answer?.reply
         let stored = StoredResponseSender.Response(
             found, head: found.head, found.metadata, routes.compression.rules(for: head.pathAndQuery))
         func send(_ lines: UnsafeRawBufferPointer) -> StoredResponseSender.Sent {
@@ -35,7 +38,7 @@ extension ProxyShard {
         }
         var record = ExchangeRecord(result: serving.result, method: MethodLabel(head.method), status: 200)
         let sent: StoredResponseSender.Sent
-        let isOthers = arrival.shared?.outcome == .found
+        let isOthers = attempt.answer?.reply.outcome == .found
         let isPlain = trace.mode == .live && !isOthers && !asksForWords(head) && head.method != .options && !asksFromScript(head, found)
         if let ttl, isPlain {
             sent = send(messages.hitLines.make(age: age, ttl: ttl))
@@ -47,14 +50,17 @@ extension ProxyShard {
         record.bodyBytes = sent.bodyBytes
         record.age = age
         // A stored error is not remembered: it may lie beside a stored response, and changes of that may remove it.
-        if isPlain, serving.cause == .fresh, !found.metadata.isNegative, let response = sent.bytes {
-            remember(head, arrival) { basis in
+        if isPlain, serving.cause == .fresh, !found.metadata.isNegative, let response = sent.bytes, let memo, attempt.mayRemember,
+            let memoKey = keyed.memoKey
+        {
+            memo.keep(memoKey, head, attempt.basis) {
                 let ageEnds = Freshness.ageEnds(of: found.metadata, now: now)
-                return KeptHit(response, basis, times: now.milliseconds..<min(ageEnds.milliseconds, basis.ends), record, trace)
+                let times = now.milliseconds..<min(ageEnds.milliseconds, attempt.basis.ends)
+                return KeptHit(response, attempt.basis, times: times, record, trace)
             }
         }
         if case .gone = serving.cause { cache?.shared.gone?.count(.served) }
-        finish(&record, &trace, head, client, arrival.began)
+        finish(&record, &trace, head, client, keyed.began)
     }
 
     /// Whether CORS fields may have to be added, also to a 304 for the client's precondition.

@@ -1,5 +1,5 @@
-// One API on one shard: its requests, its connections to the upstream, and its use of the cache. `ProxyShard+Requests` processes requests:
-// `ProxyShard+Hits` serves fresh hits, and all other requests become an `Exchange`.
+// One API on one shard: its requests, its connections to the upstream, and its use of the cache. `Entry/RequestStage` lists the stages that
+// requests pass through: `ProxyShard+Hits` serves hits, and all other requests become an `Exchange`.
 
 import Addresses
 import CachePolicy
@@ -68,7 +68,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let spanSubject: SpanSubject
     /// nil if no routes are configured.
     private(set) var routeFigures: RouteRecords?
-    /// Whether cache keys contain the scheme, and whether connections add any fields to requests (`ProxyShard+Marking`).
+    /// Whether cache keys contain the scheme, and whether connections add any fields to requests (`Entry/AccessStage`).
     let marksScheme: Bool
     let mayMark: Bool
     /// Whether an upstream URL has a path. Request paths must not leave it.
@@ -223,46 +223,6 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
 
     /// Current value of the Date field.
     public var date: [UInt8] { dateText.at(loop.batchWallMilliseconds) }
-
-    public func received(_ request: ReceivedRequest, on stream: any ClientStream) -> (any ClientExchange)? {
-        received(request, forNobody: nil, on: stream)
-    }
-
-    /// - Parameter reason: why no API serves the request; nil if this one does.
-    func received(
-        _ request: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream
-    ) -> (any ClientExchange)? {
-        loop.assertOnLoop()
-        guard records.marksRequests else { return take(request, forNobody: reason, on: stream) }
-        return takeMarked(request, forNobody: reason, on: stream)
-    }
-
-    /// - Parameter stream: adds the request ID to responses, if required.
-    func take(_ received: ReceivedRequest, forNobody reason: AccessRefusal?, on stream: any ClientStream) -> (any ClientExchange)? {
-        let whole = withoutNamed(received)
-        if let refusal = refusal(of: whole, isForNobody: reason != nil, on: stream), reason == nil || refusal != .misdirected {
-            return refuse(whole, refusal, isForNobody: reason != nil, on: stream)
-        }
-        // The client address has been resolved.
-        let believed = believed(whole, on: stream)
-        let request = mayMark ? marked(believed, of: stream) : believed
-        let head = request.head
-        if ownPages != nil, let page = OwnPage(head) { return ownPages?.respond(with: page, to: head, on: stream, of: self) }
-        if let challenges, let token = AcmeToken.of(head) { return challenges.respond(with: token, to: head, on: stream, of: self) }
-        if let reason { return refuse(request, reason, isForNobody: true, on: stream) }
-        var stream = stream
-        if let rules = routes.crossOrigin(head.pathAndQuery) {
-            if request.framing == .none || request.framing == .length(0), respondToPreflight(head, rules, on: stream) { return nil }
-            stream = CrossOriginStream(stream, rules, head)
-        }
-        if request.framing == .none, routes.upgrade(head) != nil { return pass(head, .streamed(.tunnel), on: stream) }
-        if request.framing == .none, isOfConnectionUser(head, on: stream) { return pass(head, .none, on: stream) }
-        switch request.framing {
-        case .none where !isKeptByContent(head): return considerPlain(request, on: stream)
-        case .length(0) where !isKeptByContent(head): return receivedWhole(head, .whole(.empty), on: stream)
-        case .none, .length, .chunked, .tunnel: return receive(head, request.framing, on: stream)
-        }
-    }
 
     public func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) {
         loop.assertOnLoop()

@@ -1,4 +1,5 @@
-// With several APIs: passes each request to the API that serves its host and path (`ServedAPIs`).
+// With several APIs: passes each request to the API that serves its host and path (`ServedAPIs`). A request that no API serves passes
+// through the stages of the first, until the stage `api` refuses it.
 
 import Addresses
 import Downstream
@@ -44,10 +45,18 @@ public final class APIReceiver: RequestReceiver {
     ) -> (any ClientExchange)? {
         switch choice {
         case .api(let place): return apis[place].received(request, on: stream)
-        case .noHost: return apis[0].received(request, forNobody: reason, on: stream)
-        case .noPath: return apis[0].received(request, forNobody: .noAPI, on: stream)
+        case .noHost: return apis[0].enter(request, forNobody: reason, on: stream)
+        case .noPath: return apis[0].enter(request, forNobody: .noAPI, on: stream)
         }
     }
 
     public func refused(_ refusal: RequestRejection.Kind, on stream: any ClientStream) { apis[0].refused(refusal, on: stream) }
+}
+
+extension ProxyShard {
+    /// - Parameter reason: why no API serves the request; nil if this one does.
+    func api(_ request: Admitted, _ reason: AccessRefusal?, on stream: any ClientStream) throws(StageEnd) {
+        guard let reason else { return }
+        throw StageEnd(refuse(request.request, reason, isForNobody: true, on: stream))
+    }
 }

@@ -6,13 +6,13 @@ import Logging
 import ResponseCache
 
 extension ProxyShard {
+    /// Returns the number of the request field that prevented the use of a stored response; 0 if none did.
     @inline(never)
-    func noteUnknownFields(of finding: Finding, _ arrival: inout Arrival, _ stream: any ClientStream, _ cache: ResponseCache) {
-        arrival.hasNotedMiss = true
+    func noteUnknownFields(of finding: Finding, _ stream: any ClientStream, _ cache: ResponseCache) -> UInt8 {
         let client = stream.client.place.address.map(\.clientNumber) ?? 0
         let (findings, field) = cache.noteUnknownFields(of: finding, by: client)
-        arrival.unknownField = field
         for finding in findings { process.logger.notice("\(finding.sentence(ofAPI: shared.name))") }
+        return field
     }
 }
 

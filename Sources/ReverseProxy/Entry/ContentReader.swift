@@ -57,20 +57,24 @@ final class ContentReader: ClientExchange, @unchecked Sendable {
         let body: RequestBody =
             framing == .none ? .none : .whole(WholeContent(bytes: content, hold: hold, waitedMicroseconds: elapsed))
         if framing != .none { shard.countContent(.whole) }
-        guard shard.isKeptByContent(head), content.count > shard.settings.content.examinedAtOnceBytes else {
-            return handOver(shard.receivedWhole(head, body, on: stream))
-        }
+        guard shard.isKeptByContent(head) else { return handOver(shard.enterAtKey(head, body, .absent, on: stream)) }
+        let identify = shard.identification(of: head, content)
+        guard content.count > shard.settings.content.examinedAtOnceBytes else { return handOver(body, identify()) }
         // Content that waits for the worker is held in memory. If the queue is full, the request bypasses the store.
         guard !shard.workers.content.isFull else { return handOver(shard.pass(head, body, .unreadContent, on: stream)) }
         phase = .identifying(body)
         shard.countExaminedBeside()
-        shard.workers.content.perform(content.count, shard.identification(of: head, content)) { self.identified($0) }
+        shard.workers.content.perform(content.count, identify) { self.identified($0) }
     }
 
     private func identified(_ identity: [UInt8]?) {
         shard.loop.assertOnLoop()
         guard case .identifying(let body) = phase else { return }
-        handOver(shard.receivedWhole(head, body, identity: identity, on: stream))
+        handOver(body, identity)
+    }
+
+    private func handOver(_ body: RequestBody, _ identity: [UInt8]?) {
+        handOver(shard.enterAtKey(head, body, identity.map { .identity($0) } ?? .unusable, on: stream))
     }
 
     private func handOver(_ next: (any ClientExchange)?) {

@@ -27,11 +27,13 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     private let stream: any ClientStream
     private let head: RequestHead
     private let body: RequestBody
-    private var arrival: Arrival
-    /// The query to the shared level; nil if there was none.
-    private var asked: SharedLookUp?
-    /// Time of the query in microseconds, and whether the call that made it has not returned yet.
+    private let keyed: Keyed
+    private var progress: LookUpProgress
+    /// The lookup at the shared level, and the maximum wait for another node; nil if there was none.
+    private var asked: (lookUp: SharedLookUp, wait: Int64?)?
+    /// Time of the query in microseconds and in milliseconds of the loop's clock, and whether the call that made it has not returned yet.
     private var askedAt: Int64 = 0
+    private var askedSince: Int64 = 0
     private var isAsking = false
     /// Whether the request waited for another node that asks the upstream.
     private var hasWaited = false
@@ -43,24 +45,27 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     private var exchange: (any ClientExchange)?
 
     init(
-        _ shard: ProxyShard, _ head: RequestHead, _ body: RequestBody, _ arrival: Arrival, on stream: any ClientStream, _ wanted: NotAtHand
+        _ shard: ProxyShard, _ head: RequestHead, _ body: RequestBody, _ keyed: Keyed, _ progress: LookUpProgress,
+        on stream: any ClientStream, _ wanted: NotAtHand
     ) {
-        (self.shard, self.head, self.body, self.arrival, self.stream) = (shard, head, body, arrival, stream)
+        (self.shard, self.head, self.body, self.stream) = (shard, head, body, stream)
+        (self.keyed, self.progress) = (keyed, progress)
         bringIn(wanted)
     }
 
     private func bringIn(_ wanted: NotAtHand) {
         if case .shared(let lookUp) = wanted { return ask(lookUp) }
-        arrival.reads += 1
+        progress.reads += 1
         shard.bringIn(wanted) { self.broughtIn() }
     }
 
     private func ask(_ lookUp: SharedLookUp) {
+        askedSince = shard.loop.batchMilliseconds
         guard let level = shard.level, let cache = shard.cache else { return goOn(with: SharedReply(outcome: .missing, microseconds: 0)) }
-        asked = lookUp
+        let wait = progress.query?.wait
+        asked = (lookUp, wait)
         (askedAt, isAsking, hasWaited) = (SystemTime.monotonicMicroseconds, true, false)
-        arrival.sharedSince = shard.loop.batchMilliseconds
-        level.look(lookUp, in: cache, wait: arrival.sharedWait, for: self)
+        level.look(lookUp, in: cache, wait: wait, for: self)
         isAsking = false
     }
 
@@ -79,7 +84,7 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
     }
 
     private func goOn(with reply: SharedReply) {
-        arrival.shared = reply
+        progress.answer = FleetAnswer(reply: reply, since: askedSince)
         broughtIn()
     }
 
@@ -93,10 +98,10 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         shard.loop.assertOnLoop()
         guard !isOver else { return }
         do throws(NotAtHand) {
-            let mayWait = arrival.reads >= ResponseCache.readLimit
+            let mayWait = progress.reads >= ResponseCache.readLimit
             goOn(
                 try shard.cache?.waiting(mayWait) { () throws(NotAtHand) in
-                    try shard.lookInMemory(head, body, &arrival, stream)
+                    try shard.enterAtLookUp(head, body, keyed, &progress, on: stream)
                 } ?? nil)
         } catch {
             bringIn(error)
@@ -107,7 +112,7 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         isOver = true
         exchange = next
         // This node may hold the lease, but does not ask the upstream.
-        if next == nil, arrival.sharedWait != nil, let asked { shard.level?.ended(asked.keys.own, .served) }
+        if next == nil, let asked, asked.wait != nil { shard.level?.ended(asked.lookUp.keys.own, .served) }
         let held = content
         content = []
         if !held.isEmpty { next?.requestContent(held.span) }
@@ -136,6 +141,6 @@ final class LookUpWait: ClientExchange, SharedWaiter, @unchecked Sendable {
         var record = ExchangeRecord(result: .error, method: MethodLabel(head.method), status: 499)
         var trace = ExchangeTrace()
         trace.number = shard.records.why.nextNumber()
-        shard.finish(&record, &trace, head, stream.client, arrival.began)
+        shard.finish(&record, &trace, head, stream.client, keyed.began)
     }
 }

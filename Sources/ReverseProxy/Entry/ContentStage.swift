@@ -1,4 +1,4 @@
-// Requests with content, or with a cache key that includes the content: decides whether the content is read whole or streamed.
+// The stage `content`: for requests with content, or with a cache key that includes the content, decides whether the content is read whole or streamed.
 
 import CachePolicy
 import Decisions
@@ -8,9 +8,20 @@ import HTTPCore
 import ResponseCache
 
 extension ProxyShard {
+    /// - Returns: the content of a request that needs no reading.
+    func content(_ request: Admitted, on stream: any ClientStream) throws(StageEnd) -> RequestBody {
+        let isKept = isKeptByContent(request.head)
+        switch request.framing {
+        case .none where !isKept: return .none
+        case .length(0) where !isKept: return .whole(.empty)
+        case .none, .length, .chunked, .tunnel: throw StageEnd(receive(request.head, request.framing, isKept: isKept, on: stream))
+        }
+    }
+
     /// Receives a request with content, or with a response that is stored by content.
-    func receive(_ head: RequestHead, _ framing: ContentFraming, on stream: any ClientStream) -> (any ClientExchange)? {
-        let isKept = isKeptByContent(head)
+    private func receive(
+        _ head: RequestHead, _ framing: ContentFraming, isKept: Bool, on stream: any ClientStream
+    ) -> (any ClientExchange)? {
         // The client of a refused request need not send the content first.
         guard isKept || !isRefused(head, on: stream) else {
             return pass(head, .streamed(.unread(framing)), on: stream)
@@ -35,28 +46,6 @@ extension ProxyShard {
             let body = StreamedContent(framing: framing, reason: reason, hold: nil, awaitsContinue: stream.isContinueAwaited)
             return pass(head, .streamed(body), isKept ? BypassReason(reason) : nil, on: stream)
         }
-    }
-
-    /// Processes a request with complete content.
-    func receivedWhole(_ head: RequestHead, _ body: RequestBody, on stream: any ClientStream) -> (any ClientExchange)? {
-        guard isKeptByContent(head) else {
-            var arrival = arrival(body)
-            return consider(head, body, &arrival, on: stream)
-        }
-        return receivedWhole(head, body, identity: identification(of: head, body.bytes)(), on: stream)
-    }
-
-    /// - Parameter identity: identity of the content for the cache key; nil if the response must not be stored.
-    func receivedWhole(
-        _ head: RequestHead, _ body: RequestBody, identity: [UInt8]?, on stream: any ClientStream
-    ) -> (any ClientExchange)? {
-        guard !isOfConnectionUser(head, on: stream) else { return pass(head, body, on: stream) }
-        guard let identity else {
-            let isLong = body.bytes.count > routes.all[routes.place(of: head.pathAndQuery)].contentLimitBytes
-            return pass(head, body, isLong ? .longContent : .changingContent, on: stream)
-        }
-        var arrival = arrival(body, identity: identity)
-        return look(head, body, &arrival, on: stream)
     }
 
     /// Maximum length of a content identity in bytes. A digest replaces a longer one, because keys are stored, and compared at every

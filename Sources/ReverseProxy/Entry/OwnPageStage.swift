@@ -1,4 +1,4 @@
-// The proxy's own pages: /metrics, /healthz, /readyz. This file recognizes the requests; the server responds to them.
+// The stage `ownPage`: recognizes requests for the proxy's own pages (/metrics, /healthz, /readyz). The server responds to them.
 
 import Downstream
 import HTTPCore
@@ -40,25 +40,9 @@ public protocol OwnPageSource: AnyObject {
     ) -> (any ClientExchange)?
 }
 
-/// Token of an ACME challenge: the part of the path after `/.well-known/acme-challenge/`.
-public enum AcmeToken {
-    private static let path: StaticString = "/.well-known/acme-challenge/"
-    private static let limitBytes = 256
-
-    /// Returns nil if the request is no ACME challenge. A token consists of letters, digits, - and _ (RFC 8555 §8.3), so it cannot name a
-    /// file outside the directory.
-    static func of(_ head: RequestHead) -> String? {
-        let bytes = head.target
-        guard bytes.count > path.utf8CodeUnitCount, bytes.count <= limitBytes, head.method.isRead,
-            bytes.span.extracting(..<path.utf8CodeUnitCount).equals(path)
-        else { return nil }
-        let token = bytes.dropFirst(path.utf8CodeUnitCount)
-        let isToken = token.allSatisfy { $0.isASCIILetter || $0.isASCIIDigit || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_") }
-        return isToken ? String(decoding: token, as: UTF8.self) : nil
+extension ProxyShard {
+    func ownPage(_ request: Admitted, on stream: any ClientStream) throws(StageEnd) {
+        guard let ownPages, let page = OwnPage(request.head) else { return }
+        throw StageEnd(ownPages.respond(with: page, to: request.head, on: stream, of: self))
     }
-}
-
-/// Responds to ACME challenges with files that an ACME client has written.
-public protocol OwnFileSource: AnyObject {
-    func respond(with token: String, to head: RequestHead, on stream: any ClientStream, of shard: ProxyShard) -> any ClientExchange
 }
