@@ -68,11 +68,6 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     let spanSubject: SpanSubject
     /// nil if no routes are configured.
     private(set) var routeFigures: RouteRecords?
-    /// Whether cache keys contain the scheme, and whether connections add any fields to requests (`Entry/AccessStage`).
-    let marksScheme: Bool
-    let mayMark: Bool
-    /// Whether an upstream URL has a path. Request paths must not leave it.
-    let hasBasePath: Bool
 
     public init(_ shared: SharedFlowState, on shard: Shard) {
         (self.shared, process, self.shard) = (shared, shared.process, shard)
@@ -84,16 +79,13 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         (settings, routes, modes) = (shared.settings, shared.routes, shared.modes)
         (health, collapsed, sentRequests) = (shared.health, shared.collapsed, shared.process.sentRequests)
         areModesLive = modes.isLive
-        marksScheme = settings.policy.keyFields.contains(ConnectionField.scheme)
-        hasBasePath = settings.upstream.atEachAddress.contains { !$0.basePath.isEmpty }
-        mayMark = marksScheme || settings.policy.credentials.fields.contains(ConnectionField.certificate)
         upstream = UpstreamClient(loop: loop, settings: settings.upstream)
         cache = shared.cache.map { [loop] in ResponseCache($0) { Self.cacheTime(of: loop) } }
         level = cache == nil ? nil : shard.level
         cache?.level = level
-        admission = Admission(settings, routes.access, certified: routes.certified, authority: Array(settings.upstream.authority.utf8))
         keys = ShardKeys(cache?.keyMaker ?? RequestKeyMaker(shared.cacheSettings))
         messages = ShardMessages(settings, instance: process.instance, workers)
+        admission = Admission(settings, routes.access, certified: routes.certified, messages.requestFields)
         refreshAhead = RefreshAhead(shared.routes)
         memo = shared.cache.map(HitMemo.init)
     }

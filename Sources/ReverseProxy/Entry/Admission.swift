@@ -1,12 +1,12 @@
-// Determines the client of a request, and whether the request is refused. Applied before all other steps, also before a stored response is
-// served.
+// Resolves the client of a request, decides whether the request is refused, and removes or adds fields so that no later stage depends on
+// what an untrusted client claims.
 
 import Addresses
 import CachePolicy
-import Decisions
 import Downstream
 import Forwarding
 import HTTPCore
+import Upstream
 
 /// The operator's access rules.
 public struct AccessSettings: Sendable {
@@ -24,7 +24,7 @@ public struct AccessSettings: Sendable {
     public init() {}
 }
 
-struct Admission: Sendable {
+struct Admission {
     private let settings: AccessSettings
     private let trustedProxies: NetworkList
     private let routes: PathTable<AddressRules>
@@ -38,12 +38,24 @@ struct Admission: Sendable {
     private let proxiedNames: ServedNames
     /// Whether no rule applies to a request with a path as its target.
     let isIdle: Bool
+    /// Whether an upstream URL has a path. Request paths must not leave it.
+    private let hasBasePath: Bool
+    /// Whether cache keys contain the scheme, and whether connections add any fields to requests.
+    private let marksScheme: Bool
+    private let mayMark: Bool
+    private let credentials: CredentialNames
+    private let requestFields: UpstreamRequestFields
 
-    init(_ settings: ProxySettings, _ routes: PathTable<AddressRules>, certified: PathTable<Bool>, authority: [UInt8]) {
+    init(_ settings: ProxySettings, _ routes: PathTable<AddressRules>, certified: PathTable<Bool>, _ requestFields: UpstreamRequestFields) {
         self.settings = settings.access
         trustedProxies = settings.downstream.trustedProxies
         self.routes = routes
-        self.authority = authority
+        authority = Array(settings.upstream.authority.utf8)
+        hasBasePath = settings.upstream.atEachAddress.contains { !$0.basePath.isEmpty }
+        marksScheme = settings.policy.keyFields.contains(ConnectionField.scheme)
+        mayMark = marksScheme || settings.policy.credentials.fields.contains(ConnectionField.certificate)
+        credentials = settings.policy.credentials.names
+        self.requestFields = requestFields
         proxiedNames = settings.access.isForwardProxy ? settings.proxiedNames : ServedNames()
         hasRoutes = routes.contains { !$0.isEmpty }
         let hasRules = hasRoutes || !settings.access.rules.isEmpty || settings.listening.listeners.contains { !$0.access.isEmpty }
@@ -55,11 +67,40 @@ struct Admission: Sendable {
             !hasCertified && !hasClientRules && trustedProxies.isEmpty && settings.access.names.isEmpty && !hasRules
     }
 
-    var trustsSome: Bool { !trustedProxies.isEmpty }
+    /// Attributes the request to its client. Removes and adds fields, if the request is not refused.
+    /// - Parameters:
+    ///   - isForNobody: whether no API serves the request.
+    ///   - servesOwnPages: whether clients may request the proxy's own pages.
+    /// - Returns: why the request is refused; nil if it is admitted.
+    func admit(
+        _ request: inout ReceivedRequest, isForNobody: Bool, servesOwnPages: Bool, on stream: any ClientStream
+    ) -> AccessRefusal? {
+        removeNamed(from: &request)
+        if hasBasePath, PathReadings(request.head.pathAndQuery)?.mayLeaveRoot == true { return .outside }
+        if !isIdle || request.head.target.first != UInt8(ascii: "/"),
+            let refusal = refusal(of: request.head, isForNobody: isForNobody, on: stream)
+        {
+            // The proxy's own pages are not data of the upstream. Health checks may name Cistern by its address.
+            let isPermitted = refusal == .misdirected && (isForNobody || servesOwnPages && OwnPage(request.head) != nil)
+            guard isPermitted else { return refusal }
+        }
+        // The client address has been resolved.
+        if !trustedProxies.isEmpty { removeClaims(from: &request, on: stream) }
+        if mayMark { mark(&request, of: stream) }
+        return nil
+    }
+
+    /// Whether this client may receive the repeated hit too.
+    func mayRepeat(_ head: RequestHead, on stream: any ClientStream) -> Bool {
+        (isIdle || refusal(of: head, isForNobody: false, on: stream) == nil) && hasNoCertificateMark(stream)
+    }
+
+    /// Whether responses to this client may differ from those by http.
+    func countsAsSecure(_ client: RequestClient) -> Bool { marksScheme && client.isSecure }
 
     /// Attributes the request to its client, and returns the reason if it is refused.
     /// - Parameter isForNobody: no API serves the request, so no route applies.
-    func admit(_ head: RequestHead, isForNobody: Bool = false, on stream: any ClientStream) -> AccessRefusal? {
+    private func refusal(of head: RequestHead, isForNobody: Bool, on stream: any ClientStream) -> AccessRefusal? {
         let peer = stream.peer.place
         if trustedProxies.contains(peer) {
             let client = ForwardedClient(head.fields, from: peer, settings.clientField, trusted: trustedProxies)
@@ -102,5 +143,39 @@ struct Admission: Sendable {
         if !settings.names.isEmpty || named.equalsIgnoringCase(authority[...]) { return isNamed ? nil : .misdirected }
         let usual: UInt16 = isSecure ? 443 : 80
         return ServedNames.port(of: named) ?? usual == stream.listener.port ?? usual ? nil : .misdirected
+    }
+
+    // MARK: Fields
+
+    /// Removes the fields that the request's Connection field names. Credentials, and what proxies say about the client, stay.
+    private func removeNamed(from request: inout ReceivedRequest) {
+        guard request.head.contains(.connection) else { return }
+        let head = request.head.removingNamed { credentials.contains($0) || requestFields.isClaim($0) }
+        request = ReceivedRequest(head: head, framing: request.framing, bytes: request.bytes)
+    }
+
+    /// Removes what an untrusted client says about its origin. The upstream does not receive these fields, and no key or variant depends on
+    /// them. Also removes the bytes, because equal bytes have another meaning from a trusted proxy.
+    private func removeClaims(from request: inout ReceivedRequest, on stream: any ClientStream) {
+        let head = isBelieved(stream) ? request.head : requestFields.withoutClaims(request.head)
+        request = ReceivedRequest(head: head, framing: request.framing, bytes: nil)
+    }
+
+    /// Adds fields for what the connection reveals about the client (`ConnectionField`), so that keys and credentials include it.
+    private func mark(_ request: inout ReceivedRequest, of stream: any ClientStream) {
+        let marks = marks(of: stream)
+        guard !marks.isEmpty else { return }
+        // With a certificate, the request's bytes do not identify it. The memo of hits takes the scheme into account (`countsAsSecure`).
+        let bytes = hasNoCertificateMark(stream) ? request.bytes : nil
+        request = ReceivedRequest(head: request.head.adding(marks), framing: request.framing, bytes: bytes)
+    }
+
+    private func hasNoCertificateMark(_ stream: any ClientStream) -> Bool { !mayMark || stream.security?.certificateField == nil }
+
+    private func marks(of stream: any ClientStream) -> [(name: String, value: [UInt8])] {
+        var marks: [(name: String, value: [UInt8])] = []
+        if countsAsSecure(stream.client) { marks.append((ConnectionField.scheme, Array("https".utf8))) }
+        if let value = stream.security?.certificateField { marks.append((ConnectionField.certificate, value)) }
+        return marks
     }
 }

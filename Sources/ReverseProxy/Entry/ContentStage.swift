@@ -1,4 +1,5 @@
-// The stage `content`: for requests with content, or with a cache key that includes the content, decides whether the content is read whole or streamed.
+// The stage `content`: decides whether the content of a request is read whole or streamed. It is read whole if the cache key includes it or
+// if there is room for it.
 
 import CachePolicy
 import Decisions

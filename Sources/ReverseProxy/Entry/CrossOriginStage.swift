@@ -15,7 +15,7 @@ extension ProxyShard {
         guard let rules = routes.crossOrigin(request.head.pathAndQuery) else { return }
         let isEmpty = request.framing == .none || request.framing == .length(0)
         if isEmpty, respondToPreflight(request.head, rules, on: stream) { throw .answered }
-        stream = CrossOriginStream(stream, rules, request.head)
+        stream = ChangedStream(stream, .crossOrigin(lines: rules.lines(for: request.head)))
     }
 
     /// Responds to a preflight request by the operator's rules.
@@ -34,7 +34,7 @@ extension ProxyShard {
         trace.number = records.why.nextNumber()
         trace.reasons.preflight = verdict
         let client = stream.client
-        CrossOriginStream(stream, rules, head)
+        ChangedStream(stream, .crossOrigin(lines: rules.lines(for: head)))
             .sendWhole(head: response.head(date: date), lines: lines, body: .bytes(response.content))
         finish(&record, &trace, head, client, loop.batchMicroseconds)
         return true

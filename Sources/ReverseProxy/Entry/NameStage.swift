@@ -14,7 +14,7 @@ extension ProxyShard {
         if records.namesRequests {
             if requestIDUse.isReturned {
                 let named = records.name(head)
-                (head, stream) = (named.head, NamedStream(stream, line: named.line))
+                (head, stream) = (named.head, ChangedStream(stream, .requestID(line: named.line)))
             } else {
                 head = records.number(head)
             }

@@ -13,12 +13,12 @@ extension ProxyShard {
     public func repeated(_ bytes: UnsafeRawBufferPointer, on stream: any ClientStream) -> Bool {
         loop.assertOnLoop()
         let peer = stream.client
-        guard let entry = memo?.find(bytes, isSecure: countsAsSecure(peer), now: loop.batchWallMilliseconds),
-            let head = entry.head, mayRepeat(head, on: stream), hasNoCertificateMark(stream)
+        guard let entry = memo?.find(bytes, isSecure: admission.countsAsSecure(peer), now: loop.batchWallMilliseconds),
+            let head = entry.head, admission.mayRepeat(head, on: stream)
         else { return false }
         // With trusted proxies, the client is known only after admission.
         let client = admission.isIdle ? peer : stream.client
-        guard countsAsSecure(client) == entry.isSecure else { return false }
+        guard admission.countsAsSecure(client) == entry.isSecure else { return false }
         if records.marksRequests {
             sendAgainMarked(entry, head, on: stream)
         } else {
@@ -49,7 +49,7 @@ extension ProxyShard {
     func remembered(_ received: Admitted, on stream: any ClientStream) throws(StageEnd) -> HitMemo.Request? {
         // A remembered hit does not say whether the connection stays open, or whether an absolute target names this listener.
         guard received.framing == .none, let memo, stream.staysOpen, received.head.target.first == UInt8(ascii: "/"),
-            let request = memo.request(received.head, received.request.bytes, isSecure: countsAsSecure(stream.client))
+            let request = memo.request(received.head, received.request.bytes, isSecure: admission.countsAsSecure(stream.client))
         else { return nil }
         guard let hit = memo.find(request, now: loop.batchWallMilliseconds) else { return request }
         let client = stream.client
