@@ -167,7 +167,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
 
     private func startFetch(leads: Bool) {
         let fetch = Fetch(shard: shard, subject: request, body: body, receiver: self)
-        fetch.place = place
+        fetch.slot = place
         place = nil
         self.fetch = fetch
         startTimer()

@@ -117,7 +117,7 @@ struct Requirement {
             "CachePolicyTests.KeyTests/everyByte"),
         Requirement(
             "4", .must, "Reused only where the stored method allows it: GET for GET and HEAD, a POST's own response for GET.",
-            "ReverseProxy/Fetch+Responses.swift takeKeyOfGet", "ReverseProxyTests.SemanticsTests/post"),
+            "ReverseProxy/Fetch/Fetch+Storing.swift takeKeyOfGet", "ReverseProxyTests.SemanticsTests/post"),
         Requirement(
             "4", .must, "no-cache forbids reuse without validation.", "CachePolicy/Reuse.swift noCache",
             "CachePolicyTests.ReuseTests/forbidden"),

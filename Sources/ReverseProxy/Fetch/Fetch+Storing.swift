@@ -1,5 +1,5 @@
-// Passes the results of a fetch to the cache: stores a good response, updates a confirmed one, and invalidates what a write has changed.
-// The cache decides what it does with each.
+// What a fetch asks of the cache: whether a response may be stored, to store it, to update a confirmed one, and to invalidate what a write
+// has changed. The cache decides what it does with each.
 
 import CachePolicy
 import Decisions
@@ -30,17 +30,42 @@ extension Fetch {
     }
 
     /// Whether the response has a cache key.
-    var hasPlace: Bool { subject.place != nil || keysOfGet != nil }
+    var hasCacheKey: Bool { subject.place != nil || keysOfGet != nil }
 
-    /// Calls `store` once the stored data that storing needs is in memory, which is nearly always at once.
+    func storageDecision(_ response: ResponseHead) -> StorageDecision {
+        guard !isOfConnectionUser else { return .forbidden(.connectionUser) }
+        if subject.head.method == .post, !hasCacheKey { takeKeyOfGet(response) }
+        guard let isPartitioned = subject.place?.isPartitioned ?? keysOfGet?.isPartitioned, let cache = shard.cache else {
+            return .forbidden(subject.notStored)
+        }
+        let control = keysOfGet == nil ? cache.control(response) : control(response, for: cache)
+        let decision = cache.decideStoring(
+            response, control, to: subject.head, subject.directives, isPartitioned: isPartitioned, beside: subject.found, good: good,
+            kept: kept)
+        if decision == .allowed { self.control = control }
+        return decision
+    }
+
+    /// RFC 9110 §9.3.3: the response to a POST may be stored for later GETs if it has an explicit lifetime and a Content-Location equal to
+    /// the target.
+    private func takeKeyOfGet(_ response: ResponseHead) {
+        guard let cache = shard.cache else { return }
+        let control = control(response, for: cache)
+        let hasLifetime =
+            control.maxAge != nil || control.sharedMaxAge != nil || (!control.hidesExpires && response.fields.contains(.expires))
+        guard response.status == 200, hasLifetime, let location = response.fields.first(.contentLocation),
+            Invalidation.isSame(location, as: subject.head.pathAndQuery, origin: shard.shared.cacheSettings.upstream)
+        else { return }
+        keysOfGet = cache.keysOfGet(for: subject.head, by: subject.client)
+    }
+
+    /// Stored data that must be in memory before the cache processes the response; nil if all of it is.
     /// - Parameters:
     ///   - isUpdate: whether a stored response is updated.
-    ///   - reads: number of loads so far.
-    func whenAtHand(storing head: ResponseHead, isUpdate: Bool = false, reads: Int = 0, then store: @escaping @Sendable () -> Void) {
-        guard let placedRequest, reads < ResponseCache.readLimit, let cache = shard.cache,
-            let wanted = cache.firstNotAtHand(storing: head.fields, for: placedRequest, isUpdate: isUpdate, now: shard.now)
-        else { return store() }
-        shard.bringIn(wanted) { self.whenAtHand(storing: head, isUpdate: isUpdate, reads: reads + 1, then: store) }
+    ///   - loads: number of loads so far. Beyond a limit, the cache waits for the disk.
+    func missing(toStore response: ResponseHead, isUpdate: Bool, loads: Int) -> NotAtHand? {
+        guard let placedRequest, loads < ResponseCache.readLimit else { return nil }
+        return shard.cache?.firstNotAtHand(storing: response.fields, for: placedRequest, isUpdate: isUpdate, now: shard.now)
     }
 
     /// Stores the response. Returns the result and the stored form; nil if the response has no cache key.
@@ -58,23 +83,19 @@ extension Fetch {
         return cache.store(whole, for: placedRequest, at: shard.cacheTime)
     }
 
-    /// Updates the stored response after a 304. The client receives the updated response.
-    func confirm(by response: ResponseHead) {
-        guard let placedRequest, let confirmed = shard.cache?.confirm(by: response, for: placedRequest, recency, at: shard.cacheTime) else {
-            return fail(.fault(.unexpectedStatus, 304))
-        }
-        noteSuccess()
-        notePresent(response)
-        land(FlightOutcome(confirmed.result))
-        letGo { $0.fetchConfirmed(confirmed.confirmation) }
+    /// Updates the stored response after a 304; nil if the 304 matches none.
+    func confirmStored(by response: ResponseHead) -> (confirmation: Confirmation, result: ConfirmationResult)? {
+        guard let placedRequest else { return nil }
+        return shard.cache?.confirm(by: response, for: placedRequest, recency, at: shard.cacheTime)
     }
 
     /// A 200 to HEAD updates the response stored for GET (RFC 9111 §4.3.5), whatever else is done with it.
-    func updateStored(by response: ResponseHead) {
+    func updateStored(by response: ResponseHead, loads: Int = 0) {
         guard subject.head.method == .head, response.status == 200, !isOfConnectionUser else { return }
-        whenAtHand(storing: response, isUpdate: true) { [self] in
-            placedRequest.map { shard.cache?.update(by: response, for: $0, recency, now: shard.now) }
+        if let missing = missing(toStore: response, isUpdate: true, loads: loads) {
+            return shard.bringIn(missing) { self.updateStored(by: response, loads: loads + 1) }
         }
+        if let placedRequest { shard.cache?.update(by: response, for: placedRequest, recency, now: shard.now) }
     }
 
     /// Invalidates what a write has changed.

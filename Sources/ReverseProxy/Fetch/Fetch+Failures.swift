@@ -8,7 +8,7 @@ import Upstream
 
 extension Fetch {
     /// Reports what the status says about the upstream. A success is reported only once the response is complete.
-    func judge(_ head: ResponseHead) {
+    func noteStatus(of head: ResponseHead) {
         guard LastGood.isTrouble(head.status) else { return }
         report.isTrouble = true
         shard.shared.health.reach(now: clock)

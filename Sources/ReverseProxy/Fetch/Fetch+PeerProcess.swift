@@ -75,11 +75,11 @@ extension Fetch {
         shard.loop.assertOnLoop()
         guard let held else { return }
         self.held = nil
-        guard let transfer = running, let response else { return }
+        guard let transfer, let response else { return }
         use(response, of: transfer)
         let content = held.content
-        if !content.isEmpty, running != nil { self.transfer(transfer, content: content.span) }
-        guard running != nil else { return }
+        if !content.isEmpty, self.transfer != nil { self.transfer(transfer, content: content.span) }
+        guard self.transfer != nil else { return }
         switch held.end {
         case nil: transfer.resume()
         case .ended(let isDelimited): transferEnded(transfer, isDelimited: isDelimited)
