@@ -117,7 +117,7 @@ final class BackgroundFetches {
     ) {
         var sent = shard.upstreamRequest(for: request, .none, client: client)
         sent.isBackground = true
-        let fetch = Fetch(shard: shard, subject: request, body: .none, receiver: record)
+        let fetch = Fetch(shard.fetchContext, subject: request, body: .none, receiver: record)
         record.fetch = fetch
         started += 1
         fetch.start(sent, leads: flight, because: cause)

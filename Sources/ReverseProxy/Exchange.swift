@@ -166,7 +166,7 @@ final class Exchange: ClientExchange, FetchReceiver, FlightFollower, @unchecked 
     }
 
     private func startFetch(leads: Bool) {
-        let fetch = Fetch(shard: shard, subject: request, body: body, receiver: self)
+        let fetch = Fetch(shard.fetchContext, subject: request, body: body, receiver: self)
         fetch.slot = place
         place = nil
         self.fetch = fetch

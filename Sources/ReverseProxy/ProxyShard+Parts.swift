@@ -31,6 +31,18 @@ extension ProxyShard {
         background.looks.note(request, fails: false)
     }
 
+    func noteFailure(of request: DecidedRequest, _ cause: FailureCause, began: Int64) {
+        let now = loop.batchMilliseconds
+        guard request.isReading else { return health.failWriting(request.scopes, cause, began: began, now: now) }
+        health.fail(request.scopes, cause, began: began, now: now)
+        background.looks.note(request, fails: true)
+    }
+
+    /// Records that the upstream demands a pause by Retry-After, in milliseconds.
+    func notePause(of request: DecidedRequest, _ status: Status, retryAfter: Int64) {
+        health.pause(request.scopes, status, retryAfter: retryAfter, now: loop.batchMilliseconds)
+    }
+
     /// Records that the upstream was reached.
     func noteReached() { health.reach(now: loop.batchMilliseconds) }
 
@@ -67,15 +79,6 @@ extension ProxyShard {
     private func user(of request: DecidedRequest) -> UInt64 {
         keys.maker.userWithoutForgeryTokens(of: request.head) ?? request.scopes.user
     }
-
-    // MARK: Sending
-
-    func ask(_ request: consuming UpstreamRequest, for fetch: Fetch) -> Transfer? { upstream.start(request, receiver: fetch) }
-
-    /// Number of a request in the order of all requests sent.
-    func takeSentOrder() -> SentOrder { sentRequests.take() }
-
-    func noteCookies(sentWith request: DecidedRequest) { cache?.noteCookies(sentWith: request.head, isReading: request.isReading) }
 
     // MARK: Time
 

@@ -24,6 +24,9 @@ extension ProxyShard {
             method: head.method, target: upstreamTarget(head.pathAndQuery), fields: fields, content: body.framing,
             isRepeatable: request.place != nil)
         sent.owned = request.owned
+        sent.client = request.scopes.client == 0 ? nil : request.scopes.client
+        sent.shares = shares(of: request.scopes)
+        if case .streamed = body { sent.shares.append(StreamedContent.share(of: settings.upstream.maximumConnections)) }
         return sent
     }
 

@@ -31,7 +31,6 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// Copies of the references in `shared`, because nearly every fetch uses them.
     let health: UpstreamHealth
     let collapsed: CollapsedRequests
-    let sentRequests: SentRequests
     let workers: ShardWorkers
     let upstream: UpstreamClient
     /// nil if nothing is stored.
@@ -54,7 +53,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
     /// nil if no route refreshes ahead.
     var refreshAhead: RefreshAhead?
     private(set) lazy var background = BackgroundWork(shard: self)
-    private(set) lazy var markPatience = MarkPatience(loop: loop)
+    private(set) lazy var marks = MarkPropagation(loop: loop, cache: shared.cache, peer: process.peer, level: level)
     /// nil if the proxy's own pages are served on separate addresses.
     public var ownPages: (any OwnPageSource)?
     /// nil if no directory for ACME challenges is configured.
@@ -82,7 +81,7 @@ public final class ProxyShard: RequestReceiver, @unchecked Sendable {
         upstreamAddresses = shared.settings.upstream.atEachAddress.map(\.authority)
         spanSubject = SpanSubject(shared, shard: shard.number)
         (settings, routes, modes) = (shared.settings, shared.routes, shared.modes)
-        (health, collapsed, sentRequests) = (shared.health, shared.collapsed, shared.process.sentRequests)
+        (health, collapsed) = (shared.health, shared.collapsed)
         areModesLive = modes.isLive
         marksScheme = settings.policy.keyFields.contains(ConnectionField.scheme)
         hasBasePath = settings.upstream.atEachAddress.contains { !$0.basePath.isEmpty }

@@ -7,7 +7,6 @@ import HTTPCore
 import Identity
 import Reactor
 import ResponseCache
-import Sharing
 import Upstream
 
 extension Fetch {
@@ -22,31 +21,31 @@ extension Fetch {
 
     /// Returns false if the exchange must wait for `fetchDrained` before it writes more.
     func write(_ bytes: Span<UInt8>) -> Bool {
-        shard.loop.assertOnLoop()
+        context.loop.assertOnLoop()
         return transfer?.write(bytes) ?? true
     }
 
     func endContent() {
-        shard.loop.assertOnLoop()
+        context.loop.assertOnLoop()
         transfer?.endContent()
     }
 
     func pause() {
-        shard.loop.assertOnLoop()
+        context.loop.assertOnLoop()
         transfer?.pause()
     }
 
     func resume() {
-        shard.loop.assertOnLoop()
+        context.loop.assertOnLoop()
         transfer?.resume()
     }
 
     /// Whether the fetch may be cancelled while it waits for a connection: nothing has been sent, nothing would change, and no request
     /// follows it. A complete write is excluded, because its client may have disconnected in the belief that it is done.
     var mayLeaveQueue: Bool {
-        shard.loop.assertOnLoop()
+        context.loop.assertOnLoop()
         guard case .awaitingHead = machine.state, transfer?.isQueued == true, subject.isReading else { return false }
-        return flight.map { !shard.shared.collapsed.hasFollowers($0) } ?? true
+        return flight.map { !context.collapsed.hasFollowers($0) } ?? true
     }
 
     /// Called when the client has disconnected. A fetch that fills the store continues, unless it still waits for a connection that other
@@ -68,11 +67,11 @@ extension Fetch: TransferReceiver {
     }
 
     func transfer(_ transfer: Transfer, received head: consuming ResponseHead) {
-        shard.loop.assertOnLoop()
-        recency.responseTime = shard.now
-        shard.countResponse(head, transfer.times)
+        context.loop.assertOnLoop()
+        recency.responseTime = context.now
+        context.reports.countResponse(head, transfer.times)
         address = transfer.address
-        if address > 0 { head = shard.asOfFirstAddress(head, from: address) }
+        if address > 0 { head = context.rules.withReferencesToFirstAddress(head, from: address) }
         var upgrade: [UInt8]?
         if head.status == 101 {
             guard Upgrade.isAccepted(by: head, offered: transfer.request.fields) else {
@@ -90,9 +89,7 @@ extension Fetch: TransferReceiver {
         head.removeHopByHop()
         if let upgrade { head.fields.append(.upgrade, upgrade) }
         status = head.status
-        guard hasUnwrittenMarks || mayBeAwaited && (shard.process.peer.isAwaited || shard.level?.isAwaited ?? false) else {
-            return use(head, of: transfer)
-        }
+        guard mustHold(hasUnwrittenMarks: hasUnwrittenMarks) else { return use(head, of: transfer) }
         response = head
         hold(transfer)
     }
@@ -101,13 +98,13 @@ extension Fetch: TransferReceiver {
     private func noteIdentity(_ response: ResponseHead) {
         identityWrite?.isRejected = response.status.rawValue / 100 == 4
         identityWrite = nil
-        shard.noteIdentity(response, to: subject.head)
+        context.reports.noteIdentity(response, to: subject.head)
     }
 
     func transfer(_ transfer: Transfer, content bytes: Span<UInt8>) {
-        shard.countResponseBytes(bytes.count)
+        context.reports.countResponseBytes(bytes.count)
         if let held { return held.content.append(copying: bytes) }
-        let fits = collected.bytes.count + bytes.count <= shard.settings.content.bufferLimitBytes
+        let fits = collected.bytes.count + bytes.count <= context.rules.bufferLimitBytes
         handle(.contentArrived(bytes: bytes.count, fits: fits), content: bytes)
     }
 
@@ -124,7 +121,7 @@ extension Fetch: TransferReceiver {
             held.end = .failed(error)
             return
         }
-        shard.countUpstreamError(error)
+        context.reports.countUpstreamError(error)
         // The end of a stream is no evidence about other requests.
         if !report.isStream { note(error) }
         handle(.transferFailed(error))

@@ -11,9 +11,9 @@ extension Fetch {
     func noteStatus(of head: ResponseHead) {
         guard LastGood.isTrouble(head.status) else { return }
         report.isTrouble = true
-        shard.shared.health.reach(now: clock)
-        if head.status == 429 || head.status == 503, let retryAfter = RetryAfter.milliseconds(head.fields, now: shard.now) {
-            shard.shared.health.pause(subject.scopes, head.status, retryAfter: retryAfter, now: clock)
+        context.reports.noteReached()
+        if head.status == 429 || head.status == 503, let retryAfter = RetryAfter.milliseconds(head.fields, now: context.now) {
+            context.reports.notePause(of: subject, head.status, retryAfter: retryAfter)
         }
         // 429 concerns one client's rate limit, so it is no failure of the upstream.
         if head.status != 429 { noteFailure(.status(head.status)) }
@@ -21,15 +21,13 @@ extension Fetch {
 
     func noteSuccess() {
         guard !report.isTrouble else { return }
-        shard.noteSuccess(of: subject, began: began)
+        context.reports.noteSuccess(of: subject, began: began)
     }
 
     private func noteFailure(_ cause: FailureCause) {
         guard !report.hasFailed else { return }
         report.hasFailed = true
-        guard subject.isReading else { return shard.shared.health.failWriting(subject.scopes, cause, began: began, now: clock) }
-        shard.shared.health.fail(subject.scopes, cause, began: began, now: clock)
-        shard.background.looks.note(subject, fails: true)
+        context.reports.noteFailure(of: subject, cause, began: began)
     }
 
     func note(_ fault: UpstreamFault) {

@@ -11,7 +11,7 @@ import Upstream
 extension Fetch {
     /// Reports the outcome to the followers and to the lease, once.
     func endFlight(_ outcome: FlightOutcome) {
-        let (collapsed, client) = (shard.shared.collapsed, subject.scopes.client)
+        let (collapsed, client) = (context.collapsed, subject.scopes.client)
         // A follower takes over an abandoned fetch, and with it the lease.
         if outcome != .abandoned || flight.map(collapsed.hasFollowers) != true { endLease(after: outcome) }
         let outcome = outcome == .stored && givesCookie ? .unshareable : outcome
@@ -46,10 +46,10 @@ extension Fetch {
     func endLeaseOfTooLong() { endLease(.eachNode) }
 
     private func endLease(_ end: LeaseEnd) {
-        guard let level = shard.level, let place = subject.place, place.takesLease else { return }
+        guard let level = context.level, let place = subject.place, place.takesLease else { return }
         level.ended(place.keys.own, end, by: subject.scopes.client)
     }
 
     /// Whether content of this length exceeds what nodes share.
-    func isTooLongForNodes(_ bytes: Int) -> Bool { shard.level.map { bytes > $0.contentLimitBytes } ?? false }
+    func isTooLongForNodes(_ bytes: Int) -> Bool { context.level.map { bytes > $0.contentLimitBytes } ?? false }
 }

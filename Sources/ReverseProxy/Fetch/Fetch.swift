@@ -25,7 +25,7 @@ final class Fetch: @unchecked Sendable {
         var isStream = false
     }
 
-    let shard: ProxyShard
+    let context: FetchContext
     let subject: DecidedRequest
     /// Key under which the response to a POST may be stored for later GETs; nil if it may not.
     var keysOfGet: TargetKeys?
@@ -63,11 +63,9 @@ final class Fetch: @unchecked Sendable {
     var report = Report()
     /// Part of the response that has arrived and is held back.
     var held: HeldResponse?
-    /// The response to a write is sent although its marks are not in the store's files.
-    var goesBeforeMarks = false
-    /// The response to a write is sent although its marks are not in the fleet log.
-    var goesBeforeNodes = false
-    /// `FleetLevel.lastTold` before the change.
+    /// What the response to a write did not wait for, as text for Cache-Status; nil if it waited for everything.
+    var goesBefore: String?
+    /// `MarkPropagation.lastTold` before the change.
     var lastToldBefore: UInt64 = 0
     /// Times of the request and its response, and the request's number among all requests sent.
     var recency = Recency(
@@ -75,10 +73,8 @@ final class Fetch: @unchecked Sendable {
     /// nil if tracing does not record the fetch, or once it has ended.
     private var span: FetchSpan?
 
-    init(
-        shard: borrowing ProxyShard, subject: borrowing DecidedRequest, body: RequestBody, receiver: borrowing any FetchReceiver
-    ) {
-        self.shard = copy shard
+    init(_ context: FetchContext, subject: borrowing DecidedRequest, body: RequestBody, receiver: borrowing any FetchReceiver) {
+        self.context = context
         self.subject = copy subject
         self.body = body
         self.receiver = copy receiver
@@ -90,16 +86,13 @@ final class Fetch: @unchecked Sendable {
     ///   - flight: the flight that this fetch leads; nil if there is none.
     ///   - cause: cause of a background fetch; nil if a client waits.
     func start(_ request: consuming UpstreamRequest, leads flight: Flight?, because cause: BackgroundCause? = nil) {
-        shard.loop.assertOnLoop()
-        span = shard.beginSpan(&request, for: subject, cause)
+        context.loop.assertOnLoop()
+        span = context.reports.beginSpan(&request, for: subject, cause)
         self.flight = flight
-        shard.noteCookies(sentWith: subject)
+        context.cache?.noteCookies(sentWith: subject.head, isReading: subject.isReading)
         began = clock
-        request.shares = shard.shares(of: subject.scopes)
-        request.client = subject.scopes.client == 0 ? nil : subject.scopes.client
-        if case .streamed = body { request.shares.append(StreamedContent.share(of: shard.settings.upstream.maximumConnections)) }
-        if !subject.isSafe { shard.cache?.readAhead(forWrite: subject.head) }
-        if !subject.isReading { identityWrite = shard.beginIdentityWrite(subject.head) }
+        if !subject.isSafe { context.cache?.readAhead(forWrite: subject.head) }
+        if !subject.isReading { identityWrite = context.reports.beginIdentityWrite(subject.head) }
         if let failure = send(request) { handle(failure) }
     }
 
@@ -107,25 +100,25 @@ final class Fetch: @unchecked Sendable {
     private func send(_ request: consuming UpstreamRequest) -> FetchMachine.Event? {
         noteSending()
         span?.asked = SystemTime.monotonicMicroseconds
-        transfer = shard.ask(request, for: self)
+        transfer = context.upstream.start(request, receiver: self)
         guard transfer != nil else { return .transferFailed(.connectionLimitReached) }
         if case .whole(let content) = body { transfer?.write(whole: content.bytes) }
         return nil
     }
 
     func noteSending() {
-        recency.requestTime = shard.cache?.shared.timeOfRequest(at: shard.now) ?? shard.now
-        recency.order = shard.takeSentOrder()
+        guard let store = context.cache?.shared else { return }
+        (recency.requestTime, recency.order) = (store.timeOfRequest(at: context.now), store.sent.take())
     }
 
-    var clock: Int64 { shard.loop.batchMilliseconds }
+    var clock: Int64 { context.loop.batchMilliseconds }
 
     // MARK: The loop
 
     /// Performs the action that follows an event. An action may cause another event, until none follows.
     /// - Parameter content: response content that arrived with the event.
     func handle(_ first: FetchMachine.Event, content: Span<UInt8> = Span()) {
-        shard.loop.assertOnLoop()
+        context.loop.assertOnLoop()
         var next: FetchMachine.Event? = first
         while let event = next { next = perform(machine.handle(event), content) }
     }
@@ -176,7 +169,7 @@ final class Fetch: @unchecked Sendable {
         var decision = decide(response, to: transfer.request)
         // A 304 for one user's connection must not update a response that is stored for other users.
         if isOfConnectionUser, decision == .confirm { decision = .fail(.unexpectedStatus) }
-        if decision.isUse, !isOfConnectionUser { shard.noteGrant(response, to: subject.head) }
+        if decision.isUse, !isOfConnectionUser { context.reports.noteGrant(response, to: subject.head) }
         decision = admit(decision)
         updateStored(by: response)
         self.response = response
@@ -187,12 +180,12 @@ final class Fetch: @unchecked Sendable {
         // The operator's requirements on good responses matter only if there is a stored response.
         var facts = ResponseFacts(
             subject.head, sent: request.fields.known, response.status, copy: subject.found.map { ($0.metadata, $0.head) },
-            mayRescue: subject.mayRescue, isLookedUp: hasCacheKey, good: subject.found == nil ? nil : good,
-            strictness: shard.settings.policy.strictness)
+            mayRescue: subject.mayRescue, isLookedUp: hasCacheKey, good: subject.found == nil ? nil : context.rules.good(for: subject),
+            strictness: context.rules.strictness)
         facts.isStream =
             response.status == 101
-            || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: shard.routes.stream(subject.head.pathAndQuery))
-        facts.upstream = shard.shared.cacheSettings.upstream
+            || StreamedResponse.isStream(response, to: subject.head.method, onStreamRoute: context.rules.streams(subject.head))
+        facts.upstream = context.rules.origin
         if let decision = facts.judge(response, hasStandIn: hasStandIn, hasSeen) { return decision }
         // The response to a POST may have a cache key now: that of a GET.
         let storage = storageDecision(response)
@@ -200,8 +193,8 @@ final class Fetch: @unchecked Sendable {
         return facts.use(
             storage, saysGone: saysGone(response, storage),
             ResponseFacts.Room(
-                length: response.contentLength, limitBytes: shard.settings.content.bufferLimitBytes,
-                examinedAtOnceBytes: shard.settings.content.examinedAtOnceBytes, isExaminerFull: shard.workers.content.isFull))
+                length: response.contentLength, limitBytes: context.rules.bufferLimitBytes,
+                examinedAtOnceBytes: context.rules.examinedAtOnceBytes, isExaminerFull: context.reports.isExaminerFull))
     }
 
     /// Admits a stream if the limit on connections that streams occupy permits it.
@@ -212,12 +205,6 @@ final class Fetch: @unchecked Sendable {
         noteSuccess()
         return decision
     }
-
-    /// The operator's requirements on good responses of this route.
-    var good: GoodResponse { subject.head.method == .options ? GoodResponse() : shard.routes.good(on: subject.route) }
-
-    /// The operator's requirements for storing responses of this route.
-    var kept: GoodResponse { subject.head.method == .options ? GoodResponse() : shard.routes.kept(on: subject.route) }
 
     /// RFC 9111 §4.3.4: a 304 that matches no stored response cannot be used, so the request is repeated without conditions.
     private func retryWithoutConditions() -> FetchMachine.Event? {
@@ -238,13 +225,13 @@ final class Fetch: @unchecked Sendable {
         } else if isTooLongForNodes(length ?? 0) {
             endLeaseOfTooLong()
         }
-        collected = CollectedContent(shard.settings.policy.reading)
+        collected = CollectedContent(context.rules.reading)
         collected.begin(length: length, isJSON: isJSON(response) && ContentCoding(response.fields) == .identity)
     }
 
     private func buffer(_ content: Span<UInt8>) {
         let wasTooLong = isTooLongForNodes(collected.bytes.count)
-        collected.append(content, limit: shard.settings.content.bufferLimitBytes)
+        collected.append(content, limit: context.rules.bufferLimitBytes)
         if !wasTooLong, isTooLongForNodes(collected.bytes.count) { endLeaseOfTooLong() }
     }
 
@@ -253,7 +240,7 @@ final class Fetch: @unchecked Sendable {
         // A follower may meet this failure too. With this outcome it serves a stored response or sends its own request.
         endFlight(report.isTrouble ? .failed(.fault(.serverError, response.status)) : .unshareable)
         // Whether the response is good is known at its end, which may be far away.
-        shard.noteReached()
+        context.reports.noteReached()
         if isPresent(response.status) { notePresent(response) }
         body = .none
         let isWanted = receiver?.streamBegan(response, length: length, notStored: reason) ?? false
@@ -288,18 +275,16 @@ final class Fetch: @unchecked Sendable {
         let examination = ContentExamination(
             ContentExamination.Arrived(
                 collected.bytes, hasContent ? ContentCoding(response.fields) : nil, isJSON: isJSON(response), collected.verdict(),
-                isDelimited: isDelimited || !hasContent, reading: shard.settings.policy.reading),
+                isDelimited: isDelimited || !hasContent, reading: context.rules.reading),
             ContentExamination.Demands(
-                good, kept: kept, isGraphQL: subject.isGraphQL, storedBytes: subject.found?.contentBytes,
-                makesTag: purpose == .store && shard.settings.policy.makesEntityTags && CachePolicySettings.wantsOwnTag(response),
-                limitBytes: shard.settings.content.bufferLimitBytes))
-        if let findings = examination.findings(within: shard.settings.content.examinedAtOnceBytes) {
+                context.rules.good(for: subject), kept: context.rules.kept(for: subject), isGraphQL: subject.isGraphQL,
+                storedBytes: subject.found?.contentBytes,
+                makesTag: purpose == .store && context.rules.makesEntityTags && CachePolicySettings.wantsOwnTag(response),
+                limitBytes: context.rules.bufferLimitBytes))
+        if let findings = examination.findings(within: context.rules.examinedAtOnceBytes) {
             return .examined(decide(purpose, by: findings))
         }
-        shard.countExaminedBeside()
-        shard.workers.content.perform(collected.bytes.count) {
-            examination.findings()
-        } then: { findings in
+        context.reports.examineOffLoop(examination, bytes: collected.bytes.count) { findings in
             if let findings { self.handle(.examined(self.decide(purpose, by: findings))) }
         }
         return nil
@@ -311,14 +296,14 @@ final class Fetch: @unchecked Sendable {
         let isWanted = findings.fault == .emptyContent && subject.mayRescue && hasSeen(.afterOwnWrite)
         return purpose.decide(
             findings.fault, obstacle: findings.obstacle ?? obstacle(of: findings), mayRescue: subject.mayRescue && !isWanted,
-            shard.settings.policy.strictness)
+            context.rules.strictness)
     }
 
     /// JSON that RFC 8259 rejects never replaces a stored response with valid JSON.
     private func obstacle(of findings: ContentExamination.Findings) -> NotStoredReason? {
         guard findings.isLenient, let response, let found = subject.found else { return nil }
         let copy = LastGood.Copy(found.metadata, head: found.head, beside: response)
-        return LastGood.obstacle(response, isLenient: true, inPlaceOf: copy, strictness: shard.settings.policy.strictness)
+        return LastGood.obstacle(response, isLenient: true, inPlaceOf: copy, strictness: context.rules.strictness)
     }
 
     /// Reports a complete response, except for a 304: only the cache knows whether that one confirms a stored response.
@@ -334,7 +319,7 @@ final class Fetch: @unchecked Sendable {
     /// - Returns: nil while data is loaded from disk. Nearly always it is in memory.
     private func load(for step: FetchMachine.CacheStep, loads: Int = 0) -> FetchMachine.Event? {
         guard let response, let missing = missing(toStore: response, isUpdate: step == .confirm, loads: loads) else { return .loaded }
-        shard.bringIn(missing) { self.load(for: step, loads: loads + 1).map { self.handle($0) } }
+        context.load(missing) { self.load(for: step, loads: loads + 1).map { self.handle($0) } }
         return nil
     }
 
@@ -376,7 +361,7 @@ final class Fetch: @unchecked Sendable {
         let shown = AcceptedCoding.shown(response, collected.bytes, decoded: collected.findings.decoded, to: subject.head)
         var fetched = FetchedResponse(head: shown.head, content: shown.content, storage: storage)
         complete(&fetched)
-        if storage == .allowed { shard.countStored() }
+        if storage == .allowed { context.reports.countStored() }
         endFlight(isOvertaken ? .overtaken : FlightOutcome(storage))
         finish { $0.fetchBrought(fetched) }
     }
@@ -407,7 +392,7 @@ final class Fetch: @unchecked Sendable {
     /// Ends the fetch without a usable response.
     private func fail(_ failure: FetchFailure) {
         span?.work.failure = failure
-        if isOutage(failure), let found = subject.found { shard.cache?.noteFailed(found, at: shard.cacheTime) }
+        if isOutage(failure), let found = subject.found { context.cache?.noteFailed(found, at: context.cacheTime) }
         endFlight(.failed(failure))
         finish { $0.fetchFailed(failure) }
     }
@@ -432,6 +417,6 @@ final class Fetch: @unchecked Sendable {
         guard let span = span.take() else { return }
         (span.work.address, span.work.status, span.work.isAbandoned) = (address, status?.rawValue ?? 0, isAbandoned)
         (span.work.times, span.work.spoken, span.work.isFaulted) = (times, spoken, isFaulted)
-        shard.endSpan(span)
+        context.reports.endSpan(span)
     }
 }
