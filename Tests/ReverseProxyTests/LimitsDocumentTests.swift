@@ -1,4 +1,4 @@
-// Every limit has a name, a default and a metric. Compares the table of limits in docker/README.md with the settings and with /metrics.
+// Every limit has a name, a default and a metric. Compares the table of Configuration/Concepts/Limits.md with the settings and with /metrics.
 
 import Administration
 import Downstream
@@ -12,9 +12,10 @@ import Tracing
 @Suite("The table of limits", .play)
 struct LimitsDocumentTests {
     private static func section() throws -> Substring {
-        let path = String(#filePath.dropLast("Tests/ReverseProxyTests/LimitsDocumentTests.swift".utf8.count)) + "docker/README.md"
+        let path =
+            String(#filePath.dropLast("Tests/ReverseProxyTests/LimitsDocumentTests.swift".utf8.count)) + "Configuration/Concepts/Limits.md"
         let text = try TestTools.read(path)
-        let start = try #require(text.firstRange(of: "\n## Limits\n"))
+        let start = try #require(text.firstRange(of: "\n## Which metric shows that a limit is reached\n"))
         let rest = text[start.upperBound...]
         return rest[..<(rest.firstRange(of: "\n## ")?.lowerBound ?? rest.endIndex)]
     }

@@ -99,7 +99,7 @@ struct SettingsChangeTests {
     @Test("those that need a restart are named where reloading is described")
     func named() throws {
         let page = try #require(TextFile.read("Configuration/README.md"))
-        let line = page.split(separator: "\n").first { $0.hasPrefix("- What needs a restart is marked below (") }
+        let line = page.split(separator: "\n\n").first { $0.hasPrefix("These settings need a restart: ") }
         let names = SettingsTable.all.filter(\.needsRestart).map { $0.path.hasPrefix("share.") ? "share" : $0.path }
         let named = (line ?? "").split(separator: "`").enumerated().filter { $0.offset % 2 == 1 }.map { String($0.element) }
         #expect(Set(named) == Set(names))

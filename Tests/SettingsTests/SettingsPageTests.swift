@@ -1,5 +1,5 @@
-// Generates the table of settings in Configuration/README.md, and comments and values in Configuration/cistern.yaml, from the declarations.
-// With CISTERN_WRITE_SETTINGS set, both are written instead of compared.
+// Generates Configuration/Reference/settings.md, and comments and values in Configuration/cistern.yaml, from the declarations. With
+// CISTERN_WRITE_SETTINGS set, both are written instead of compared.
 
 import Settings
 import Testing
@@ -7,9 +7,7 @@ import Testing
 @Suite("The page of settings")
 struct SettingsPageTests {
     private static let root = String(#filePath.dropLast("Tests/SettingsTests/SettingsPageTests.swift".count))
-    private static let page = root + "Configuration/README.md"
-    private static let heading = "| Setting | Default | Meaning |\n|---|---|---|\n"
-
+    private static let page = root + "Configuration/Reference/settings.md"
     private static let sample = root + "Configuration/cistern.yaml"
 
     /// The default value in the notation of the sample file.
@@ -58,15 +56,6 @@ struct SettingsPageTests {
         return lines.joined(separator: "\n")
     }
 
-    private static func rows() -> String {
-        SettingsTable.current.map { setting in
-            let (value, more) = (
-                setting.path == "upstream.url" ? "–" : "`\(value(setting))`", setting.needsRestart ? " *Needs a restart.*" : ""
-            )
-            return "| `\(setting.path)` | \(value) | \(setting.help)\(more) |\n"
-        }.joined()
-    }
-
     @Test("the sample file has comments and values as declared")
     func file() throws {
         let text = try #require(TextFile.read(Self.sample))
@@ -74,11 +63,8 @@ struct SettingsPageTests {
     }
 
     @Test("the page shows every setting as it is declared")
-    func page() throws {
-        let text = try #require(TextFile.read(Self.page))
-        let start = try #require(text.firstRange(of: Self.heading)).upperBound
-        let end = text[start...].firstRange(of: "\n\n").map { text.index(after: $0.lowerBound) } ?? text.endIndex
-        let generated = text[..<start] + Self.rows() + text[end...]
-        #expect(TextFile.isCurrent(Self.page, String(generated)), "write it anew with CISTERN_WRITE_SETTINGS=1")
+    func page() {
+        let page = SettingsPage { Self.value($0) }
+        #expect(TextFile.isCurrent(Self.page, page.text), "write it anew with CISTERN_WRITE_SETTINGS=1")
     }
 }

@@ -1,8 +1,7 @@
-// Reads Configuration/Recipes.md: settings of a recipe, its scripts, and its commands with their output.
+// Reads a guide of Configuration/Guides: its settings, its scripts, and its commands with their output.
 
 import Administration
 import CacheStore
-import Reactor
 import ReverseProxy
 import Settings
 import TestSupport
@@ -10,17 +9,20 @@ import Testing
 
 @testable import cistern
 
-/// A recipe: the text below its heading.
-struct Recipe {
+/// A guide, or one section of it.
+struct Guide {
     struct Missing: Error {
         let what: String
     }
 
     private let text: Substring
 
-    init(_ title: String) throws {
-        let root = #filePath.dropLast("Tests/CommandTests/RecipePage.swift".count)
-        let page = String(decoding: try #require(FileContent.read(root + "Configuration/Recipes.md")), as: UTF8.self)
+    init(_ name: String, section title: String? = nil) throws {
+        let page = try Document("Configuration/Guides/\(name).md").text
+        guard let title else {
+            text = page[...]
+            return
+        }
         guard let start = page.firstRange(of: "\n## \(title)\n") else { throw Missing(what: title) }
         let rest = page[start.upperBound...]
         text = rest[..<(rest.firstRange(of: "\n## ")?.lowerBound ?? rest.endIndex)]
@@ -42,7 +44,7 @@ struct Recipe {
 
     func settings() throws -> ProxySettings {
         var reader = SettingsReader()
-        reader.read(file: "recipe", text: Array(try yaml().utf8))
+        reader.read(file: "guide", text: Array(try yaml().utf8))
         reader.finish()
         SettingsCheck.check(&reader)
         #expect(reader.mistakes.isEmpty)
@@ -69,10 +71,10 @@ struct Recipe {
         return steps
     }
 
-    /// Runs the recipe's commands in a shell against the real binary with the recipe's settings, and checks their output.
+    /// Runs the guide's commands in a shell against the real binary with the guide's first settings, and checks their output.
     /// - Parameters:
     ///   - options: additional options of `serve`.
-    ///   - variables: shell variables that the recipe assumes.
+    ///   - variables: shell variables that the guide assumes.
     ///   - ready: waits for required conditions.
     func play(
         _ origin: ScriptedOrigin, options: String = "", variables: [String: String] = [:],
@@ -93,8 +95,8 @@ struct Recipe {
         let steps = steps
         try #require(!steps.isEmpty)
         for step in steps { script += "echo '@@@@'\n\(step.command.replacing("127.0.0.1:8080", with: "127.0.0.1:\(serve.port)"))\n" }
-        try TextFile.write(script, to: temporary.path + "/recipe.sh")
-        let outcome = try CommandLineTool.run(program: "sh \(temporary.path)/recipe.sh")
+        try TextFile.write(script, to: temporary.path + "/guide.sh")
+        let outcome = try CommandLineTool.run(program: "sh \(temporary.path)/guide.sh")
         let parts = outcome.text.split(separator: "@@@@\n", omittingEmptySubsequences: false).dropFirst()
         try #require(parts.count == steps.count, "\(outcome.text)")
         for (step, part) in zip(steps, parts) { check(step, Self.lines(part)) }

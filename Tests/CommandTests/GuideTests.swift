@@ -1,4 +1,4 @@
-// Tests the recipes of Configuration/Recipes.md: their settings with a scripted origin, their commands in a shell.
+// Tests the guides of Configuration/Guides: their settings with a scripted origin, their commands in a shell.
 
 import CachePolicy
 import CacheStore
@@ -8,8 +8,8 @@ import Testing
 
 @testable import cistern
 
-@Suite("The recipes of the documents", .slow, .play, .enabled(if: TestTools.has("curl")))
-struct RecipeTests {
+@Suite("The guides of the manual", .slow, .play, .enabled(if: TestTools.has("curl")))
+struct GuideTests {
     private static let kept = ["Cache-Control: private, no-cache"]
 
     // MARK: A mobile app's API
@@ -26,7 +26,7 @@ struct RecipeTests {
         }
         let variables = ["TOKEN": token("ann", 1), "NEW_TOKEN": token("ann", 2), "OTHER_TOKEN": token("bob", 3)]
         let keys = "--set credentials.identity.jwt.keys=http://127.0.0.1:\(origin.port)/keys"
-        try Recipe("A mobile app's API").play(origin, options: keys, variables: variables) { serve in
+        try Guide("Users-and-Tokens").play(origin, options: keys, variables: variables) { serve in
             for _ in 0..<5_000 where try serve.get("/metrics").text.contains("cistern_token_keys 1\n") { return }
         }
     }
@@ -35,7 +35,7 @@ struct RecipeTests {
 
     @Test("a rate-limited API is asked for each thing at most once a minute, whatever it and clients say")
     func rateLimited() throws {
-        let recipe = try Recipe("A rate-limited API").settings()
+        let guide = try Guide("Rate-Limited-API").settings()
         let words = ["no-cache", "max-age=0", "max-age=3600", "must-revalidate, max-age=5", ""]
         let origin = ScriptedOrigin { request in
             let number = Int(request.target.dropFirst()) ?? 0
@@ -43,7 +43,7 @@ struct RecipeTests {
             let status = number < words.count ? "200 OK" : "404 Not Found"
             return [.json("{}", status: status, (word.isEmpty ? [] : ["Cache-Control: \(word)"]) + ["Expires: 0"])]
         }
-        let play = try ProxyPlay(origin) { ($0.policy, $0.routes, $0.otherRoute) = (recipe.policy, recipe.routes, recipe.otherRoute) }
+        let play = try ProxyPlay(origin) { ($0.policy, $0.routes, $0.otherRoute) = (guide.policy, guide.routes, guide.otherRoute) }
         for minute in 1...2 {
             for second in 0..<6 {
                 for target in 0...words.count {
@@ -58,16 +58,16 @@ struct RecipeTests {
 
     @Test("a rate-limited API: what the commands show")
     func rateLimitedCommands() throws {
-        try Recipe("A rate-limited API").play(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: no-cache"])] })
+        try Guide("Rate-Limited-API").play(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: no-cache"])] })
     }
 
     // MARK: A browser app
 
     @Test("a web app of another origin, with logins, in front of an API that knows no CORS")
     func browserApp() throws {
-        let recipe = try Recipe("A browser app").settings()
+        let guide = try Guide("Browser-Apps").settings()
         let play = try ProxyPlay(ScriptedOrigin { _ in [.json("{}", ["Cache-Control: no-cache"])] }) {
-            ($0.policy, $0.routes, $0.otherRoute) = (recipe.policy, recipe.routes, recipe.otherRoute)
+            ($0.policy, $0.routes, $0.otherRoute) = (guide.policy, guide.routes, guide.otherRoute)
         }
         let app = [("Origin", "https://app.example.com")]
         let asking = [("Access-Control-Request-Method", "PUT"), ("Access-Control-Request-Headers", "authorization,content-type")]
@@ -86,16 +86,16 @@ struct RecipeTests {
 
     @Test("a web app of another origin: what the commands show")
     func browserCommands() throws {
-        try Recipe("A browser app").play(ScriptedOrigin { _ in [.json("{}", Self.kept)] })
+        try Guide("Browser-Apps").play(ScriptedOrigin { _ in [.json("{}", Self.kept)] })
     }
 
     // MARK: GraphQL
 
     @Test("GraphQL: a query is rescued over a mutation, in another spelling; a mutation never is")
     func graphQL() throws {
-        let recipe = try Recipe("GraphQL")
-        try recipe.play(ScriptedOrigin { _ in [.json(#"{"data":{"user":{"name":"Ada"}}}"#)] })
-        let settings = try recipe.settings()
+        let guide = try Guide("GraphQL")
+        try guide.play(ScriptedOrigin { _ in [.json(#"{"data":{"user":{"name":"Ada"}}}"#)] })
+        let settings = try guide.settings()
         let origin = ScriptedOrigin { _ in [.json(#"{"data":1}"#)] }
         let play = try ProxyPlay(origin) { ($0.policy, $0.routes, $0.otherRoute) = (settings.policy, settings.routes, settings.otherRoute) }
         func ask(_ query: String) throws -> TestResponse {
@@ -117,9 +117,9 @@ struct RecipeTests {
         let script: ScriptedOrigin.Script = { request in
             request.target.hasSuffix(".png") ? [.answer("PNG", type: "image/png")] : [.json("{\"a\":1}", ["Cache-Control: private"])]
         }
-        let recipe = try Recipe("A kiosk")
-        try recipe.play(ScriptedOrigin(script))
-        let settings = try recipe.settings()
+        let guide = try Guide("Laptop-and-Kiosk")
+        try guide.play(ScriptedOrigin(script))
+        let settings = try guide.settings()
         let play = try ProxyPlay(ScriptedOrigin(script)) {
             ($0.policy, $0.routes, $0.otherRoute) = (settings.policy, settings.routes, settings.otherRoute)
         }
@@ -132,31 +132,50 @@ struct RecipeTests {
         }
     }
 
+    // MARK: Purges
+
+    @Test("a first rescue, and purges")
+    func simple() throws {
+        for name in ["First-Rescue", "Purging"] {
+            try Guide(name).play(ScriptedOrigin { _ in [.json(#"{"id":1}"#, ["Cache-Control: no-cache", "Cache-Tag: people"])] })
+        }
+    }
+
+    @Test("the commands of all guides are played here")
+    func played() throws {
+        let played = [
+            "Browser-Apps", "First-Rescue", "Forward-Proxy", "GraphQL", "Laptop-and-Kiosk", "Purging", "Rate-Limited-API",
+            "Users-and-Tokens",
+        ]
+        let pages = try Document.all(ofManual: true).filter { $0.blocks.contains { $0.language == "console" } }.map(\.path)
+        #expect(pages == played.map { "Configuration/Guides/\($0).md" })
+    }
+
     // MARK: A forward proxy
 
     @Test("software that cannot be pointed elsewhere: by its proxy's address it has the API, also in an outage, and nothing else")
     func forwardProxy() throws {
-        let recipe = try Recipe("Software that cannot be pointed elsewhere")
-        _ = try recipe.settings()
-        try recipe.play(ScriptedOrigin { _ in [.answer("{\"users\":[1,2]}\n", type: "application/json")] })
+        let guide = try Guide("Forward-Proxy")
+        _ = try guide.settings()
+        try guide.play(ScriptedOrigin { _ in [.answer("{\"users\":[1,2]}\n", type: "application/json")] })
     }
 
     // MARK: Recordings
 
-    /// Runs a recipe's command line with another test command and another API address.
+    /// Runs a guide's command line with another test command and another API address.
     private func run(_ line: String, _ tests: String, _ origin: ScriptedOrigin, in directory: String) throws -> CommandLineTool.Outcome {
         let script = line.replacing("npm test", with: tests).replacing("https://api.example.com", with: "http://127.0.0.1:\(origin.port)")
         let tools = CommandLineTool.path[..<(CommandLineTool.path.lastIndex(of: "/") ?? CommandLineTool.path.startIndex)]
-        try TextFile.write("cd \(directory)\nPATH=\(tools):$PATH\n\(script)", to: directory + "/recipe.sh")
-        return try CommandLineTool.run(program: "sh \(directory)/recipe.sh")
+        try TextFile.write("cd \(directory)\nPATH=\(tools):$PATH\n\(script)", to: directory + "/guide.sh")
+        return try CommandLineTool.run(program: "sh \(directory)/guide.sh")
     }
 
     @Test("CI without a network: recorded with one, replayed without, and what was not recorded fails the run")
     func continuousIntegration() throws {
         let origin = ScriptedOrigin { request in [.json("{\"target\":\"\(request.target)\"}")] }
         let temporary = TestTools.temporaryDirectory()
-        let recipe = try Recipe("CI without a network")
-        let (record, replay) = (recipe.blocks("sh")[0], recipe.blocks("sh")[1])
+        let guide = try Guide("CI-and-Test-Stubs", section: "Tests in CI without a network")
+        let (record, replay) = (guide.blocks("sh")[0], guide.blocks("sh")[1])
         let recorded = try run(record, "sh -c 'curl -sf $API_URL/users'", origin, in: temporary.path)
         #expect(recorded.status == 0 && recorded.text.contains("1 exchanges recorded in api.har"))
         origin.down()
@@ -164,7 +183,7 @@ struct RecipeTests {
         #expect(good.status == 0 && good.text.contains("{\"target\":\"/users\"}"))
         let unknown = try run(replay, "sh -c 'curl -s $API_URL/user'", origin, in: temporary.path)
         #expect(unknown.status == 1)
-        let message = try #require(recipe.blocks("").first { $0.hasPrefix("cistern: ") })
+        let message = try #require(guide.blocks("").first { $0.hasPrefix("cistern: ") })
         #expect(unknown.text.contains(message))
     }
 
@@ -172,7 +191,7 @@ struct RecipeTests {
     func stand() throws {
         let origin = ScriptedOrigin { request in [.json("{\"target\":\"\(request.target)\"}")] }
         let temporary = TestTools.temporaryDirectory()
-        let lines = try Recipe("An offline demo for a stand").blocks("sh").map {
+        let lines = try Guide("CI-and-Test-Stubs", section: "An offline demo").blocks("sh").map {
             $0.dropLast().replacing("https://api.example.com", with: "http://127.0.0.1:\(origin.port)")
                 .replacing("stand.har", with: temporary.path + "/stand.har").dropFirst("cistern ".count)
         }
