@@ -115,10 +115,10 @@ public struct ContentSettings: Sendable {
 }
 
 public struct CollapsingSettings: Sendable {
-    /// Whether requests for one key share one fetch.
-    public var isOn = true
-    /// Maximum time that a request waits for the fetch of another, in milliseconds.
+    /// Maximum time that a request waits for the fetch of another, in milliseconds. 0 disables collapsing.
     public var wait: Int64 = 5_000
+    /// Whether requests for one key share one fetch.
+    public var isOn: Bool { wait > 0 }
 
     public init() {}
 }

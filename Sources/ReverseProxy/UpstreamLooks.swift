@@ -11,7 +11,7 @@ import Upstream
 /// Must be used on its shard's event loop.
 final class UpstreamLooks {
     private unowned let shard: ProxyShard
-    /// Requests `failure.probe_path`; nil if it is empty.
+    /// Requests the path of `failure.probe`; nil if it is empty.
     private let probe: ActiveProbe?
     private var requests: [Known] = []
     private var keptAt = Int64.min

@@ -40,13 +40,16 @@ public enum APITable {
         ] + overrides + CredentialSettingsTable.all(\.settings.credentials)
         + CrossOriginGroup.settings(\.settings.crossOrigin, isRoute: true)
 
+    /// All settings that are not retired.
+    public static var current: [Setting<CisternSettings.API>] { all.filter { $0.replacement == nil } }
+
     /// Settings of other groups that an API may override.
     private static var overrides: [Setting<CisternSettings.API>] {
         SettingsTable.all.compactMap { setting in
             guard let group = groups.first(where: setting.path.hasPrefix), !kept.contains(setting.path) else { return nil }
             return Setting(
                 path: String(setting.path.dropFirst(group.count)), binding: setting.binding.within(\.settings), help: "As \(setting.path).",
-                replacement: setting.replacement)
+                replacement: setting.replacement?.replacing(group, with: ""), successor: setting.successor, changes: setting.changes)
         }
     }
 

@@ -21,19 +21,15 @@ public struct CisternSettings: Sendable, Equatable {
         public var queue = 256
         public var idleForWrites = 4_000
         public var resolveInterval = 30_000
-        public var retry = true
         public var retryBudget = 10
     }
 
     public struct Failure: Sendable, Equatable {
-        public var memory = true
         public var threshold = 5
         public var window = 10_000
         public var recheck = 1_000
         public var retryAfterLimit = 300_000
-        public var probePath = ""
-        public var probeInterval = 10_000
-        public var probeStatus = 200
+        public var probe = ""
     }
 
     public struct Admin: Sendable, Equatable {
@@ -41,9 +37,7 @@ public struct CisternSettings: Sendable, Equatable {
         public var tokenFile = ""
         public var names: [String] = []
         public var records = 1_000
-        public var whyField = false
-        public var keyField = false
-        public var modeField = false
+        public var debugFields: [String] = []
         public var faults = false
     }
 
@@ -59,7 +53,6 @@ public struct CisternSettings: Sendable, Equatable {
         public var setCookie = "strip"
         public var store = "json"
         public var storeErrors = "safe"
-        public var profile = "none"
         public var role = "shared"
         public var heuristics = 0
         public var targetedFields = ["cistern-cache-control", "cdn-cache-control"]
@@ -82,7 +75,6 @@ public struct CisternSettings: Sendable, Equatable {
         public var rescueAfter = 1_500
         public var rescueWithShared = "own"
         public var gone = "remember"
-        public var collapse = true
         public var collapseWait = 5_000
         public var refreshAhead = 0
         public var refreshAheadHits = 3
@@ -223,7 +215,6 @@ public struct CisternSettings: Sendable, Equatable {
         public var via = true
         public var preserveHost = false
         public var rewriteLocation = true
-        public var dropOverrides = true
         public var overrideFields = WellKnownNames.overrideFields
         public var addressFields = WellKnownNames.addressFields
         public var identityFields = WellKnownNames.identityFields
@@ -300,6 +291,7 @@ public struct CisternSettings: Sendable, Equatable {
     public var log = Log()
     public var tracing = Tracing()
     public var share = Share()
+    public var retired = Retired()
 
     public init() {}
 }

@@ -4,7 +4,7 @@ extension SettingsReader {
     /// YAML with all settings, and with the settings that routes and APIs override. User information and query strings of URLs are hidden.
     public var effective: String {
         var lines: [String] = []
-        let shown = SettingsTable.all.filter { $0.replacement == nil || isGiven($0.path) }
+        let shown = SettingsTable.all.filter { $0.replacement == nil || $0.successor == nil && isGiven($0.path) }
         let tree = SettingTree(shown.map { ($0.path, $0.yaml(in: settings), origin(of: $0.path)) })
         tree.write(to: &lines, depth: 0)
         writeRoutes(settings.routes, beginningAs: settings, named: "", to: &lines, depth: 0)
@@ -33,7 +33,7 @@ extension SettingsReader {
     private func writeItem<Root>(
         _ table: [Setting<Root>], _ item: Root, besides inherited: Root, _ prefix: String, to lines: inout [String], depth: Int
     ) {
-        let own = table.filter { isGiven(prefix + $0.path) || $0.yaml(in: item) != $0.yaml(in: inherited) }
+        let own = table.filter { $0.successor == nil && isGiven(prefix + $0.path) || $0.yaml(in: item) != $0.yaml(in: inherited) }
         let start = lines.count
         SettingTree(own.map { ($0.path, $0.yaml(in: item), origin(of: prefix + $0.path)) }).write(to: &lines, depth: depth + 1)
         guard start < lines.count else { return }

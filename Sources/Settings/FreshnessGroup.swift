@@ -28,8 +28,8 @@ enum FreshnessGroup {
         func duration(_ name: String, _ path: WritableKeyPath<CisternSettings.Freshness, Int>, _ help: String) -> Setting<Root> {
             setting(name, .duration(group.appending(path: path), 0...year), help)
         }
-        func setting(_ name: String, _ binding: Setting<Root>.Binding, _ help: String) -> Setting<Root> {
-            Setting(path: prefix + name, binding: binding, help: isRoute ? "As cache.\(name)." : help)
+        func setting(_ name: String, _ binding: Setting<Root>.Binding, _ help: String, changes: ListChanges? = nil) -> Setting<Root> {
+            Setting(path: prefix + name, binding: binding, help: isRoute ? "As cache.\(name)." : help, changes: changes)
         }
         return [
             duration("freshness.default", \.standard, "How long a response that says nothing of it counts as fresh; 0 for not at all."),
@@ -53,7 +53,8 @@ enum FreshnessGroup {
                 "negative", \.negative, "How long errors of the statuses below are kept, so that they are not asked for each time; 0: not."),
             setting(
                 "negative_statuses", .list(group.appending(path: \.negativeStatuses)),
-                "The statuses of those errors. They never take the place of a good response, and never stand in for a failing upstream."),
+                "The statuses of those errors. They never take the place of a good response, and never stand in for a failing upstream.",
+                changes: .names),
         ]
     }
 }

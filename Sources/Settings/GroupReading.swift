@@ -35,10 +35,13 @@ struct GroupReading<Root> {
                 readSection(value, path, line)
             } else if lists.contains(path) {
                 listed[path] = value
-            } else if name.isEmpty, let instead = SettingsTable.retired[path] {
+            } else if name.isEmpty, let instead = RetiredSettings.removed[path] {
                 add(line, "\(path) is no longer a setting: \(instead)")
             } else {
-                add(line, "\(name)\(path) is not a setting\(SettingSuggestion.words(for: path, in: name, among: table.map(\.path)))")
+                add(
+                    line,
+                    "\(name)\(path) is not a setting\(SettingSuggestion.words(for: path, in: name, among: table.filter { $0.replacement == nil }.map(\.path)))"
+                )
             }
         }
     }

@@ -22,8 +22,6 @@ public enum RouteTable {
                 help: "As cache.rescue_with_shared."),
             Setting(path: "refresh_ahead", binding: .count(\.refreshAhead, 0...99), help: "As cache.refresh_ahead."),
             Setting(
-                path: "refresh_ahead_hits", binding: .count(\.refreshAheadHits, 1...1_000_000), help: "As cache.refresh_ahead_hits."),
-            Setting(
                 path: "allow", binding: .list(\.access.allow),
                 help: "As access.allow, for clients that the listener lets in."),
             Setting(path: "deny", binding: .list(\.access.deny), help: "As access.deny, for clients that the listener lets in."),
@@ -65,7 +63,10 @@ public enum RouteTable {
                 help: "Whether capital and small letters of arguments are the same."),
         ] + demands("good", \.good, "A good response") + demands("keep_if", \.keepIf, "A response that is kept")
         + FreshnessGroup.settings(\.freshness, isRoute: true) + CredentialSettingsTable.all(\.credentials)
-        + CrossOriginGroup.settings(\.crossOrigin, isRoute: true)
+        + CrossOriginGroup.settings(\.crossOrigin, isRoute: true) + RetiredSettings.ofRoute
+
+    /// All settings that are not retired.
+    public static var current: [Setting<CisternSettings.Route>] { all.filter { $0.replacement == nil } }
 
     /// Requirements for responses.
     /// - Parameter subject: the responses concerned, as the beginning of a sentence.

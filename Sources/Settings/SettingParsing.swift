@@ -14,13 +14,52 @@ public enum SettingText: Sendable, Equatable {
     }
 }
 
+/// How the words of a list say that they are changes to the value that otherwise applies: the default, that of a lower layer, or for an API
+/// that of all paths. `+name` adds an item, and `-name` removes one.
+public enum ListChanges: Sendable {
+    case names
+    /// `+json` is a media type's suffix, so `++json` adds it.
+    case mediaTypes
+
+    private func isChange(_ word: String) -> Bool {
+        if word.hasPrefix("-") { return true }
+        return word.hasPrefix("+") && (self == .names || word.hasPrefix("++") || word.contains("/"))
+    }
+
+    /// Returns nil, or the mistake as a clause that follows the setting's name.
+    fileprivate func apply(_ words: [String], to list: inout [String]) -> String? {
+        guard words.contains(where: isChange) else {
+            list = words
+            return nil
+        }
+        if let word = words.first(where: { !isChange($0) }) {
+            return "mixes names with changes: write +\(word) to add \"\(word)\", or give the whole list without + and -"
+        }
+        for change in words {
+            let name = String(change.dropFirst())
+            let index = list.firstIndex { $0.lowercased() == name.lowercased() }
+            switch (change.hasPrefix("+"), index) {
+            case (_, _) where name.isEmpty: return "has \"\(change)\" without a name"
+            case (true, nil): list.append(name)
+            case (true, .some): break
+            case (false, let index?): list.remove(at: index)
+            case (false, nil): return "cannot remove \"\(name)\": the list does not contain it"
+            }
+        }
+        return nil
+    }
+}
+
 extension Setting {
     /// Stores the value. Returns nil, or the mistake as a clause that follows the setting's name.
     public func apply(_ text: SettingText, to settings: inout Root) -> String? {
         switch binding {
         case .list(let path):
-            settings[keyPath: path] = text.words
-            return nil
+            guard let changes else {
+                settings[keyPath: path] = text.words
+                return nil
+            }
+            return changes.apply(text.words, to: &settings[keyPath: path])
         case .listeners(let path):
             settings[keyPath: path] = text.words.map { CisternSettings.Listener(word: $0) }
             return nil

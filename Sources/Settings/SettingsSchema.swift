@@ -4,15 +4,15 @@ import JSON
 
 public enum SettingsSchema {
     public static let document: [UInt8] = {
-        var root = object(SettingsTable.all, defaults: CisternSettings())
+        var root = object(SettingsTable.current, defaults: CisternSettings())
         let routes: JSONValue = ["type": "array", "items": ["$ref": "#/$defs/route"]]
-        var api = object(APITable.all, defaults: nil)
+        var api = object(APITable.current, defaults: nil)
         api.members["routes"] = .value(routes)
         root.members["routes"] = .value(routes)
         root.members["apis"] = .value(["type": "array", "items": api.json])
         let head: [JSONValue.Member] = [
             .init("$schema", "https://json-schema.org/draft/2020-12/schema"), .init("title", "Settings of Cistern"),
-            .init("$defs", ["route": object(RouteTable.all, defaults: nil).json]),
+            .init("$defs", ["route": object(RouteTable.current, defaults: nil).json]),
         ]
         return JSONValue.object(head + (root.json.members ?? [])).document
     }()
@@ -63,7 +63,6 @@ public enum SettingsSchema {
 
     private static func schema<Root>(of setting: Setting<Root>, _ defaults: Root?) -> JSONValue {
         var members: [JSONValue.Member] = [.init("description", .string(setting.help))]
-        if setting.replacement != nil { members.append(.init("deprecated", true)) }
         if let defaults { members.append(.init("default", .string(setting.text(in: defaults)))) }
         return .object(members + kind(setting.binding))
     }

@@ -26,9 +26,12 @@ public struct Setting<Root>: Sendable {
     public let help: String
     /// Whether a change takes effect at the next start only.
     public var needsRestart = false
-    /// What to use instead of a retired setting; nil for all others. A retired setting still has its effect in this version. Documents omit
-    /// it, and its use causes a warning.
+    /// What to do instead of using a retired setting; nil for all others.
     public var replacement: String?
+    /// Path of the setting to which the value of a retired setting is transferred.
+    public var successor: String?
+    /// Whether a list may be written as changes, `+name` and `-name`, to the value that otherwise applies.
+    public var changes: ListChanges?
 
     /// `CISTERN_` followed by the path in capitals, with underscores instead of dots.
     public var environment: String { Self.environment(of: path) }
@@ -40,20 +43,14 @@ public enum SettingsTable {
     private static let hour = 3_600_000
     private static let gibibyte = 1 << 30
 
-    /// Removed settings with advice, which is reported to users who still set them.
-    static let retired = [
-        "failure.rate": "no path counts as failing because others do: take the line out",
-        "failure.recheck_limit": "it is looked each failure.recheck, never less often: take the line out",
-    ]
-
     /// All settings that are not retired.
     public static var current: [Setting<CisternSettings>] { all.filter { $0.replacement == nil } }
 
     /// All settings, including retired ones.
     public static let all: [Setting<CisternSettings>] =
         upstream + failure + listening + tls + caching + FreshnessGroup.settings(\.cache.freshness, prefix: "cache.")
-        + CredentialSettingsTable.all(\.credentials) + limits + http2 + forwarding + CrossOriginGroup.settings(\.crossOrigin) + logging
-        + tracing + SharingSettingsTable.all
+        + CredentialSettingsTable.all(\.credentials) + limits + forwarding + CrossOriginGroup.settings(\.crossOrigin) + logging
+        + tracing + SharingSettingsTable.all + RetiredSettings.all
 
     private static let upstream: [Setting<CisternSettings>] = [
         Setting(
@@ -86,23 +83,13 @@ public enum SettingsTable {
             path: "upstream.queue", binding: .count(\.upstream.queue, 0...100_000),
             help: "Requests of each shard that may wait for a connection, for upstream.connect_timeout; others get the stored copy or 503."),
         Setting(
-            path: "upstream.idle_for_writes", binding: .duration(\.upstream.idleForWrites, 0...hour),
-            help: "How long a connection may have been unused that a write goes over; a write is never sent twice."),
-        Setting(
-            path: "upstream.resolve_interval", binding: .duration(\.upstream.resolveInterval, 1_000...hour),
-            help: "How often the upstream's name is looked up again, beside requests; a look-up that fails keeps the last addresses."),
-        Setting(
-            path: "upstream.retry", binding: .flag(\.upstream.retry),
-            help: "Ask once more, on a new connection, where a safe request got no byte of a response."),
-        Setting(
             path: "upstream.retry_budget", binding: .count(\.upstream.retryBudget, 0...100),
-            help: "Such repeats, in percent of the requests sent."),
+            help:
+                "Maximum number of retries, in percent of the requests sent: of safe requests that got no byte of a response, on a new connection. 0 disables them."
+        ),
     ]
 
     private static let failure: [Setting<CisternSettings>] = [
-        Setting(
-            path: "failure.memory", binding: .flag(\.failure.memory),
-            help: "Remember what of the upstream fails, so that stored copies of it go out at once."),
         Setting(
             path: "failure.threshold", binding: .count(\.failure.threshold, 1...10_000),
             help: "Failed attempts to connect in a row after which the address counts as unreachable."),
@@ -112,17 +99,18 @@ public enum SettingsTable {
                 "Minimum time without a success after which a route or the whole upstream counts as failing. A stopped request is repeated for this long."
         ),
         Setting(
-            path: "failure.recheck", binding: .duration(\.failure.recheck, 10...hour),
-            help: "Interval between checks of what fails. A failed attempt lets stored copies go out at once for twice this time."),
+            path: "failure.recheck", binding: .duration(\.failure.recheck, 0...hour),
+            help:
+                "Interval between checks of what fails. A failed attempt lets stored copies go out at once for twice this time. 0 disables the failure memory."
+        ),
         Setting(
             path: "failure.retry_after_limit", binding: .duration(\.failure.retryAfterLimit, 0...(24 * hour)),
             help: "Maximum Retry-After that is followed, for the client and the request that got it. 0 ignores it."),
         Setting(
-            path: "failure.probe_path", binding: .text(\.failure.probePath),
-            help: "Ask for this path from time to time, to know the upstream's state without clients; empty for never."),
-        Setting(path: "failure.probe_interval", binding: .duration(\.failure.probeInterval, 100...hour), help: "How often."),
-        Setting(
-            path: "failure.probe_status", binding: .count(\.failure.probeStatus, 200...599), help: "The status that it must have."),
+            path: "failure.probe", binding: .text(\.failure.probe),
+            help:
+                "Health check of the upstream that does not depend on clients: GET /health 200 every 10s. The status and the interval are optional. Empty for none."
+        ),
     ]
 
     private static let listening: [Setting<CisternSettings>] = [
@@ -154,25 +142,16 @@ public enum SettingsTable {
                 "A file with the bearer token that the admin interface on TCP asks for; without one only loopback addresses have it. The status page takes it as a password."
         ),
         Setting(
-            path: "admin.names", binding: .list(\.admin.names),
-            help: "Names of this machine under which the status page shows paths without the token.",
-            replacement: "admin.token_file, whose token opens the status page under any name"),
-        Setting(
             path: "admin.records", binding: .count(\.admin.records, 0...1_000_000),
             help: "Exchanges of each shard that `cistern why` can explain.", needsRestart: true),
         Setting(
-            path: "admin.why_field", binding: .flag(\.admin.whyField),
-            help: "Explain a response in its Cistern-Why field where the request has a field of that name."),
-        Setting(
-            path: "admin.key_field", binding: .flag(\.admin.keyField),
-            help: "Give the key in Cache-Status (RFC 9211) where the request has a Cistern-Key field."),
-        Setting(
-            path: "admin.mode_field", binding: .flag(\.admin.modeField), help: "Let a request choose its mode by a Cistern-Mode field."),
+            path: "admin.debug_fields", binding: .list(\.admin.debugFields),
+            help:
+                "Request fields that Cistern acts on: why (Cistern-Why explains the response), key (Cistern-Key shows the cache key in Cache-Status), mode (Cistern-Mode chooses the mode)."
+        ),
         Setting(
             path: "admin.faults", binding: .flag(\.admin.faults),
             help: "Let the administrator inject faults between Cistern and its upstream, to practise outages."),
-        Setting(
-            path: "own_pages", binding: .flag(\.ownPages), help: "Serve /metrics, /healthz and /readyz on the proxy's own addresses."),
         Setting(
             path: "shards", binding: .count(\.shards, 0...64), help: "Event loops; 0 for one for each core that the process may use.",
             needsRestart: true),
@@ -218,9 +197,9 @@ public enum SettingsTable {
             help:
                 "At the start: live as the rules say, offline never asks the upstream, record always does, replay serves what is stored."),
         Setting(
-            path: "cache.policy", binding: .choice(\.cache.policy, ["rescue", "strict"]),
+            path: "cache.policy", binding: .choice(\.cache.policy, ["rescue", "strict", StandardPolicy.name]),
             help:
-                "rescue: stored responses go out while the upstream fails, whatever they said about staleness. strict: RFC 9111 to the letter."
+                "rescue: stored responses go out while the upstream fails, whatever they said about staleness. strict: RFC 9111 to the letter. rfc9111: strict, and other settings as a plain shared cache has them, for comparisons."
         ),
         Setting(
             path: "cache.store", binding: .choice(\.cache.store, ["json", "any"]),
@@ -231,9 +210,6 @@ public enum SettingsTable {
                 "With store: any. safe: 400, 401, 429 and other errors that one request brings about are never kept. letter: they are, where they say how long."
         ),
         Setting(
-            path: "cache.profile", binding: .choice(\.cache.profile, ["none", "rfc9111"]),
-            help: "rfc9111: a plain shared cache to the letter, for comparing; other settings that are given come before it."),
-        Setting(
             path: "cache.role", binding: .choice(\.cache.role, ["shared", "private"]),
             help: "shared: credentials have partitions of their own. private: the cache is one user's alone (laptop, sidecar, kiosk)."),
         Setting(
@@ -241,19 +217,7 @@ public enum SettingsTable {
             help: "Freshness of responses that give none, in percent of the time since Last-Modified; at most a day. 0 for none."),
         Setting(
             path: "cache.targeted_fields", binding: .list(\.cache.targetedFields),
-            help: "Fields that say how we cache instead of Cache-Control (RFC 9213); the first that is there counts."),
-        Setting(
-            path: "cache.strip_targeted_fields", binding: .flag(\.cache.stripTargetedFields),
-            help: "Leave those fields out of what clients get; else they are passed on."),
-        Setting(
-            path: "cache.no_vary_search", binding: .flag(\.cache.noVarySearch),
-            help: "Let the upstream say by No-Vary-Search which arguments of a path make no difference."),
-        Setting(
-            path: "cache.member_limit", binding: .count(\.cache.memberLimit, 32...512),
-            help: """
-                Most fields in Vary and most groups in Cache-Groups of a response that is kept, and groups that one write can change; 32 to \
-                512, since each costs something at every hit.
-                """),
+            help: "Fields that say how we cache instead of Cache-Control (RFC 9213); the first that is there counts.", changes: .names),
         Setting(
             path: "cache.entity_tags", binding: .flag(\.cache.entityTags),
             help: "Give stored JSON without a validator an ETag made of its data, so that clients get 304."),
@@ -265,23 +229,25 @@ public enum SettingsTable {
             help: "Responses with Set-Cookie: stored without it, with it (everyone gets the cookie), or not at all."),
         Setting(
             path: "cache.content_types", binding: .list(\.cache.contentTypes),
-            help: "Media types that are kept: type/subtype, +suffix, or * for all."),
+            help: "Media types that are kept: type/subtype, +suffix, or * for all.", changes: .mediaTypes),
         Setting(
             path: "cache.credential_fields", binding: .list(\.cache.credentialFields),
             help:
-                "Request fields that carry credentials: each combination of their values has a partition of its own. * stands for any beginning."
-        ),
+                "Request fields that carry credentials: each combination of their values has a partition of its own. * stands for any beginning.",
+            changes: .names),
         Setting(
             path: "cache.group_credentials", binding: .list(\.cache.groupCredentials),
             help:
-                "Those of them that a group of users has in common, such as a tenant: with these alone no private response is kept."
-        ),
+                "Those of them that a group of users has in common, such as a tenant: with these alone no private response is kept.",
+            changes: .names),
         Setting(
             path: "cache.credential_cookies", binding: .list(\.cache.credentialCookies),
-            help: "Cookies that count as credentials, where Cookie is such a field; * at the end stands for any rest. strict: all do."),
+            help: "Cookies that count as credentials, where Cookie is such a field; * at the end stands for any rest. strict: all do.",
+            changes: .names),
         Setting(
             path: "cache.ignored_cookies", binding: .list(\.cache.ignoredCookies),
-            help: "Cookies that say nothing about who somebody is, and so do not count; responses must not depend on them."),
+            help: "Cookies that say nothing about who somebody is, and so do not count; responses must not depend on them.", changes: .names
+        ),
         Setting(
             path: "cache.key_fields", binding: .list(\.cache.keyFields),
             help: "Request fields that are part of every key, for upstreams that react to them without saying so in Vary."),
@@ -300,12 +266,6 @@ public enum SettingsTable {
                 "The coding that stored text gets where it came without one; clients get it so where they take it and no secret may be in it (BREACH). always: gzip, also then."
         ),
         Setting(
-            path: "cache.compress_from", binding: .size(\.cache.compressFrom, 1...(1 << 30)),
-            help: "Shorter content is neither stored nor sent with a coding that it does not have: it goes in one packet as it is."),
-        Setting(
-            path: "cache.recoded_memory", binding: .size(\.cache.recodedMemory, 0...(1 << 40)),
-            help: "Memory for stored responses in another coding than they are stored in, or in none, as clients asked for them."),
-        Setting(
             path: "cache.rescue_after", binding: .duration(\.cache.rescueAfter, 0...hour),
             help: "Where a stored copy may go out, the upstream has this long for a whole good response; 0 for no such limit."),
         Setting(
@@ -317,32 +277,15 @@ public enum SettingsTable {
             path: "cache.gone", binding: .choice(\.cache.gone, ["remember", "ignore"]),
             help: "remember: after a 410, a 404 in JSON or a user's 403 in JSON, that goes out while the upstream fails, not the copy."),
         Setting(
-            path: "cache.collapse", binding: .flag(\.cache.collapse),
-            help: "Requests for the same target at the same time share one request to the upstream."),
-        Setting(
-            path: "cache.collapse_wait", binding: .duration(\.cache.collapseWait, 1...hour),
-            help: "Longest wait for another's request; then one's own is sent."),
+            path: "cache.collapse_wait", binding: .duration(\.cache.collapseWait, 0...hour),
+            help:
+                "Maximum time that a request waits for the response to an identical request. After that it is sent too. 0 disables collapsing."
+        ),
         Setting(
             path: "cache.refresh_ahead", binding: .count(\.cache.refreshAhead, 0...99),
-            help: "A hit with less than this percentage of its freshness left brings a new response in the background; 0 for never."),
-        Setting(
-            path: "cache.refresh_ahead_hits", binding: .count(\.cache.refreshAheadHits, 1...1_000_000),
-            help: "Only for targets with so many hits within their freshness."),
-        Setting(
-            path: "cache.background_limit", binding: .count(\.cache.backgroundLimit, 0...10_000),
-            help: "Requests that each shard may send in the background at once."),
-    ]
-
-    private static let http2: [Setting<CisternSettings>] = [
-        Setting(
-            path: "http2.streams", binding: .count(\.http2.streams, 1...10_000),
-            help: "Requests at once on one HTTP/2 connection of a client, which is told so; whose connection brings more is ended."),
-        Setting(
-            path: "http2.control_frames", binding: .count(\.http2.controlFrames, 10...1_000_000),
-            help: "Frames each second that carry nothing (PING, SETTINGS, …); whose connection brings more is ended."),
-        Setting(
-            path: "http2.resets", binding: .count(\.http2.resets, 1...1_000_000),
-            help: "Requests that a client may cancel on one connection, beyond those that end well and ten each second."),
+            help:
+                "Remaining percentage of the freshness lifetime below which a hit starts a background refresh, after three hits. 0 disables it."
+        ),
     ]
 
     private static let limits: [Setting<CisternSettings>] = [
@@ -357,9 +300,6 @@ public enum SettingsTable {
             path: "limits.request_buffer", binding: .size(\.limits.requestBuffer, 0...(64 << 20)),
             help: "Request content up to this length is taken whole before the upstream is asked; longer content streams. 0 for none."),
         Setting(
-            path: "limits.request_buffers", binding: .size(\.limits.requestBuffers, 0...(1024 * gibibyte)),
-            help: "Memory that such content may take, of all requests together; what finds no room streams."),
-        Setting(
             path: "limits.connections", binding: .count(\.limits.connections, 1...1_000_000),
             help: "Maximum number of open client connections. At the limit the longest idle one is closed, of the address that has most."),
         Setting(
@@ -368,17 +308,6 @@ public enum SettingsTable {
         Setting(
             path: "limits.requests_per_address", binding: .count(\.limits.requestsPerAddress, 0...1_000_000),
             help: "Requests of one client address that need the upstream at once; more get 429. 0 for no limit."),
-        Setting(
-            path: "limits.unsent", binding: .size(\.limits.unsent, 0...(1024 * gibibyte)),
-            help:
-                "Maximum memory of responses that slow clients have not read. One address may use half; a response that exceeds a limit is aborted. 0 disables both limits."
-        ),
-        Setting(
-            path: "limits.requests_per_connection", binding: .count(\.limits.requestsPerConnection, 0...1_000_000_000),
-            help: "Requests on one connection before it is closed; 0 for no limit."),
-        Setting(
-            path: "limits.handshakes", binding: .count(\.limits.handshakes, 1...1_000_000),
-            help: "TLS handshakes of each shard at once; beyond it the one that has lasted longest is ended."),
         Setting(
             path: "timeouts.handshake", binding: .duration(\.timeouts.handshake, 100...hour),
             help: "From a connection's beginning to the end of its TLS handshake."),
@@ -433,19 +362,19 @@ public enum SettingsTable {
             path: "forwarding.rewrite_location", binding: .flag(\.forwarding.rewriteLocation),
             help: "Make references within the upstream (Location, Content-Location, Link) relative, so that clients stay here."),
         Setting(
-            path: "forwarding.drop_overrides", binding: .flag(\.forwarding.dropOverrides),
-            help: "Drop the client's fields that re-route or override: those of forwarding.override_fields."),
-        Setting(
             path: "forwarding.override_fields", binding: .list(\.forwarding.overrideFields),
-            help: "Request fields by which upstreams take another route, host or method than the request says; X-Forwarded-* beside them."),
+            help:
+                "Client's request fields to drop, because upstreams take another route, host or method from them. X-Forwarded-* are dropped too. Empty for none.",
+            changes: .names),
         Setting(
             path: "forwarding.address_fields", binding: .list(\.forwarding.addressFields),
-            help: "Request fields beside X-Forwarded-For that tell a client's address: dropped, unless forwarded is trust."),
+            help: "Request fields beside X-Forwarded-For that tell a client's address: dropped, unless forwarded is trust.", changes: .names
+        ),
         Setting(
             path: "forwarding.identity_fields", binding: .list(\.forwarding.identityFields),
             help:
-                "Request fields by which proxies name the user, with * for any rest: dropped, unless forwarded is trust or a trusted proxy sends them."
-        ),
+                "Request fields by which proxies name the user, with * for any rest: dropped, unless forwarded is trust or a trusted proxy sends them.",
+            changes: .names),
     ]
 
     private static let logging: [Setting<CisternSettings>] = [
@@ -462,8 +391,8 @@ public enum SettingsTable {
         Setting(
             path: "log.access_fields", binding: .list(\.log.accessFields),
             help:
-                "What JSON lines tell, in this order; beside these query (without secrets; of all forms), user_agent, referer and upstream_phases."
-        ),
+                "What JSON lines tell, in this order; beside these query (without secrets; of all forms), user_agent, referer and upstream_phases.",
+            changes: .names),
         Setting(
             path: "log.request_id", binding: .choice(\.log.requestID, ["off", "send", "return", "both"]),
             help: "Whether X-Request-Id, the client's or one that is made, is sent to the upstream, returned to the client, or both."),

@@ -1,5 +1,5 @@
 // One shard's access to the shared level: it offers stored responses to the engine and looks up misses there. A request waits for the engine for
-// `share.timeout` at most.
+// the look-up timeout at most.
 
 import CachePolicy
 import CacheStore
@@ -30,7 +30,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
     var renewal: LoopTimer?
     var waitingForNodes = 0
     private var around: LoopTimer?
-    /// Whether round trips to the engine take longer than `share.timeout`. Misses are not looked up then.
+    /// Whether round trips to the engine take longer than the look-up timeout. Misses are not looked up then.
     public private(set) var isSlow = false
     private var probe: LoopTimer?
 
@@ -148,7 +148,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
 
     public var isAwaited: Bool { !untold.isEmpty }
 
-    /// Waits until all changes so far are in the log, for `share.timeout` at most.
+    /// Waits until all changes so far are in the log, for the look-up timeout at most.
     /// - Parameter then: called on the loop; whether the changes since `former` (an earlier `lastTold`) are in the log.
     public func whenTold(since former: UInt64, _ then: @escaping (_ isTold: Bool) -> Void) {
         let waiter = ToldWaiter(untold) { [self] left in then(lastUntold <= former && !left.contains { $0 > former }) }
@@ -193,7 +193,7 @@ public final class FleetLevel: SharedLevel, @unchecked Sendable {
         return isForEachNode(keys.own) ? .unshareable : nil
     }
 
-    /// Looks up a response and stores it here. Ends after `share.timeout`, or, if another node has the lease, after `wait`.
+    /// Looks up a response and stores it here. Ends after the look-up timeout, or, if another node has the lease, after `wait`.
     /// - Parameter wait: milliseconds; nil: without a lease.
     public func look(_ lookUp: SharedLookUp, in cache: ResponseCache, wait: Int64?, for waiter: any SharedWaiter) {
         loop.assertOnLoop()

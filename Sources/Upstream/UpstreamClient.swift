@@ -173,7 +173,7 @@ public final class UpstreamClient {
     /// - Parameter isRefused: whether the upstream states that it did not process the request.
     func mayRepeat(_ transfer: Transfer, onKept: Bool, isUnwritten: Bool, isRefused: Bool = false) -> Bool {
         guard !isClosed, transfer.mayBeRepeated(onKept: onKept, isUnwritten: isUnwritten, isRefused: isRefused) else { return false }
-        guard onKept || isRefused || (settings.retries && retryBudget.spend()) else { return false }
+        guard onKept || isRefused || retryBudget.spend() else { return false }
         counters[.upstreamRetries] += 1
         return true
     }

@@ -113,9 +113,9 @@ struct Check: ParsableCommand {
         for warning in CertificatesCheck.warnings(reader.settings) { print("warning: \(warning)") }
         if let warning = SharingCheck.idle(reader) { print("warning: \(warning)") }
         let isShared = checkSharing(reader.settings, settings)
-        if !reader.profiled.isEmpty {
-            print("The profile \(reader.settings.cache.profile) sets:")
-            for setting in SettingsTable.all where reader.profiled.contains(setting.path) {
+        if !reader.setByPolicy.isEmpty {
+            print("cache.policy: \(StandardPolicy.name) sets:")
+            for setting in SettingsTable.all where reader.setByPolicy.contains(setting.path) {
                 print("  \(setting.path): \(setting.text(in: reader.settings))")
             }
         }

@@ -163,8 +163,15 @@ enum SettingsCheck {
         if !isToken(settings.forwarding.name) {
             reader.add(about: "forwarding.name", "forwarding.name must be one word of letters, digits, - and _")
         }
-        if !settings.failure.probePath.isEmpty, !settings.failure.probePath.hasPrefix("/") {
-            reader.add(about: "failure.probe_path", "failure.probe_path must begin with /")
+        if !settings.failure.probe.isEmpty, HealthCheckText(settings.failure.probe) == nil {
+            reader.add(
+                about: "failure.probe", "failure.probe must be \(HealthCheckText.form), not \"\(settings.failure.probe)\"")
+        }
+        if (1..<10).contains(settings.failure.recheck) {
+            reader.add(about: "failure.recheck", "failure.recheck must be 0 or at least 10ms, not \(settings.failure.recheck)ms")
+        }
+        for word in settings.admin.debugFields where !["why", "key", "mode"].contains(word) {
+            reader.add(about: "admin.debug_fields", "admin.debug_fields: \"\(word)\" is none of why, key, mode")
         }
         for (name, fields) in [
             ("cache.targeted_fields", settings.cache.targetedFields), ("cache.credential_fields", settings.cache.credentialFields),

@@ -50,18 +50,19 @@ extension ProxySettings {
         routes = settings.routes.map { Route($0) }
         otherRoute = Route(CisternSettings.Route(settings))
         remembersGone = settings.cache.gone == "remember"
-        collapsing.isOn = settings.cache.collapse
         collapsing.wait = Int64(settings.cache.collapseWait)
         background.limit = settings.cache.backgroundLimit
-        background.probe.path = settings.failure.probePath
-        background.probe.interval = .milliseconds(settings.failure.probeInterval)
-        background.probe.status = Status(rawValue: UInt16(settings.failure.probeStatus))
+        if let probe = HealthCheckText(settings.failure.probe) {
+            background.probe.path = probe.path
+            background.probe.interval = .milliseconds(probe.interval)
+            background.probe.status = Status(rawValue: UInt16(probe.status))
+        }
         version = Version.text
         hash = settings.hash
     }
 
     private mutating func takePolicy(_ cache: CisternSettings.Cache) {
-        policy.strictness = cache.policy == "strict" ? .strict : .rescue
+        policy.strictness = cache.policy == "rescue" ? .rescue : .strict
         policy.keepsAny = cache.store == "any"
         policy.keepsAnyError = cache.storeErrors == "letter"
         policy.isPrivate = cache.role == "private"
@@ -88,7 +89,6 @@ extension ProxySettings {
         (forwarding.forwardHost, forwarding.via) = (settings.forwarding.forwardHost, settings.forwarding.via)
         forwarding.requestID = RequestIDUse(rawValue: settings.log.requestID) ?? .off
         (forwarding.preserveHost, forwarding.rewriteLocation) = (settings.forwarding.preserveHost, settings.forwarding.rewriteLocation)
-        forwarding.dropOverrides = settings.forwarding.dropOverrides
         forwarding.addressFields = settings.forwarding.addressFields.map { $0.lowercased() }
         forwarding.identityFields = settings.forwarding.identityFields.map { $0.lowercased() }
         forwarding.overrideFields = settings.forwarding.overrideFields.map { $0.lowercased() }
@@ -107,9 +107,9 @@ extension ProxySettings {
         records = settings.admin.records
         admin.isSocketRequired = !settings.admin.socket.isEmpty
         if !settings.admin.tokenFile.isEmpty { admin.token = FileContent.read(settings.admin.tokenFile).flatMap(AdminToken.parse) }
-        ownFields.allowsWhy = settings.admin.whyField
-        ownFields.allowsKey = settings.admin.keyField
-        ownFields.allowsMode = settings.admin.modeField
+        ownFields.allowsWhy = settings.admin.debugFields.contains("why")
+        ownFields.allowsKey = settings.admin.debugFields.contains("key")
+        ownFields.allowsMode = settings.admin.debugFields.contains("mode")
     }
 
     private init(_ api: CisternSettings.API) {
@@ -162,7 +162,6 @@ extension UpstreamSettings {
         queueLimit = upstream.queue
         idleForWrites = .milliseconds(upstream.idleForWrites)
         resolveInterval = .milliseconds(upstream.resolveInterval)
-        retries = upstream.retry
         retryBudget = upstream.retryBudget
         failure = FailureSettings(settings.failure)
     }
@@ -171,10 +170,10 @@ extension UpstreamSettings {
 extension FailureSettings {
     fileprivate init(_ settings: CisternSettings.Failure) {
         self.init()
-        isOn = settings.memory
+        isOn = settings.recheck > 0
         threshold = settings.threshold
         window = Int64(settings.window)
-        recheck = Int64(settings.recheck)
+        if isOn { recheck = Int64(settings.recheck) }
         retryAfterLimit = Int64(settings.retryAfterLimit)
     }
 }

@@ -39,15 +39,19 @@ struct SettingsWiringTests {
     /// Settings used outside the proxy: the log, and settings that affect only other settings or the start. `SharingSettingsTests` covers
     /// sharing.
     private static let elsewhere: Set = [
-        "log.level", "log.format", "log.access", "log.access_format", "log.access_fields", "cache.profile", "admin.token_file",
+        "log.level", "log.format", "log.access", "log.access_format", "log.access_fields", "admin.token_file",
         "timeouts.drain_delay", "timeouts.shutdown",
     ]
 
+    /// All settings but retired ones whose value another setting takes over, which `RetiredSettingsTests` covers.
+    private static let wired = SettingsTable.all.filter { $0.successor == nil }.map(\.path)
+
     private static let texts = [
+        "failure.probe": "GET /changed", "probe": "GET /changed",
         "tracing.endpoint": "http://collector.test:4318", "upstream.url": "http://other.test/x", "path": "/x/*", "address": "127.0.0.1:9",
     ]
     private static let lists = [
-        "listen": ":9", "admin_listen": ":9", "admin.names": "a.test", "cache.content_types": "text/x", "methods": "QUERY",
+        "listen": ":9", "admin_listen": ":9", "admin.names": "a.test", "admin.debug_fields": "why", "cache.content_types": "text/x", "methods": "QUERY",
         "cache.harmless_fields": "+x-changed", "harmless_fields": "+x-changed",
         "good.content_types": "text/x",
         "good.must_have": "/x", "good.must_not_have": "/x", "keep_if.must_have": "/x", "keep_if.must_not_have": "/x",
@@ -85,7 +89,7 @@ struct SettingsWiringTests {
 
     @Test(
         "a setting that is changed changes what the proxy is told",
-        arguments: SettingsTable.all.map(\.path).filter { !elsewhere.contains($0) && !$0.hasPrefix("share.") })
+        arguments: wired.filter { !elsewhere.contains($0) && !$0.hasPrefix("share.") })
     func isTaken(_ path: String) throws {
         let setting = try #require(SettingsTable.all.first { $0.path == path })
         var settings = Self.given
@@ -128,7 +132,7 @@ struct SettingsWiringTests {
         return settings
     }
 
-    @Test("so does an API's", arguments: APITable.all.map(\.path))
+    @Test("so does an API's", arguments: APITable.all.filter { $0.successor == nil }.map(\.path))
     func isTakenOfAPI(_ path: String) throws {
         let setting = try #require(APITable.all.first { $0.path == path })
         let changed = Self.withAPI { api in
@@ -142,7 +146,7 @@ struct SettingsWiringTests {
 
     /// Settings of `cache`, `credentials` and routes that only the request flow or senders use.
     private static let notForCache: Set = [
-        "cache.mode", "cache.profile", "cache.rescue_after", "cache.collapse", "cache.collapse_wait", "cache.refresh_ahead",
+        "cache.mode", "cache.rescue_after", "cache.collapse_wait", "cache.refresh_ahead",
         "cache.refresh_ahead_hits", "cache.background_limit", "cache.recoded_memory", "cache.client_directives",
         "name", "path", "mode", "rescue_after", "refresh_ahead", "refresh_ahead_hits", "client_directives", "allow", "deny",
         "client_certificate", "methods", "content_limit", "stream", "upgrade", "invalidates_target",
@@ -150,7 +154,7 @@ struct SettingsWiringTests {
     private static let flowGroups = ["good.", "keep_if.", "cors."]
 
     private static let forCache =
-        SettingsTable.all.map(\.path).filter { ($0.hasPrefix("cache.") || $0.hasPrefix("credentials.")) && !notForCache.contains($0) }
+        wired.filter { ($0.hasPrefix("cache.") || $0.hasPrefix("credentials.")) && !notForCache.contains($0) }
         + [
             "upstream.url", "failure.window", "forwarding.name", "forwarding.via", "forwarding.rewrite_location",
             "forwarding.preserve_host",
@@ -210,7 +214,7 @@ struct SettingsWiringTests {
 
     @Test(
         "what is read at the start only is said to need a restart, and nothing else is",
-        arguments: SettingsTable.all.map(\.path).filter { !elsewhere.contains($0) && !$0.hasPrefix("share.") })
+        arguments: wired.filter { !elsewhere.contains($0) && !$0.hasPrefix("share.") })
     func restart(_ path: String) throws {
         let setting = try #require(SettingsTable.all.first { $0.path == path })
         let before = ProxySettings(Self.given)

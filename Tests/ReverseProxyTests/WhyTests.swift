@@ -62,7 +62,7 @@ struct WhyTests {
             Row("Vary: *", .json("{}", ["Vary: *"]), notStored: "vary_star"),
             Row(
                 "too many groups", .json("{}", ["Cache-Groups: " + (0..<129).map { "\"\($0)\"" }.joined(separator: ",")]),
-                notStored: "too_many_members", setting: "cache.member_limit"),
+                notStored: "too_many_members"),
             Row("POST", .json("{}"), "POST", reason: "method", notStored: "method", setting: "routes.methods"),
             Row("PUT: no setting makes a write be kept", .json("{}"), "PUT", reason: "method", notStored: "method"),
         ])
@@ -83,7 +83,7 @@ struct WhyTests {
         arguments: [
             ("[1]", nil, []), ("[\(String(repeating: "1,", count: 60))1]", "long_content", ["routes.content_limit"]),
             ("[\(String(repeating: "1,", count: 160))1]", "long_content", ["routes.content_limit", "limits.request_buffer"]),
-            ("[\(String(repeating: "1,", count: 120))1]", "unread_content", ["limits.request_buffers"]),
+            ("[\(String(repeating: "1,", count: 120))1]", "unread_content", []),
             ("{\"query\":\"mutation { a }\"}", "changing_content", []), ("{", "changing_content", []),
         ] as [(String, String?, [String])])
     func content(_ content: String, _ notStored: String?, _ settings: [String]) throws {
@@ -347,7 +347,7 @@ struct WhyTests {
 
     @Test("every setting that is named exists")
     func settings() {
-        let known = SettingsTable.all.map(\.path) + RouteTable.all.map { "routes." + $0.path }
+        let known = SettingsTable.current.map(\.path) + RouteTable.current.map { "routes." + $0.path }
         let stops = FailureScopeKind.allCases.flatMap { kind in
             [FailureCause.status(503), .junk].map { FetchFailure.stopped(FailureStop(scope: kind, cause: $0, since: 0, wait: 0)) }
         }

@@ -29,14 +29,15 @@ struct SettingsHashTests {
         arguments: [
             Row(testDescription: "a comment and a default", to: one + "# a comment\nshards: 0\n", isSame: true),
             Row(
-                testDescription: "another order", from: one + "shards: 2\nown_pages: false\n", to: "own_pages: false\nshards: 2\n" + one,
+                testDescription: "another order", from: one + "shards: 2\ncors: {credentials: on}\n",
+                to: "cors: {credentials: on}\nshards: 2\n" + one,
                 isSame: true),
             Row(
                 testDescription: "a password", from: "upstream: {url: http://ann:sesame@a}\n", to: "upstream: {url: http://ann:other@a}\n",
                 isSame: true),
             Row(
-                testDescription: "a key in arguments", from: one + "failure: {probe_path: /p?api_key=1}\n",
-                to: one + "failure: {probe_path: /p?api_key=2}\n", isSame: true),
+                testDescription: "a key in arguments", from: one + "failure: {probe: GET /p?api_key=1}\n",
+                to: one + "failure: {probe: GET /p?api_key=2}\n", isSame: true),
             Row(
                 testDescription: "a password of a proxy", from: "upstream: {url: http://a, proxy: \"http://u:1@p:1\"}\n",
                 to: "upstream: {url: http://a, proxy: \"http://u:2@p:1\"}\n", isSame: true),

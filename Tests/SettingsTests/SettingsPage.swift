@@ -33,7 +33,6 @@ struct SettingsPage {
         ("cache.freshness", "See [Freshness](../Concepts/Freshness.md)."),
         ("credentials", "Partitions of users. See [Users and partitions](../Concepts/Users-and-Partitions.md)."),
         ("limits", "See [Limits](../Concepts/Limits.md)."), ("timeouts", "Timeouts of client connections."),
-        ("http2", "HTTP/2 with clients. See [HTTP/2 and TLS](../Concepts/HTTP2-and-TLS.md)."),
         ("forwarding", "Fields that are added, changed or removed. See [Security model](../Concepts/Security-Model.md)."),
         ("cors", "See [Browser apps](../Guides/Browser-Apps.md)."),
         ("log", "See [Log fields](log-fields.md)."),
@@ -75,6 +74,7 @@ struct SettingsPage {
             }
             if APITable.all.contains(where: { $0.path == own && $0.replacement == nil }) { facts.append("per API") }
         }
+        if setting.changes != nil { facts.append("takes `+name` and `-name`") }
         if setting.needsRestart { facts.append("**needs a restart**") }
         text += "\n" + Self.wrapped(facts.joined(separator: " · "))
         if isLong { text += "\n```text\n" + Self.wrapped(value) + "```\n" }

@@ -150,17 +150,6 @@ struct SettingsTests {
         #expect(reader.mistakes == [] && read("admin:\n  records: 7").retirements == [])
     }
 
-    @Test("the replacement of a retired setting exists and is not retired itself")
-    func replacements() {
-        let (current, all) = (SettingsTable.current.map(\.path), SettingsTable.all)
-        for replacement in all.compactMap(\.replacement) {
-            let name = String(replacement.prefix { $0 != "," && $0 != ":" && $0 != " " })
-            #expect(current.contains(name), "\(name)")
-        }
-        for setting in all { #expect((setting.replacement == nil) == current.contains(setting.path)) }
-        #expect(Set(SettingsTable.current.map(\.environment)).count == current.count)
-    }
-
     @Test("what Kubernetes says of services called cistern is no mistake")
     func serviceLinks() {
         var reader = SettingsReader()
@@ -236,25 +225,25 @@ struct SettingsTests {
         #expect(routes.first?.good.shrinkLimit == 50)
     }
 
-    @Test("a profile gives its values to what nobody has set, in whatever layer")
-    func profile() {
-        var reader = read("cache: {profile: rfc9111, set_cookie: strip, rescue_after: 2s}\nroutes: [{name: a, path: /a}]")
+    @Test("cache.policy: rfc9111 gives its values to what nobody has set, in whatever layer")
+    func policy() {
+        var reader = read("cache: {policy: rfc9111, set_cookie: strip, rescue_after: 2s}\nroutes: [{name: a, path: /a}]")
         reader.read(environment: ["CISTERN_CACHE_STORE": "json"])
         reader.read(path: "cache.credential_fields", .one("cookie"), option: "--set")
         reader.finish()
         #expect(reader.mistakes == [])
         let cache = reader.settings.cache
         #expect(cache.setCookie == "strip" && cache.store == "json" && cache.credentialFields == ["cookie"])
-        #expect(cache.policy == "strict" && cache.storeErrors == "letter" && !cache.entityTags && cache.targetedFields.isEmpty)
+        #expect(cache.storeErrors == "letter" && !cache.entityTags && cache.targetedFields.isEmpty)
         #expect(reader.settings.routes.map(\.rescueAfter) == [2_000])
-        var plain = read("cache: {profile: rfc9111}\nroutes: [{name: a, path: /a}]")
+        var plain = read("cache: {policy: rfc9111}\nroutes: [{name: a, path: /a}]")
         plain.finish()
         #expect(plain.settings.cache.rescueAfter == 0 && plain.settings.routes.map(\.rescueAfter) == [0])
         var none = read("cache: {profile: none}")
         none.finish()
         #expect(none.settings == CisternSettings())
-        // Each value of a profile is valid for its setting.
-        for (path, text) in SettingsProfile.values.values.joined() {
+        // Each value of the policy is valid for its setting.
+        for (path, text) in StandardPolicy.values {
             var settings = CisternSettings()
             let setting = SettingsTable.all.first { $0.path == path }
             #expect(setting?.apply(text, to: &settings) == .some(nil) && settings != CisternSettings(), "\(path)")
@@ -306,7 +295,7 @@ struct SettingsTests {
             #expect(file.contains(setting.help.split(separator: " ").prefix(4).joined(separator: " ")), "\(setting.path) is not explained")
         }
         // The example route shows all of a route's settings.
-        for setting in RouteTable.all where setting.replacement == nil {
+        for setting in RouteTable.current {
             #expect(file.contains("# \(setting.help)"), "routes.\(setting.path) is not explained")
         }
         let apisBegin = try #require(file.firstRange(of: "# Several APIs")).lowerBound
