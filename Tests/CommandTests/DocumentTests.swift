@@ -1,6 +1,7 @@
 // Tests the documents of the repository: their links, the length of the manual's pages, and that its settings and commands exist.
 
 import CacheStore
+import JSON
 import Reactor
 import Settings
 import TestSupport
@@ -147,5 +148,25 @@ struct DocumentTests {
                 }
             }
         }
+    }
+
+    @Test("the manual names every alert, command and admin request")
+    func references() throws {
+        let alerts = try Document("docker/prometheus-rules.yml").text.split(separator: "- alert: ").dropFirst().map {
+            $0.prefix { $0 != "\n" }
+        }
+        let requests = try Document("Sources/Administration/openapi.json").text.split(separator: "\"/-/").dropFirst().map {
+            $0.prefix { $0 != "\"" }
+        }
+        let help = try #require(JSONValue(Array(try CommandLineTool.run("--experimental-dump-help").text.utf8))?["command"]?["subcommands"])
+        let commands = (help.array ?? []).compactMap { $0["commandName"]?.string }.filter { $0 != "help" }
+        let (monitoring, interface, list) = (
+            try Document("Configuration/Guides/Monitoring.md").text, try Document("Configuration/Reference/admin-api.md").text,
+            try Document("Configuration/Reference/commands.md").text
+        )
+        #expect(alerts.count > 20 && requests.count > 10 && commands.count > 10)
+        for name in alerts { #expect(monitoring.contains("`\(name)`"), "\(name)") }
+        for path in requests { #expect(interface.contains("/-/\(path.replacing("{id}", with: "ID"))"), "\(path)") }
+        for name in commands { #expect(list.contains("`cistern \(name)"), "\(name)") }
     }
 }
