@@ -38,7 +38,7 @@ struct ManualPagesTests {
         page.section("DESCRIPTION")
         page.paragraphs(
             """
-            Cistern is a cache-aware HTTP forwarding proxy for JSON web APIs. Clients take its address as their base URL. While the API (the upstream) \
+            Cistern is a caching reverse proxy for JSON web APIs. Clients take its address as their base URL. While the API (the upstream) \
             responds, its responses are passed on and the good ones kept on disk. When it cannot be reached, fails, is too slow or sends what is \
             none, what was kept is served.
             """)
