@@ -109,7 +109,8 @@ extension NotStoredReason {
                 "credentials.partition", "ignore: on a route whose responses are the same for all, they are kept, whoever asks")
         case .noContent: WhyAdvice("cache.store", "any: keeps responses without content too")
         case .contentCoding: WhyAdvice("cache.store", "any: keeps responses in their own coding")
-        case .unreadContent, .tooManyMembers, .requestContent, .changingContent, .connectionUser, .rangeRequest, .preconditions, .partial, .requestNoStore, .varyStar,
+        case .unreadContent, .tooManyMembers, .requestContent, .changingContent, .connectionUser, .rangeRequest, .preconditions, .partial,
+            .requestNoStore, .varyStar,
             .invalidJSON, .graphQLError, .empty, .unprovenEnd, .undecodable, .tooDeep,
             .outdated, .stream,
             .notAllowed:

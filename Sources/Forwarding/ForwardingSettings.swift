@@ -1,7 +1,5 @@
 // Settings for the fields that describe the origin of a forwarded request (RFC 9110 §7.6.3, RFC 7239).
 
-import WellKnownNames
-
 /// How a client's `Forwarded` and `X-Forwarded-*` are handled.
 public enum ForwardedPolicy: String, Sendable, CaseIterable {
     /// The client's fields are dropped, and Cistern's are set. The default, because clients may write anything into them.

@@ -460,7 +460,8 @@ struct CheckTests {
         #expect(outcome.status == 0 && outcome.lines.last == "The settings are good.")
         let profiled = try check("upstream: {url: http://x}\ncache: {policy: rfc9111, set_cookie: strip}")
         #expect(
-            profiled.status == 0 && profiled.lines.first == "cache.policy: rfc9111 sets:" && profiled.lines.last == "The settings are good.")
+            profiled.status == 0 && profiled.lines.first == "cache.policy: rfc9111 sets:" && profiled.lines.last == "The settings are good."
+        )
         #expect(profiled.lines.contains("  cache.store_errors: letter") && !profiled.text.contains("set_cookie"))
         // Explicit settings conflict with the policy, which is reported.
         let conflict = try check("upstream: {url: http://x}\ncache: {policy: rfc9111, store: json}")

@@ -229,7 +229,7 @@ struct NotStoredAdviceTests {
     private static let unchanged = NotStoredReason.allCases.filter { $0.advice == nil && NotStoredWay(to: $0) != nil }
     /// Exchanges that need no special settings, each below a separate path.
     private static let ways = unchanged.compactMap { reason in NotStoredWay(to: reason).map { (reason, way: $0) } }.filter {
-        $0.way.meanwhile == nil && $0.reason != .unreadContent
+        $0.way.meanwhile == nil && $0.0 != .unreadContent
     }
 
     /// Settings that may affect storing, with each relevant value, as lines of a file.

@@ -43,7 +43,7 @@ struct SettingsWiringTests {
         "timeouts.drain_delay", "timeouts.shutdown",
     ]
 
-    /// All settings but retired ones whose value another setting takes over, which `RetiredSettingsTests` covers.
+    /// All settings but those whose value another setting takes over, which `RetiredSettingsTests` covers.
     private static let wired = SettingsTable.all.filter { $0.successor == nil }.map(\.path)
 
     private static let texts = [
@@ -51,7 +51,8 @@ struct SettingsWiringTests {
         "tracing.endpoint": "http://collector.test:4318", "upstream.url": "http://other.test/x", "path": "/x/*", "address": "127.0.0.1:9",
     ]
     private static let lists = [
-        "listen": ":9", "admin_listen": ":9", "admin.names": "a.test", "admin.debug_fields": "why", "cache.content_types": "text/x", "methods": "QUERY",
+        "listen": ":9", "admin_listen": ":9", "admin.names": "a.test", "admin.debug_fields": "why", "cache.content_types": "text/x",
+        "methods": "QUERY",
         "cache.harmless_fields": "+x-changed", "harmless_fields": "+x-changed",
         "good.content_types": "text/x",
         "good.must_have": "/x", "good.must_not_have": "/x", "keep_if.must_have": "/x", "keep_if.must_not_have": "/x",
