@@ -134,9 +134,9 @@ struct GuideTests {
 
     // MARK: Purges
 
-    @Test("a first rescue, and purges")
+    @Test("a first rescue, injected faults, and purges")
     func simple() throws {
-        for name in ["First-Rescue", "Purging"] {
+        for name in ["First-Rescue", "Practising-Outages", "Purging"] {
             try Guide(name).play(ScriptedOrigin { _ in [.json(#"{"id":1}"#, ["Cache-Control: no-cache", "Cache-Tag: people"])] })
         }
     }
@@ -144,8 +144,8 @@ struct GuideTests {
     @Test("the commands of all guides are played here")
     func played() throws {
         let played = [
-            "Browser-Apps", "First-Rescue", "Forward-Proxy", "GraphQL", "Laptop-and-Kiosk", "Purging", "Rate-Limited-API",
-            "Users-and-Tokens",
+            "Browser-Apps", "First-Rescue", "Forward-Proxy", "GraphQL", "Laptop-and-Kiosk", "Practising-Outages", "Purging",
+            "Rate-Limited-API", "Users-and-Tokens",
         ]
         let pages = try Document.all(ofManual: true).filter { $0.blocks.contains { $0.language == "console" } }.map(\.path)
         #expect(pages == played.map { "Configuration/Guides/\($0).md" })
