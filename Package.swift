@@ -144,7 +144,8 @@ let package = Package(
         .target(
             name: "TestSupport",
             dependencies: [
-                "CNGHTTP2", "CSystem", "CTestTLS", "CTestTokens", "Reactor", "Administration", "Server", "ReverseProxy", "CachePolicy",
+                "Addresses", "CNGHTTP2", "CSystem", "CTestTLS", "CTestTokens", "Reactor", "Administration", "Server", "ReverseProxy",
+                "CachePolicy",
                 "ContentCodings", "Downstream", "HTTP2", "CacheStore", "Upstream", "Figures", "JSON", logging,
             ],
             path: "Tests/TestSupport", swiftSettings: strict),
@@ -194,13 +195,42 @@ let package = Package(
         tests(
             "TracingTests",
             ["Tracing", "CachePolicy", "Decisions", "Explanation", "HTTPCore", "JSON", "Reactor", "Figures", "TestSupport", "Upstream"]),
-        tests("TelemetryTests", ["Figures", "CacheStore", "TestSupport"]),
+        tests("FiguresTests", ["Figures", "CacheStore", "TestSupport"]),
         tests(
-            "ReverseProxyTests",
+            "ClientSideTests",
             [
-                "Engine", "Sharing", "Addresses", "HTTP2", "ReverseProxy", "Server", "Reactor", "Administration", "TestSupport",
-                "Decisions", "Explanation", "Figures", "Forwarding", "Downstream", "CacheStore", "CachePolicy", "ResponseCache", "HTTPCore",
-                "JSON", "ContentCodings", "Upstream", "Tracing", "Settings", logging,
+                "Addresses", "Administration", "CSystem", "CachePolicy", "CacheStore", "Downstream", "Forwarding", "HTTP2", "HTTPCore",
+                "JSON", "Reactor", "ReverseProxy", "Server", "TestSupport", "Upstream", logging,
+            ]),
+        tests(
+            "CachingTests",
+            [
+                "Addresses", "Administration", "CSystem", "CachePolicy", "CacheStore", "ContentCodings", "Downstream", "Engine", "Figures",
+                "Forwarding", "HTTPCore", "Identity", "JSON", "Reactor", "ReverseProxy", "Sending", "Sharing", "TestSupport", "Upstream",
+            ]),
+        tests(
+            "RescueTests",
+            [
+                "Addresses", "Administration", "CachePolicy", "CacheStore", "Downstream", "HTTPCore", "JSON", "Reactor", "ReverseProxy",
+                "TestSupport", "Upstream",
+            ]),
+        tests(
+            "UpstreamSideTests",
+            [
+                "Addresses", "CachePolicy", "CacheStore", "Downstream", "Forwarding", "HTTPCore", "Identity", "JSON", "Reactor",
+                "ReverseProxy", "TestSupport", "Upstream",
+            ]),
+        tests(
+            "ServerTests",
+            [
+                "Addresses", "Administration", "CachePolicy", "CacheStore", "ContentCodings", "Downstream", "Forwarding", "HTTPCore",
+                "Identity", "JSON", "Reactor", "ResponseCache", "ReverseProxy", "Server", "TestSupport", "Upstream",
+            ]),
+        tests(
+            "ReportingTests",
+            [
+                "Addresses", "Administration", "CachePolicy", "Decisions", "Downstream", "Explanation", "Figures", "Forwarding", "HTTPCore",
+                "JSON", "Reactor", "ReverseProxy", "Server", "Settings", "TestSupport", "Tracing", "Upstream",
             ]),
     ],
     swiftLanguageModes: [.v6]

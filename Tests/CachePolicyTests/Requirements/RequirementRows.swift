@@ -29,7 +29,7 @@ struct Requirement {
     private static let keys = [
         Requirement(
             "2", .must, "The key holds the method and the target URI at least.", "CachePolicy/CacheKey.swift append",
-            "ReverseProxyTests.CachingTests/keys"),
+            "CachingTests.CachingTests/keys"),
         Requirement(
             "2", .may, "Only GET, and what else is understood, is kept.", "CachePolicy/RequestUse.swift RequestUse",
             "CachePolicyTests.StoringTests/byRequest"),
@@ -59,26 +59,26 @@ struct Requirement {
             "CachePolicyTests.StoringTests/byRequest"),
         Requirement(
             "3", .must, "Something must allow it: public, an explicit lifetime, or a status that is cacheable by itself.",
-            "CachePolicy/Storing.swift mayKeep", "ReverseProxyTests.SemanticsTests/storeAny"),
+            "CachePolicy/Storing.swift mayKeep", "CachingTests.SemanticsTests/storeAny"),
         Requirement(
             "3", .may, "private allows it in one user's own cache.", "CachePolicy/Storing.swift mayKeep",
             "CachePolicyTests.AnyStatusTests/ownCache"),
         Requirement(
             "3", .may, "A status that is not known is stored with explicit freshness, and goes out as it came.",
-            "CachePolicy/Storing.swift mayKeep", "ReverseProxyTests.SemanticsTests/storeAny"),
+            "CachePolicy/Storing.swift mayKeep", "CachingTests.SemanticsTests/storeAny"),
         Requirement(
             "3.1", .must, "All fields are stored, known or not; only those below are left out.", "CachePolicy/StoredHead.swift make",
             "CachePolicyTests.ValidationTests/stored"),
         Requirement(
             "3.1", .must, "Fields that Connection names, and those of the connection, are not stored.",
             "HTTPCore/HopByHop.swift removingHopByHop",
-            "ReverseProxyTests.ProxyingTests/fields"),
+            "UpstreamSideTests.ProxyingTests/fields"),
         Requirement(
             "3.1", .must, "Fields that private names are not stored; those of no-cache neither.", "CachePolicy/CacheControl.swift unkept",
-            "ReverseProxyTests.SemanticsTests/namedFields"),
+            "CachingTests.SemanticsTests/namedFields"),
         Requirement(
             "3.1", .must, "Trailers are not taken for header fields: they are dropped.", "HTTPCore/ChunkedDecoder.swift stepTrailer",
-            "ReverseProxyTests.SemanticsTests/trailers"),
+            "CachingTests.SemanticsTests/trailers"),
         Requirement(
             "3.2", .must, "Each field of a 304 takes the place of the stored ones of its name.", "CachePolicy/Validation.swift freshened",
             "CachePolicyTests.ValidationTests/freshening"),
@@ -88,14 +88,14 @@ struct Requirement {
         Requirement(
             "3.2", .must,
             "What a 304 or a HEAD makes of a stored response is stored only where §3 allows it: not what is private from then on.",
-            "ResponseCache/ResponseCache+Confirming.swift mayKeep", "ReverseProxyTests.ValidationTests/forbidden"),
+            "ResponseCache/ResponseCache+Confirming.swift mayKeep", "CachingTests.ValidationTests/forbidden"),
         Requirement(
             "3.3", .must, "An incomplete response is never taken for a whole: it is not kept at all.",
             "Decisions/FetchMachine.swift transferFailed",
-            "ReverseProxyTests.RescueTests/nothingStored"),
+            "RescueTests.RescueTests/nothingStored"),
         Requirement(
             "3.3", .must, "A partial response is not stored as a whole.", "CachePolicy/Storing.swift partial",
-            "ReverseProxyTests.SemanticsTests/partOfStale"),
+            "CachingTests.SemanticsTests/partOfStale"),
         Requirement("3.4", .may, "Parts may be combined.", "", "Left out: parts are never stored, and are cut from stored wholes."),
         Requirement(
             "3.5", .must, "What is shared so is shared only as that directive says: never stale, under rescue too.",
@@ -105,7 +105,7 @@ struct Requirement {
             "CachePolicy/Storing.swift isAboutOneRequest", "CachePolicyTests.AnyStatusTests/statuses"),
         Requirement(
             "3.5", .must, "No partition gets another's copy; that of those without credentials stands in by the setting's rules only.",
-            "CachePolicy/SharedRescue.swift decide", "ReverseProxyTests.SharedRescueWalk/walk"),
+            "CachePolicy/SharedRescue.swift decide", "RescueTests.SharedRescueWalk/walk"),
         Requirement(
             "3.5", .must, "Responses to Authorization are shared only with public, must-revalidate or s-maxage.",
             "CachePolicy/Storing.swift mayShare", "CachePolicyTests.StoringTests/byRequest"),
@@ -117,7 +117,7 @@ struct Requirement {
             "CachePolicyTests.KeyTests/everyByte"),
         Requirement(
             "4", .must, "Reused only where the stored method allows it: GET for GET and HEAD, a POST's own response for GET.",
-            "ReverseProxy/Fetch+Responses.swift takeKeyOfGet", "ReverseProxyTests.SemanticsTests/post"),
+            "ReverseProxy/Fetch+Responses.swift takeKeyOfGet", "CachingTests.SemanticsTests/post"),
         Requirement(
             "4", .must, "no-cache forbids reuse without validation.", "CachePolicy/Reuse.swift noCache",
             "CachePolicyTests.ReuseTests/forbidden"),
@@ -126,10 +126,10 @@ struct Requirement {
             "CachePolicyTests.ReuseTests/directives"),
         Requirement(
             "4", .must, "A response that is served without validation carries Age.", "ReverseProxy/ProxyShard+Hits.swift serveHit",
-            "ReverseProxyTests.CachingTests/freshness"),
+            "CachingTests.CachingTests/freshness"),
         Requirement(
             "4", .must, "Unsafe requests are written through.", "CachePolicy/RequestUse.swift method",
-            "ReverseProxyTests.CachingTests/invalidation"),
+            "CachingTests.CachingTests/invalidation"),
         Requirement(
             "4", .must, "Of several that fit, the most recent is used: a newer one of the same variant takes the older one's place.",
             "ResponseCache/ResponseCache+Placing.swift insert", "CachePolicyTests.RandomWalkTests/agree"),
@@ -137,18 +137,18 @@ struct Requirement {
             "4", .must,
             "Which of two is the more recent is told by when their requests were sent: an older one that ends later is not stored.",
             "CachePolicy/Recency.swift isOutdated",
-            "ReverseProxyTests.StoringOrderTests/older"),
+            "CachingTests.StoringOrderTests/older"),
         Requirement(
             "4", .may, "Requests for one key may share one request to the upstream.",
             "ReverseProxy/Coordination/CollapsedRequests.swift join",
-            "ReverseProxyTests.CollapsingTests/oneRequest"),
+            "CachingTests.CollapsingTests/oneRequest"),
         Requirement(
             "4", .must, "They share only a response that each may have unasked (strict; rescue differs as Configuration/Concepts/When-the-Upstream-Fails.md says).",
             "Decisions/OutcomeDecision.swift serveShared",
-            "ReverseProxyTests.SelectionTests/sharing"),
+            "CachingTests.SelectionTests/sharing"),
         Requirement(
             "4.1", .must, "Only a stored response whose selecting fields match is used.", "CachePolicy/SelectingFields.swift values",
-            "ReverseProxyTests.CachingTests/vary"),
+            "CachingTests.CachingTests/vary"),
         Requirement(
             "4.1", .must, "Under strict every cookie counts for the partition, so that Vary: Cookie never meets another value.",
             "CachePolicy/CredentialCookies.swift isStrict",
@@ -162,18 +162,18 @@ struct Requirement {
             "HTTPCore/ContentCoding.swift allows", "CachePolicyTests.AnyStatusTests/allowedCodings"),
         Requirement(
             "4.1", .may, "White space, lists over several lines and the order of languages make no difference.",
-            "CachePolicy/SelectingFields.swift preferences", "ReverseProxyTests.SemanticsTests/languages"),
+            "CachePolicy/SelectingFields.swift preferences", "CachingTests.SemanticsTests/languages"),
         Requirement(
             "4.1", .must, "A field that is missing in one request matches only its absence in the other.",
             "CachePolicy/SelectingFields.swift values", "CachePolicyTests.InvalidationTests/selecting"),
         Requirement(
             "4.1", .must, "A 304 that brings another Vary: the stored response is found by that from then on.",
             "ResponseCache/ResponseCache+Confirming.swift write",
-            "ReverseProxyTests.ValidationTests/vary"),
+            "CachingTests.ValidationTests/vary"),
         Requirement(
             "4.1", .must, "Selecting fields are those of the request as the upstream got it, without what Connection names.",
             "HTTPCore/HopByHop.swift removingNamed",
-            "ReverseProxyTests.SelectionTests/hidden"),
+            "CachingTests.SelectionTests/hidden"),
         Requirement(
             "4.1", .must, "Vary with a star never matches, wherever the star stands.", "CachePolicy/SelectingFields.swift isStar",
             "CachePolicyTests.StoringTests/byAnswer"),
@@ -192,19 +192,19 @@ struct Requirement {
             "CachePolicyTests.FreshnessTests/lifetimes"),
         Requirement(
             "4.2.2", .must, "No guess where a lifetime is given.", "CachePolicy/StoredHead.swift heuristic",
-            "ReverseProxyTests.SemanticsTests/heuristics"),
+            "CachingTests.SemanticsTests/heuristics"),
         Requirement(
             "4.2.2", .should, "A guess is at most a tenth of the time since Last-Modified: it is off unless the operator says how much.",
-            "CachePolicy/Freshness.swift heuristic", "ReverseProxyTests.SemanticsTests/heuristics"),
+            "CachePolicy/Freshness.swift heuristic", "CachingTests.SemanticsTests/heuristics"),
         Requirement(
             "4.2.3", .must, "The age takes in Age, Date, the delay of the response and the time in the store.",
             "CachePolicy/Freshness.swift currentAge", "CachePolicyTests.FreshnessTests/currentAge"),
         Requirement(
             "4.2.3", .must, "A confirmation counts for the age, also where it was not written down.",
-            "CachePolicy/UnwrittenConfirmation.swift encode", "ReverseProxyTests.ConfirmedAgeTests/confirmed"),
+            "CachePolicy/UnwrittenConfirmation.swift encode", "CachingTests.ConfirmedAgeTests/confirmed"),
         Requirement(
             "4.2.4", .may, "While disconnected, a later 404 or 410 goes out in the place of the copy that it came after.",
-            "ResponseCache/ResponseCache+Gone.swift saysGone", "ReverseProxyTests.GoneTests/remembered"),
+            "ResponseCache/ResponseCache+Gone.swift saysGone", "CachingTests.GoneTests/remembered"),
         Requirement(
             "4.2.4", .must,
             "No stale response where no-cache, must-revalidate, proxy-revalidate or s-maxage forbids it (strict; rescue differs as Configuration/Concepts/When-the-Upstream-Fails.md says).",
@@ -218,13 +218,13 @@ struct Requirement {
     private static let validation = [
         Requirement(
             "4.3.1", .must, "A stored entity tag is sent with the request that validates.", "CachePolicy/Validation.swift addConditions",
-            "ReverseProxyTests.CachingTests/validation"),
+            "CachingTests.CachingTests/validation"),
         Requirement(
             "4.3.1", .should, "Last-Modified too.", "CachePolicy/Validation.swift ifModifiedSince",
-            "ReverseProxyTests.CachingTests/validation"),
+            "CachingTests.CachingTests/validation"),
         Requirement(
             "4.3.2", .must, "Conditions that only the upstream can judge (If-Match, If-Unmodified-Since) are left to it.",
-            "CachePolicy/RequestUse.swift hasOtherConditions", "ReverseProxyTests.CachingTests/bypass"),
+            "CachePolicy/RequestUse.swift hasOtherConditions", "CachingTests.CachingTests/bypass"),
         Requirement(
             "4.3.2", .should, "If-None-Match is answered from the store with 304, before If-Modified-Since.",
             "CachePolicy/Preconditions.swift isNotModified", "CachePolicyTests.ValidationTests/preconditions"),
@@ -234,25 +234,25 @@ struct Requirement {
             "CachePolicyTests.ValidationTests/dateInstead"),
         Requirement(
             "4.3.2", .should, "Range is answered from a stored whole, If-Range with it.", "CachePolicy/RangeRequest.swift RangeRequest",
-            "ReverseProxyTests.SemanticsTests/parts"),
+            "CachingTests.SemanticsTests/parts"),
         Requirement(
             "4.3.2", .must, "If-Range holds for a strong tag or a strong date only.", "CachePolicy/RangeRequest.swift isHeld",
             "CachePolicyTests.RangeTests/conditions"),
         Requirement(
             "4.3.3", .must, "A full response to a validation takes the stored one's place.",
             "ResponseCache/ResponseCache+Storing.swift store",
-            "ReverseProxyTests.CachingTests/networkFirst"),
+            "CachingTests.CachingTests/networkFirst"),
         Requirement(
             "4.3.3", .may, "A 500, 502, 503 or 504 counts as no response: a copy that may be stale goes out.",
             "CachePolicy/LastGood.swift serverError",
-            "ReverseProxyTests.RescueTests/rescued"),
+            "RescueTests.RescueTests/rescued"),
         Requirement(
             "4.3.4", .must, "A 304 is used for the stored response whose validator it names, and for no other.",
             "CachePolicy/Validation.swift applies", "CachePolicyTests.SelectionTests/applies"),
         Requirement(
             "4.3.4", .must, "A 304 for what is not stored updates nothing: the upstream is asked again, without conditions.",
             "Decisions/FetchMachine.swift askWithoutConditions",
-            "ReverseProxyTests.ValidationTests/foreign"),
+            "CachingTests.ValidationTests/foreign"),
         Requirement(
             "4.3.4", .must,
             "A 304's fields are the stored one's from then on, the media type too, unless what was checked as JSON were none.",
@@ -263,10 +263,10 @@ struct Requirement {
         Requirement(
             "4.3.4", .must, "A late 304 or HEAD updates nothing that was asked for after it.",
             "ResponseCache/ResponseCache+Confirming.swift base",
-            "ReverseProxyTests.StoringOrderTests/confirmation"),
+            "CachingTests.StoringOrderTests/confirmation"),
         Requirement(
             "4.3.5", .should, "A HEAD that differs makes the stored response stale.", "CachePolicy/Validation.swift fits",
-            "ReverseProxyTests.SemanticsTests/head"),
+            "CachingTests.SemanticsTests/head"),
     ]
 
     private static let invalidation = [
@@ -279,7 +279,7 @@ struct Requirement {
             "CachePolicyTests.InvalidationTests/targets"),
         Requirement(
             "4.4", .must, "What is stored for the target by a request's content (QUERY) is invalid too.",
-            "ResponseCache/ResponseCache.swift invalidationPart", "ReverseProxyTests.InvalidationTests/byContent"),
+            "ResponseCache/ResponseCache.swift invalidationPart", "CachingTests.InvalidationTests/byContent"),
         Requirement(
             "4.4", .may, "Location and Content-Location too.", "CachePolicy/Invalidation.swift targets",
             "CachePolicyTests.InvalidationTests/targets"),
@@ -294,7 +294,7 @@ struct Requirement {
             "CachePolicy/Freshness.swift ageValue", "CachePolicyTests.FreshnessTests/ageValues"),
         Requirement(
             "5.2", .must, "Directives are passed on, whatever is done with them.", "HTTPCore/HopByHop.swift protected",
-            "ReverseProxyTests.ProxyingTests/fields"),
+            "UpstreamSideTests.ProxyingTests/fields"),
         Requirement(
             "5.2", .should, "Names in any case, arguments as tokens and as quoted strings.",
             "CachePolicy/CacheDirective.swift isWellQuoted",
@@ -304,18 +304,18 @@ struct Requirement {
             "CachePolicyTests.ReuseTests/directives"),
         Requirement(
             "5.2.1.5", .must, "no-store of a request: nothing of it or its response is kept.", "CachePolicy/Storing.swift requestNoStore",
-            "ReverseProxyTests.CachingTests/requestDirectives"),
+            "CachingTests.CachingTests/requestDirectives"),
         Requirement(
             "5.2.1.6", .should, "no-transform of a request: what is stored is not coded for it.",
             "CachePolicy/CacheControl.swift noTransform",
-            "ReverseProxyTests.LetterTests/requestNoTransform"),
+            "ClientSideTests.LetterTests/requestNoTransform"),
         Requirement(
             "5.2.1.7", .should, "only-if-cached is answered from the store or with 504.", "Decisions/RequestDecision.swift onlyIfCached",
-            "ReverseProxyTests.CachingTests/requestDirectives"),
+            "CachingTests.CachingTests/requestDirectives"),
         Requirement(
             "5.2.2.2", .must, "must-revalidate: no stale response; an error where the upstream is not reached (strict).",
             "CachePolicy/Reuse.swift mustRevalidate",
-            "ReverseProxyTests.RescueTests/policies"),
+            "RescueTests.RescueTests/policies"),
         Requirement(
             "5.2.2.3", .should, "must-understand lets no-store be ignored where the status is understood.",
             "CachePolicy/Storing.swift mustUnderstand", "CachePolicyTests.StoringTests/byAnswer"),
@@ -348,7 +348,7 @@ struct Requirement {
             "CachePolicyTests.FreshnessTests/lifetimes"),
         Requirement(
             "5.4", .should, "Pragma: no-cache counts where there is no Cache-Control.", "CachePolicy/CacheControl.swift pragma",
-            "ReverseProxyTests.CachingTests/requestDirectives"),
+            "CachingTests.CachingTests/requestDirectives"),
         Requirement("5.5", .may, "Warning is obsolete: it is passed on, stored, and never made.", "", "Nothing to do."),
     ]
 
@@ -356,14 +356,14 @@ struct Requirement {
         Requirement(
             "7.1", .should, "What a client sends and the upstream may react to is in the key, or dropped.",
             "Forwarding/UpstreamRequestFields.swift isDropped",
-            "ReverseProxyTests.ProxyingTests/fields"),
+            "UpstreamSideTests.ProxyingTests/fields"),
         Requirement(
             "7.3", .may, "What a 304 or a HEAD says of cookies is treated in the same way.",
             "ResponseCache/ResponseCache+Confirming.swift setCookie",
-            "ReverseProxyTests.LetterTests/cookies"),
+            "ClientSideTests.LetterTests/cookies"),
         Requirement(
             "7.3", .may,
             "Set-Cookie does not forbid storing; the response is kept without it, with it, or not at all, as the operator says.",
-            "CachePolicy/StoredHead.swift setCookie", "ReverseProxyTests.SharedCacheTests/setCookie"),
+            "CachePolicy/StoredHead.swift setCookie", "CachingTests.SharedCacheTests/setCookie"),
     ]
 }

@@ -22,7 +22,7 @@ struct MetricsDocumentTests {
     /// The terms of the lists in Configuration/Reference/metrics.md: `name{label,label}`, one after the other, before a colon.
     private static func documented() throws -> Metrics {
         let path =
-            String(#filePath.dropLast("Tests/ReverseProxyTests/MetricsDocumentTests.swift".utf8.count))
+            String(#filePath.dropLast("Tests/ReportingTests/MetricsDocumentTests.swift".utf8.count))
             + "Configuration/Reference/metrics.md"
         let text = try TestTools.read(path)
         var metrics = Metrics()

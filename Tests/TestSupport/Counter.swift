@@ -2,11 +2,13 @@
 
 import Reactor
 
-final class Counter: Sendable {
+package final class Counter: Sendable {
     /// Shared by the origin's queues.
     private let value = Mutex(0)
 
-    func next() -> Int {
+    package init() {}
+
+    package func next() -> Int {
         value.withLock { value in
             value += 1
             return value

@@ -1,5 +1,6 @@
 // What is gone stays gone: the last definite response counts in an outage. And the age of what was confirmed.
 
+import Addresses
 import CachePolicy
 import Downstream
 import HTTPCore
@@ -162,7 +163,7 @@ struct GoneTests {
 
     @Test("what one client has taken away, however much, lets nobody else's 404 be disbelieved")
     func oneClient() throws {
-        let trusted = try ClientAddressTests.local()
+        let trusted = try NetworkList.local()
         let play = try play { $0.downstream.trustedProxies = trusted }
         let mallory = [("Authorization", "mallory"), ("X-Forwarded-For", "192.0.2.1")]
         for target in 0..<20 {

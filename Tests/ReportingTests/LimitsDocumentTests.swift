@@ -13,7 +13,7 @@ import Tracing
 struct LimitsDocumentTests {
     private static func section() throws -> Substring {
         let path =
-            String(#filePath.dropLast("Tests/ReverseProxyTests/LimitsDocumentTests.swift".utf8.count)) + "Configuration/Concepts/Limits.md"
+            String(#filePath.dropLast("Tests/ReportingTests/LimitsDocumentTests.swift".utf8.count)) + "Configuration/Concepts/Limits.md"
         let text = try TestTools.read(path)
         let start = try #require(text.firstRange(of: "\n## Which metric shows that a limit is reached\n"))
         let rest = text[start.upperBound...]

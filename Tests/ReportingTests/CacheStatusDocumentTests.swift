@@ -9,7 +9,7 @@ import Testing
 @Suite("The document of what a response says")
 struct CacheStatusDocumentTests {
     private static func page() throws -> [Substring] {
-        let root = #filePath.dropLast("Tests/ReverseProxyTests/CacheStatusDocumentTests.swift".utf8.count)
+        let root = #filePath.dropLast("Tests/ReportingTests/CacheStatusDocumentTests.swift".utf8.count)
         return try TestTools.read(root + "Configuration/Reference/responses.md").split(separator: "\n", omittingEmptySubsequences: false)
     }
 

@@ -35,7 +35,7 @@ struct FigureTests {
 
     @Test("each figure is counted or set outside of its declaration")
     func counted() throws {
-        let sources = String(#filePath.dropLast("Tests/TelemetryTests/FigureTests.swift".utf8.count)) + "Sources"
+        let sources = String(#filePath.dropLast("Tests/FiguresTests/FigureTests.swift".utf8.count)) + "Sources"
         let text = try ["*/*.swift", "*/*/*.swift"].flatMap { Self.paths("\(sources)/\($0)") }.map { try TestTools.read($0) }.joined()
         for figure in Figure.allCases { #expect(text.contains("[.\(figure)]"), "nothing counts \(figure)") }
     }

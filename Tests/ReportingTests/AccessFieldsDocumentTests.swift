@@ -8,7 +8,7 @@ import Testing
 struct AccessFieldsDocumentTests {
     @Test("every field is described, and nothing else is")
     func fields() throws {
-        let root = #filePath.dropLast("Tests/ReverseProxyTests/AccessFieldsDocumentTests.swift".utf8.count)
+        let root = #filePath.dropLast("Tests/ReportingTests/AccessFieldsDocumentTests.swift".utf8.count)
         let lines = try TestTools.read(root + "Configuration/Reference/log-fields.md").split(
             separator: "\n", omittingEmptySubsequences: false)
         let head = try #require(lines.firstIndex(of: "| Field | |"))

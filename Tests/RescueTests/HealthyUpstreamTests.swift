@@ -1,6 +1,7 @@
 // A healthy upstream is not overruled: a response that its client can use goes to the client, also where it is unexpected. Plays over real sockets, with
 // clients of several addresses behind a trusted proxy.
 
+import Addresses
 import CachePolicy
 import Downstream
 import JSON
@@ -28,7 +29,7 @@ struct HealthyUpstreamTests {
     }
 
     private func play(_ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
-        let trusted = try ClientAddressTests.local()
+        let trusted = try NetworkList.local()
         return try ProxyPlay(ScriptedOrigin { _ in [.json(Self.good)] }) {
             $0.downstream.trustedProxies = trusted
             configure(&$0)

@@ -12,9 +12,6 @@ import Testing
 
 @Suite("Whose requests these are", .play)
 struct ClientAddressTests {
-    /// Every client of the plays comes from here.
-    static func local() throws -> NetworkList { NetworkList([try IPNetwork("127.0.0.0/8")]) }
-
     /// - Returns: a proxy with a plain listener, for the play itself, and one that takes the PROXY protocol.
     private func play(trusted: NetworkList, _ configure: @escaping (inout ProxySettings) -> Void = { _ in }) throws -> ProxyPlay {
         try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: no-store"])] }) { settings in
@@ -38,7 +35,7 @@ struct ClientAddressTests {
             (Array("PROXY UNKNOWN\r\n".utf8), "for=unknown;proto=http"),
         ])
     func named(_ header: [UInt8], _ forwarded: String) throws {
-        let play = try play(trusted: Self.local())
+        let play = try play(trusted: NetworkList.local())
         let request = Array("GET /a HTTP/1.1\r\nHost: a\r\n\r\n".utf8)
         for pieces in [[header + request], [header, request], [Array(header.prefix(3)), Array(header.dropFirst(3)) + request]] {
             let client = try client(of: play)
@@ -56,7 +53,7 @@ struct ClientAddressTests {
             [0x0d, 0x0a, 0x0d, 0x0a, 0, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a, 0x21, 0, 0, 0],
         ])
     func unknown(_ header: [UInt8]) throws {
-        let play = try play(trusted: Self.local())
+        let play = try play(trusted: NetworkList.local())
         let client = try client(of: play)
         client.send(header)
         client.send("GET /a HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.9\r\nX-Forwarded-User: ann\r\n\r\n")
@@ -64,7 +61,7 @@ struct ClientAddressTests {
         let request = try #require(play.origin.requests.last)
         #expect(request["Forwarded"] == "for=unknown;proto=http" && request["X-Forwarded-For"] == nil && request["X-Forwarded-User"] == nil)
         let rules = try AddressRules(allow: [IPNetwork("127.0.0.0/8")], deny: [])
-        let strict = try self.play(trusted: Self.local()) { $0.access.rules = rules }
+        let strict = try self.play(trusted: NetworkList.local()) { $0.access.rules = rules }
         let refused = try self.client(of: strict)
         refused.send(header)
         refused.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -75,7 +72,7 @@ struct ClientAddressTests {
         "a connection that does not begin with it is closed, and counted",
         arguments: ["GET /a HTTP/1.1\r\nHost: a\r\n\r\n", "PROXY TCP4 192.0.2.7\r\n", "PROXY \(String(repeating: "x", count: 200))"])
     func missing(_ bytes: String) throws {
-        let play = try play(trusted: Self.local())
+        let play = try play(trusted: NetworkList.local())
         let client = try client(of: play)
         client.send(bytes)
         #expect(client.isClosedByServer())
@@ -89,7 +86,7 @@ struct ClientAddressTests {
         let stranger = try client(of: strangers)
         stranger.send("PROXY TCP4 192.0.2.7 10.0.0.1 4711 80\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(stranger.isClosedByServer() && strangers.origin.requests.isEmpty)
-        let play = try play(trusted: Self.local())
+        let play = try play(trusted: NetworkList.local())
         let slow = try client(of: play)
         slow.send("PROXY TCP4 192.0")
         #expect(try play.waitFor("cistern_connections", 2))
@@ -99,7 +96,7 @@ struct ClientAddressTests {
 
     @Test("connections are counted for the client that is named, and not for the balancer")
     func counted() throws {
-        let play = try play(trusted: Self.local()) { $0.downstream.connectionsPerAddress = 2 }
+        let play = try play(trusted: NetworkList.local()) { $0.downstream.connectionsPerAddress = 2 }
         func named(_ address: String) throws -> TestClient {
             let client = try client(of: play)
             client.send("PROXY TCP4 \(address) 10.0.0.1 4711 80\r\n")
@@ -179,7 +176,7 @@ struct TrustedProxyTests {
 @Suite("Who may come in", .play, .doors)
 struct AccessTests {
     private func play(_ configure: @escaping (inout ProxySettings) throws -> Void) throws -> ProxyPlay {
-        let trusted = try ClientAddressTests.local()
+        let trusted = try NetworkList.local()
         return try ProxyPlay(ScriptedOrigin { _ in [.json("1", ["Cache-Control: max-age=60"])] }) { settings in
             settings.downstream.trustedProxies = trusted
             do { try configure(&settings) } catch { Issue.record(error) }

@@ -101,24 +101,6 @@ private struct Walk {
     }
 }
 
-extension TestResponse {
-    /// Not a copy that stands in for a response of the upstream.
-    var isFromUpstream: Bool { status == 200 && self["Cache-Status"]?.contains("detail=") != true }
-}
-
-extension ProxyPlay {
-    /// Takes the upstream down, or up again: then until it is found again.
-    func turnUpstream(_ isUp: inout Bool) throws {
-        isUp.toggle()
-        guard isUp else { return origin.down() }
-        origin.up()
-        // Past all that is remembered of the outage.
-        time.advance(by: .seconds(120))
-        for attempt in 0..<100 where try get("/warm/\(attempt)").status == 200 { return }
-        throw ScheduleFailure("the upstream is not found again")
-    }
-}
-
 @Suite("Several users, cookies and outages", .slow)
 struct SharedRescueWalk {
     @Test("everybody gets what the rules say, and nobody another's")
